@@ -195,7 +195,7 @@ def build_app(
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
     return Gateway(
-        [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
+        [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
         _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes),
         authenticator=Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names),
         metrics=metrics,

@@ -83,7 +83,7 @@ class NativeRoutes:
         self._parser = parser
         self._queue = queue
 
-    def routes(self) -> Iterable[HotRoute]:
+    def list_routes(self) -> Iterable[HotRoute]:
         """Return the routes of all operations."""
         yield HotRoute(PROFILE.path, self.profile, problem_response)
         yield HotRoute(BATCH.path, self.batch, problem_response)

@@ -122,7 +122,7 @@ class SupervisorCore:
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
         self._has_begun = True
-        await self._create_keys.load()
+        await self._create_keys.load_keys()
         if self._config.tenants > 1:
             # In the background, since it reads the records of a day.
             self._tasks.spawn(self._journal.load_usage())

@@ -38,7 +38,7 @@ class CreateKeys:
         self.cache: KeyCache[tuple[str, str]] = KeyCache(answers, _MOST_ANSWERS, _MOST_IN_MEMORY)
         """By tenant and key."""
 
-    async def load(self) -> None:
+    async def load_keys(self) -> None:
         """Fill the filter with the keys on record."""
         keys = await self._store.create_keys(_MOST_KEYS)
         self._filter = None if keys is None else BloomFilter(keys)

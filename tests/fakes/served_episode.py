@@ -29,7 +29,7 @@ TOOLS = tuple(
 
 @dataclass
 class ServedEpisode:
-    """Its ``routes`` belong on a gateway; ``submit`` ends it."""
+    """An episode that a gateway serves by the routes of ``list_routes``; its tool ``submit`` ends it."""
 
     task: str = "compute 37 plus 58"
     output: str = "95"
@@ -38,7 +38,7 @@ class ServedEpisode:
     """Tools that were called, and the argument."""
     finished: bool = False
 
-    def routes(self) -> list[SessionRoute]:
+    def list_routes(self) -> list[SessionRoute]:
         """What a gateway has to serve."""
         return [
             SessionRoute("GET", "/episode", self._read),

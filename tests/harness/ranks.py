@@ -169,6 +169,6 @@ def _checkpoints(folder, way, rank, world):
     went_on = found(learners[0], play(learners[0], case, (1,)))  # while it is written
     writing.result()
     dist.barrier()
-    learners[1].load(saved)
-    learners[2].load(folder / "from-1")
+    learners[1].load_checkpoint(saved)
+    learners[2].load_checkpoint(folder / "from-1")
     return [went_on, *(found(learner, play(learner, case, (1,))) for learner in learners[1:])]

@@ -75,7 +75,7 @@ class AgentRun:
             finally:
                 self._phases.enter_phase("release")
 
-    def trajectory(self, failure: Failure | None) -> Trajectory:
+    def build_trajectory(self, failure: Failure | None) -> Trajectory:
         """Return the trajectory of what was played."""
         recording, verdict = self._recording, self._verdict if failure is None else None
         segments = recording.segments if recording is not None else ()

@@ -38,7 +38,7 @@ class EpisodeRoutes:
     def __init__(self) -> None:
         self._instances: dict[str, tuple[AgentInstance, AgentTask]] = {}
 
-    def routes(self) -> tuple[SessionRoute, ...]:
+    def list_routes(self) -> tuple[SessionRoute, ...]:
         """Return the routes, for the gateway's server."""
         return (
             SessionRoute("GET", PATH, self._task),
@@ -82,7 +82,7 @@ class EpisodeRoutes:
             end = AgentEnd.model_validate_json(await request.read() or b"{}")
         except ValidationError as error:
             return _invalid(error)
-        known[0].end(None if end.error is None else failed_agent(end.error))
+        known[0].end_episode(None if end.error is None else failed_agent(end.error))
         return web.Response(status=204)
 
 

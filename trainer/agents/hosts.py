@@ -104,7 +104,7 @@ class HostProcess:
         try:
             await host._greet(settings, ours)
         except BaseException:
-            await host.end()
+            await host.end_process()
             raise
         return host
 
@@ -133,7 +133,7 @@ class HostProcess:
             if not self._jobs:
                 self.idle.set()
 
-    async def end(self) -> None:
+    async def end_process(self) -> None:
         """End the process and all that its agents have started. Idempotent."""
         own = asyncio.current_task()
         for task in self._tasks:
@@ -165,7 +165,7 @@ class HostProcess:
         with contextlib.suppress(OSError):
             while line := await reader.readline():
                 self._hear(HostReport.model_validate_json(line))
-        await self.end()
+        await self.end_process()
 
     def _hear(self, report: HostReport) -> None:
         self._answered = asyncio.get_running_loop().time()
@@ -259,7 +259,7 @@ class HostedAgents:
         hosts = [each for each in outcomes if isinstance(each, HostProcess)]
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         if failures:
-            await asyncio.gather(*(host.end() for host in hosts))
+            await asyncio.gather(*(host.end_process() for host in hosts))
             if isinstance(failures[0], TimeoutError):
                 limit = f"agent.start_timeout_s, {self._start_timeout_s:g} s"
                 raise ConfigError(f"the agent took longer to import than {limit}") from None
@@ -280,7 +280,7 @@ class HostedAgents:
             task.cancel()
         await asyncio.gather(*self._leaving, return_exceptions=True)
         hosts, self._hosts = tuple(self._hosts.values()), {}
-        await asyncio.gather(*(host.end() for host in hosts))
+        await asyncio.gather(*(host.end_process() for host in hosts))
 
     async def _started(self, place: int) -> HostProcess:
         log = self._logs / f"agents-{place}.log" if self._logs is not None else None
@@ -322,4 +322,4 @@ async def _end_when_idle(host: HostProcess) -> None:
     try:
         await host.idle.wait()
     finally:
-        await host.end()
+        await host.end_process()

@@ -80,7 +80,7 @@ class AgentInstance:
             result = await self._taken(message)
             return self._answer(step, message, result)
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end_episode(self, error: BaseException | None = None) -> None:
         """Note that the agent has nothing more to do."""
         if self.over.done():
             return
@@ -106,7 +106,7 @@ class AgentInstance:
             if _is_agents_own(error):
                 logger.info("the service refused a step of an agent: %s", error)
             else:
-                self.end(error)
+                self.end_episode(error)
             raise
         finally:
             self._phases.enter_phase("agent")
@@ -124,7 +124,7 @@ class AgentInstance:
         self._last = (self.session.answered, shown)
         if result.terminated or result.truncated:
             self.stop = StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
-            self.session.end(self.stop)
+            self.session.end_episode(self.stop)
         return AgentStepResult(
             messages=result.observation.messages,
             finished=self.stop is not None,

@@ -72,7 +72,7 @@ class AgentPlayer:
         self.gateway = ModelGateway(
             Sessions(WatchedPolicy(policy, self.watch), chat),
             ServerSettings(model=self.model, any_model=agent.model_name == ANY_MODEL),
-            extra_routes=self.routes.routes(),
+            extra_routes=self.routes.list_routes(),
         )
 
     async def start(self) -> None:
@@ -104,8 +104,8 @@ class AgentPlayer:
         try:
             await played.play()
         except (SandboxError, EngineError, Stalled, AgentFailed) as error:
-            return played.trajectory(error)
-        return played.trajectory(None)
+            return played.build_trajectory(error)
+        return played.build_trajectory(None)
 
     def open_session(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Session:
         """Open an episode's session at the model."""

@@ -41,7 +41,7 @@ class GroupCache:
             self._groups[index] = group
             self._samples[index] = self._thread.submit(group.samples)
 
-    async def load(self, indices: Sequence[int]) -> list[ScoredGroup]:
+    async def load_groups(self, indices: Sequence[int]) -> list[ScoredGroup]:
         """Return groups in the order asked for; those that are not cached are read from the journal, once.
 
         Raises CheckpointError for one that was removed from the journal.

@@ -280,7 +280,7 @@ class BatchProducer:
         return assembled, journaled
 
     async def _load(self, indices: Sequence[int]) -> list[ScoredGroup]:
-        loading = asyncio.ensure_future(self._groups.load(indices))
+        loading = asyncio.ensure_future(self._groups.load_groups(indices))
         try:
             total_s = self._settings.batch_timeout_s
             return await self._waiter.wait_for("groups from the journal", loading, total_s)

@@ -112,7 +112,7 @@ def _restore(learner: Learner, plan: StagePlan) -> Position | None:
         position = Position.from_checkpoint(folder)
         stage = plan.stages[position.stage]
         learner.begin_stage(stage.optimizer, stage.steps)
-        learner.load(folder)
+        learner.load_checkpoint(folder)
     return position
 
 

@@ -79,11 +79,11 @@ class Budget:
             detail = f"{self._in_progress} calls of this session are in progress, which is its limit"
             raise CallError(429, "too_many_calls", detail)
         if self.answered + self._in_progress >= self.limits.turns:
-            self.end(StopReason.HORIZON)
+            self.end_episode(StopReason.HORIZON)
         elif now >= self._deadline:
-            self.end(StopReason.TIME_LIMIT)
+            self.end_episode(StopReason.TIME_LIMIT)
         elif self._sampled_left() <= 0:
-            self.end(StopReason.CONTEXT_FULL)
+            self.end_episode(StopReason.CONTEXT_FULL)
         if self.reached is not None:
             return False
         self._in_progress += 1
@@ -99,7 +99,7 @@ class Budget:
         """Count a call as no longer in progress, however it ended."""
         self._in_progress -= 1
 
-    def end(self, reason: StopReason) -> None:
+    def end_episode(self, reason: StopReason) -> None:
         """End the session: further calls get the message of its end."""
         self.reached = self.reached or reason
 

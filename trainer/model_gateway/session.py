@@ -169,7 +169,7 @@ class Session:
 
     @property
     def limit(self) -> StopReason | None:
-        """Why the session has ended, if it has: a limit that a call met, or what ``end`` was given."""
+        """The reason of the end of the session, or None: a limit that was met, or that of ``end_episode``."""
         return self._budget.reached
 
     @property
@@ -177,9 +177,9 @@ class Session:
         """Calls answered and recorded."""
         return self._budget.answered
 
-    def end(self, reason: StopReason) -> None:
+    def end_episode(self, reason: StopReason) -> None:
         """Answer further calls with the message of the episode's end, as behind a limit."""
-        self._budget.end(reason)
+        self._budget.end_episode(reason)
 
     def seal(self) -> None:
         """Take no more calls. Those in progress are neither answered nor recorded."""
@@ -343,7 +343,7 @@ class Session:
     def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:
         """Return the message that ends the episode. Raises CallError(409) for an agent that goes on."""
         if reason is not None:
-            self._budget.end(reason)
+            self._budget.end_episode(reason)
         self._budget.count_ended_answer()
         message = Message(role="assistant", content=ENDED)
         return ModelReply(f"{self.id}{secrets.token_hex(4)}", int(time.time()), message, False, Usage(0, 0))

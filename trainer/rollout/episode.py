@@ -112,7 +112,7 @@ class EpisodePlayer:
             await played.play()
         except (SandboxError, EngineError, Stalled) as error:
             failure = note_of(error, played.phases.phase, played.phases.instance_id)
-        trajectory = played.trajectory(failure)
+        trajectory = played.build_trajectory(failure)
         if trajectory.drifted:
             logger.debug(
                 "episode %s: the text of %d of %d turns would be tokenised differently",
@@ -165,7 +165,7 @@ class _Played:
             finally:
                 self.phases.enter_phase("release")
 
-    def trajectory(self, failure: FailureNote | None) -> Trajectory:
+    def build_trajectory(self, failure: FailureNote | None) -> Trajectory:
         """Return the trajectory of what was played."""
         verdict = None if failure is not None else self._verdict
         return Trajectory(

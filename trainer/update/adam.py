@@ -55,7 +55,7 @@ class Adam:
         self.wrapped.step()
 
     def moments(self, parameter: Parameter) -> dict[str, Tensor]:
-        """Return both moments of a parameter, to save them or to load into them and pass them to ``load``."""
+        """Return both moments of a parameter, to be saved, or to be read into for ``load_moments``."""
         return {name: self.wrapped.state[parameter][name] for name in MOMENTS}
 
     def load_moments(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:

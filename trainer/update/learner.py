@@ -234,7 +234,7 @@ class Learner:
             self._writer = TensorWriter()
         return self._writer.write(folder, tensors)
 
-    def load(self, folder: Path) -> None:
+    def load_checkpoint(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
         self.begin_stage(read_stored(OptimizerConfig, json.dumps(note.optimizer)), note.steps)

@@ -99,7 +99,7 @@ class Optimizer:
         return value
 
     def moments(self) -> dict[str, Tensor]:
-        """Return the state by parameter name, to save it or to load into it and pass it to ``load``."""
+        """Return the state by parameter name, to be saved, or to be read into for ``load_moments``."""
         return {
             f"{moment}.{name}": tensor
             for name, parameter in self.parameters.items()

@@ -76,7 +76,7 @@ async def test_an_agent_plays_its_episode_and_every_sampled_token_is_recorded(na
     program, end = lines(name)
     episode = ServedEpisode()
     script = (calls(program), calls(end), "Done.")
-    async with served(*script, extra_routes=episode.routes(), context_tokens=PLENTY) as at:
+    async with served(*script, extra_routes=episode.list_routes(), context_tokens=PLENTY) as at:
         assert await play(name, at) == 0
         recording = await recorded(at)
     called = [argument for _, argument in episode.calls]
@@ -96,7 +96,7 @@ async def test_thoughts_and_several_calls_in_one_answer_stay_one_sequence(name):
     )
     episode = ServedEpisode()
     script = (thinking + twice, calls(end), "Done.")
-    async with served(*script, extra_routes=episode.routes(), context_tokens=PLENTY) as at:
+    async with served(*script, extra_routes=episode.list_routes(), context_tokens=PLENTY) as at:
         assert await play(name, at) == 0
         recording = await recorded(at)
     assert len(episode.calls) == 3
@@ -109,7 +109,7 @@ async def test_smolagents_rewrites_its_history_so_that_each_call_is_a_sequence()
     program, end = lines("smolagents")
     episode = ServedEpisode()
     script = (calls(program), calls(end))
-    async with served(*script, extra_routes=episode.routes(), context_tokens=PLENTY) as at:
+    async with served(*script, extra_routes=episode.list_routes(), context_tokens=PLENTY) as at:
         assert await play("smolagents", at) == 0
         recording = await recorded(at)
     assert [call.because for call in recording.calls] == [Break.FIRST, Break.REWRITTEN]
@@ -121,7 +121,9 @@ async def test_an_agent_ends_when_its_budget_does(name):
     agent_python(name)
     program, _ = lines(name)
     episode = ServedEpisode()
-    async with served(calls(program), extra_routes=episode.routes(), context_tokens=PLENTY, turns=2) as at:
+    async with served(
+        calls(program), extra_routes=episode.list_routes(), context_tokens=PLENTY, turns=2
+    ) as at:
         await play(name, at)
         recording = await recorded(at)
     assert len(at.policy.sampled) == 2

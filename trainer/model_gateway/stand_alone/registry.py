@@ -141,7 +141,7 @@ class SessionRegistry:
                 409, "no_call", "no call of this session was answered yet; the reward has no place"
             )
 
-    async def end(self, name: str, state: SessionState) -> bytes:
+    async def end_session(self, name: str, state: SessionState) -> bytes:
         """Seal a session, and return everything that was recorded; again for one that has ended.
 
         Raises CallError(404).
@@ -164,7 +164,7 @@ class SessionRegistry:
             with contextlib.suppress(asyncio.CancelledError):
                 await expiring
             for name in tuple(self._open):
-                await self.end(name, SessionState.STOPPED)
+                await self.end_session(name, SessionState.STOPPED)
 
     def _limits(self, request: OpenRequest) -> SessionLimits:
         limits = replace(self._defaults.limits, **request.limits.model_dump(exclude_none=True))
@@ -217,4 +217,4 @@ class SessionRegistry:
             await asyncio.sleep(min(self._retention.idle_s / 4, 30.0))
             for name in tuple(self._idle()):
                 logger.info("session %s expired: no call for %g s", name, self._retention.idle_s)
-                await self.end(name, SessionState.EXPIRED)
+                await self.end_session(name, SessionState.EXPIRED)

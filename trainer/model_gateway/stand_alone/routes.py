@@ -46,7 +46,7 @@ class ControlRoutes:
         self._model = model
         self._public_url = public_url
 
-    def routes(self) -> Sequence[web.RouteDef]:
+    def list_routes(self) -> Sequence[web.RouteDef]:
         """Return the routes for ``ModelGateway``."""
         return (
             web.post("/sessions", self._admitted(self._open)),
@@ -96,7 +96,7 @@ class ControlRoutes:
         return _json(b"{}")
 
     async def _end(self, request: web.Request) -> web.Response:
-        return _json(await self._registry.end(request.match_info["id"], SessionState.SEALED))
+        return _json(await self._registry.end_session(request.match_info["id"], SessionState.SEALED))
 
 
 async def _parsed(kind: type[RequestT], request: web.Request) -> RequestT:

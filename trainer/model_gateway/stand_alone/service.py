@@ -50,7 +50,7 @@ async def serve_sessions(
     registry = SessionRegistry(sessions, defaults, settings.retention, export)
     server = ServerSettings(any_model=settings.any_model)
     control = ControlRoutes(registry, settings.admin_key, server.model, settings.public_url)
-    gateway = ModelGateway(sessions, server, routes=control.routes())
+    gateway = ModelGateway(sessions, server, routes=control.list_routes())
     try:
         url = await gateway.start(settings.host, settings.port)
     except OSError as error:

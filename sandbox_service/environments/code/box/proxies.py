@@ -55,7 +55,7 @@ class CandidateSession:
         self._write_back = write_back
         self._live = frozenset(live)
 
-    def load(self, source: str) -> None:
+    def load_solution(self, source: str) -> None:
         """Run the solution's code. Raises what it raises."""
         self._ask({"op": "load", "source": source})
 

@@ -162,7 +162,7 @@ def _judge(session: CandidateSession, source: str, test: HiddenTest) -> TrialRes
     namespace: dict[str, object] = {"__name__": "hidden_test"}
     other = TrialResult.NOT_LOADABLE
     try:
-        session.load(source)
+        session.load_solution(source)
         other = TrialResult.MISSING_NAME
         for name in test.names:
             namespace[name] = session.get(name)

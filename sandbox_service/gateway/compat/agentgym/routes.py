@@ -54,7 +54,7 @@ class AgentGymRoutes:
         self._operations = AgentGymOperations(dispatcher, registry, parser)
         self._parser = parser
 
-    def routes(self) -> Iterable[HotRoute]:
+    def list_routes(self) -> Iterable[HotRoute]:
         """Return the routes POST create, reset, step and close, and the GET routes of each server."""
         for dialect in DIALECTS:
             yield from self._routes(dialect)

@@ -49,7 +49,7 @@ class ManagerRoutes:
         self._registry = registry
         self._parser = parser
 
-    def routes(self) -> Iterable[HotRoute]:
+    def list_routes(self) -> Iterable[HotRoute]:
         """Return the manager's routes."""
         yield HotRoute("/mgr/create_from_pool", self.create_from_pool, error_response)
         yield HotRoute("/mgr/call_tool", self.call_tool, error_response)

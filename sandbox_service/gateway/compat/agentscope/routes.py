@@ -57,7 +57,7 @@ class CompatRoutes:
         self._registry = registry
         self._parser = parser
 
-    def routes(self) -> Iterable[HotRoute]:
+    def list_routes(self) -> Iterable[HotRoute]:
         """Return the protocol's POST routes."""
         for path, operation in (
             ("/get_env_profile", self.get_env_profile),

@@ -44,8 +44,8 @@ def test_calls_begin_until_the_tokens_of_the_session_are_sampled():
 
 def test_the_first_limit_stays_the_reason():
     budget = Budget(limits(turns=1, seconds=60), opened_at=0.0)
-    budget.end(StopReason.CONTEXT_FULL)
-    budget.end(StopReason.TIME_LIMIT)
+    budget.end_episode(StopReason.CONTEXT_FULL)
+    budget.end_episode(StopReason.TIME_LIMIT)
     assert not budget.begin(0.0)
     assert budget.reached is StopReason.CONTEXT_FULL
 

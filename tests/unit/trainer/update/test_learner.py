@@ -254,7 +254,7 @@ def test_a_learner_that_was_loaded_goes_on_bit_for_bit(folder, tmp_path, algorit
     learner.save(tmp_path / "checkpoint").result()
     went_on = steps_of(learner, small_batch(2), small_batch(3))
     again = Learner(folder, run_config(**branches).learner_settings, "cpu")
-    again.load(tmp_path / "checkpoint")
+    again.load_checkpoint(tmp_path / "checkpoint")
     came_back = steps_of(again, small_batch(2), small_batch(3))
     assert_near(weights_of(learner), weights_of(again), tolerance=0.0)
     for one, other in zip(went_on, came_back, strict=True):
@@ -268,7 +268,7 @@ def test_random_states_of_all_kinds_go_on_too(folder, tmp_path):
     learner = learner_on(folder)
     learner.save(tmp_path / "checkpoint").result()
     drawn = [(random.random(), np.random.random(), torch.rand(1).item()) for _ in range(2)]
-    learner.load(tmp_path / "checkpoint")
+    learner.load_checkpoint(tmp_path / "checkpoint")
     assert [(random.random(), np.random.random(), torch.rand(1).item()) for _ in range(2)] == drawn
 
 
@@ -278,21 +278,21 @@ def test_a_checkpoint_with_a_former_name_of_a_setting_is_loaded(folder, tmp_path
     (note,) = [file for file in tmp_path.glob("*.json") if "final_share" in file.read_text()]
     note.write_text(note.read_text().replace('"final_share"', '"least"'))
     again = learner_on(folder)
-    again.load(tmp_path)
+    again.load_checkpoint(tmp_path)
     assert again.optimizer.config.final_share == 0.25
 
 
 def test_a_checkpoint_of_another_model_is_refused(folder, tmp_path):
     learner_on(folder).save(tmp_path / "checkpoint").result()
     with pytest.raises(CheckpointError, match="another model"):
-        learner_on(small_model(tmp_path / "wider", hidden=64)).load(tmp_path / "checkpoint")
+        learner_on(small_model(tmp_path / "wider", hidden=64)).load_checkpoint(tmp_path / "checkpoint")
     with pytest.raises(CheckpointError, match="another model"):
-        learner_on(folder, learner={"lora": {"rank": 2}}).load(tmp_path / "checkpoint")
+        learner_on(folder, learner={"lora": {"rank": 2}}).load_checkpoint(tmp_path / "checkpoint")
 
 
 def test_a_folder_without_a_checkpoint_is_refused(folder, tmp_path):
     with pytest.raises(CheckpointError, match="is not a learner checkpoint"):
-        learner_on(folder).load(tmp_path)
+        learner_on(folder).load_checkpoint(tmp_path)
 
 
 def test_several_workers_need_a_process_group(folder):

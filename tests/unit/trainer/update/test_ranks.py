@@ -93,7 +93,7 @@ def test_ranks_go_on_from_the_checkpoint_of_one(alone, together, world, way):
 @pytest.mark.parametrize(("world", "way"), ALL_WAYS)
 def test_one_goes_on_from_the_checkpoint_of_several(folder, alone, together, world, way):
     learner = learner_of(folder / "model", CASES["ppo"], ALONE)
-    learner.load(folder / f"from-{way}")
+    learner.load_checkpoint(folder / f"from-{way}")
     expected = {**alone["ppo"], "metrics": alone["ppo"]["metrics"][1:]}
     assert_same(found(learner, play(learner, CASES["ppo"], (1,))), expected, 2e-7)
 
