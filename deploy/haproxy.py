@@ -39,7 +39,7 @@ _TOO_LARGE = (
     f"{haproxy_guard.HEADER_BYTES} bytes, or there are more than {haproxy_guard.HEADERS} of them"
 )
 _STALL_S = 30
-"""How long a client may stall while it sends a body or reads a response. HAProxy does not apply the limit
+"""Longest time that a client may stall while it sends a body or reads a response. HAProxy does not apply it
 while the client waits for the response."""
 
 _REPLICA_DRAIN_S = 1

@@ -10,7 +10,7 @@ _MOST_DOUBLINGS = 32
 
 
 class Deadline(NamedTuple):
-    """When something that began at a monotonic time is given up."""
+    """A moment by which something that began at a monotonic time is given up."""
 
     began: float
     timeout_s: float

@@ -28,7 +28,7 @@ class Setting:
     kinds: tuple[str, ...]
     """The ``kind`` of each branch above that has several; the key is there for those only."""
     type: str
-    """What is accepted, in words."""
+    """The accepted values, in words."""
     default: str
     """As TOML or JSON would write it; ``none`` for nothing, ``required`` where there is no default."""
     meaning: str

@@ -20,7 +20,7 @@ class Removed:
     """A setting that is accepted and has no effect."""
 
     advice: str
-    """What to do in its place."""
+    """Advice on what to do in its place."""
 
 
 @dataclass(frozen=True, slots=True)

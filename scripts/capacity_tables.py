@@ -44,7 +44,7 @@ _LADDER: dict[str, dict[str, object]] = {
     "`offload=optimizer`": {"offload": "optimizer"},
     "`offload=parameters`": {"offload": "parameters"},
 }
-"""What is tried in turn until the run fits."""
+"""Changes that are tried in turn until the run fits."""
 _TRAINED: tuple[dict[str, object], ...] = ({}, {"lora": {"rank": 32}})
 """All weights, or adapters."""
 

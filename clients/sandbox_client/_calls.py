@@ -56,7 +56,7 @@ ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _AGENT_S = 1800.0
-"""How long a client waits for an agent without a timeout of its own: the service's default."""
+"""The time that a client waits for an agent without a timeout of its own: the service's default."""
 
 Keyed: TypeAlias = (
     CreateInstanceRequest | StepRequest | EvaluateRequest | ReleaseInstanceRequest | ForkInstanceRequest
@@ -67,7 +67,7 @@ Action: TypeAlias = "Message | Mapping[str, JsonValue] | str"
 
 
 class Lane(Enum):
-    """Which bound on calls in flight a call comes under."""
+    """The bound on calls in flight that a call comes under."""
 
     ADMISSION = "admission"
     """Creates and forks: they may wait long for a sandbox, and must not keep others from stepping."""

@@ -1,4 +1,4 @@
-"""When a failed call is sent again, and after how long: pure decisions, no clock, no I/O.
+"""Decide whether a failed call is sent again, and after how long: pure functions, no clock, no I/O.
 
 A retry is safe, because every call that changes something carries an idempotency key. What the problem
 document calls not retryable is never sent again. A full service is asked again until the total deadline,

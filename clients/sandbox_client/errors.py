@@ -59,11 +59,11 @@ class Failure:
     """The facts of one failure."""
 
     detail: str
-    """What happened, in a sentence."""
+    """The failure in a sentence."""
     code: str
     """An ErrorCode, ``transport_error`` or ``invalid_response``, or a newer service's code."""
     failure_class: FailureClass
-    """Whose failure it is."""
+    """The party at fault."""
     retryable: bool = False
     """The same request with the same idempotency key may be sent again."""
     status: int | None = None
@@ -92,7 +92,7 @@ class SandboxError(Exception):
 
     @property
     def failure_class(self) -> FailureClass:
-        """Whose failure it is."""
+        """The party at fault."""
         return self.failure.failure_class
 
     @property

@@ -51,7 +51,7 @@ class RunAgentRequest(Request):
 
 
 class RunAgentResult(Result):
-    """How an agent ended. All its processes are dead; its files are there to be graded."""
+    """The end of an agent. All its processes are dead; its files are there to be graded."""
 
     instance_id: InstanceId
     """The instance."""

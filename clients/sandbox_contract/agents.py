@@ -31,7 +31,7 @@ class AgentTask(_Document):
     tools: tuple[Tool, ...] = ()
     """The environment's tools."""
     info: JsonObject = {}
-    """What the environment adds: difficulty, category, limits."""
+    """Details of the environment: difficulty, category, limits."""
 
 
 class AgentStep(_Document):
@@ -60,4 +60,4 @@ class AgentEnd(_Document):
     """The end of an agent that the trainer did not start itself."""
 
     error: str | None = None
-    """What went wrong, if the agent failed."""
+    """Description of the failure, if the agent failed."""

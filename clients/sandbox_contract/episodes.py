@@ -27,14 +27,14 @@ __all__ = [
 
 
 class GetEnvProfileRequest(Request):
-    """Which tasks a split of an environment has."""
+    """Asks for the tasks of a split of an environment."""
 
     environment: str
     """The environment's name."""
     split: str | None = None
     """The split; the environment's default split when missing."""
     offset: Annotated[int, Field(ge=0)] = 0
-    """How many tasks to skip."""
+    """Number of tasks to skip."""
     limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """At most so many tasks; all when missing."""
 
@@ -49,7 +49,7 @@ class EnvProfile(Result):
     task_ids: tuple[str, ...]
     """Ids in the split's fixed order."""
     total: int
-    """How many tasks the whole split has."""
+    """Number of tasks of the whole split."""
 
 
 class CreateInstanceRequest(Request):
@@ -92,7 +92,7 @@ class CreateInstanceResult(Result):
     tools: tuple[Tool, ...] = ()
     """The tools that the agent may call."""
     info: JsonObject = {}
-    """What the environment adds: difficulty, category, limits."""
+    """Details of the environment: difficulty, category, limits."""
 
 
 class StepRequest(Request):
@@ -128,7 +128,7 @@ class StepResult(Result):
     reward_terms: dict[str, float] = {}
     """Named parts of the reward, when shaping is on."""
     info: JsonObject = {}
-    """What the environment adds."""
+    """Details of the environment."""
 
 
 class EvaluateRequest(Request):
@@ -152,7 +152,7 @@ class EvaluateResult(Result):
     success: bool
     """Whether the task counts as solved."""
     details: JsonObject = {}
-    """What the grader adds; never ground truth."""
+    """Details of the grading; never ground truth."""
 
 
 class ReleaseInstanceRequest(Request):
@@ -179,7 +179,7 @@ class ForkInstanceRequest(Request):
     instance_id: InstanceId
     """The instance to copy."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many copies."""
+    """Number of copies."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same copies."""
 

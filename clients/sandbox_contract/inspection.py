@@ -30,7 +30,7 @@ class Split(Result):
     name: str
     """The split's name."""
     size: int
-    """How many tasks it has."""
+    """Number of its tasks."""
 
 
 class Capabilities(Result):
@@ -56,17 +56,17 @@ class Environment(Result):
     name: str
     """The name to create instances by."""
     description: str
-    """What the tasks are, in a sentence."""
+    """The tasks in a sentence."""
     splits: tuple[Split, ...]
     """The splits."""
     default_split: str
     """The split that get_env_profile takes when none is named."""
     action_format: str
-    """How the assistant acts."""
+    """The way in which the assistant acts."""
     tools: tuple[Tool, ...] = ()
     """Tools that every task offers; a task may add its own."""
     capabilities: Capabilities
-    """What instances can do."""
+    """Operations that instances offer."""
     reward_range: tuple[float, float]
     """Least and greatest score."""
     max_steps: int
@@ -92,7 +92,7 @@ class InstanceStatus(Result):
     task_id: str
     """Its task."""
     state: Literal["creating", "active", "finished", "released", "expired", "lost"]
-    """Where in its life it is."""
+    """The stage of its life."""
     step_index: int
     """Index that the next step has."""
     idle_s: float
@@ -154,7 +154,7 @@ class Event(Result):
         "replay",
         "recover",
     ]
-    """What happened."""
+    """The kind of event."""
     at: float
     """Unix time in seconds."""
     request: JsonObject | None = None
@@ -177,7 +177,7 @@ class InstanceTrajectory(Result):
     task_id: str
     """Its task."""
     tenant: str
-    """Who it belongs to."""
+    """The tenant that owns it."""
     seed: int | None = None
     """Its seed."""
     parent: str | None = None
@@ -192,7 +192,7 @@ class PoolStats(Result):
     """One pool of boxes."""
 
     environment: str
-    """Whose boxes these are."""
+    """The environment of these boxes."""
     sandbox: str
     """The kind of sandbox."""
     starting: int
@@ -231,8 +231,8 @@ class SupervisorStats(Result):
     uptime_s: float
     """Seconds since it started."""
     protections: dict[str, bool] = {}
-    """What keeps process sandboxes from the machine and from each other, and whether it is on here; empty for
-    containers, which have all of it, and before the first sandbox."""
+    """Protections of machine and process sandboxes from each other, and whether each is on here; empty
+    for containers, which have all of them, and before the first sandbox."""
     pools: tuple[PoolStats, ...]
     """Its pools."""
 

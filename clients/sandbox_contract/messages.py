@@ -73,14 +73,14 @@ class ToolCall(_Chat):
     type: Literal["function"] = "function"
     """Always ``function``."""
     function: FunctionCall
-    """What is called."""
+    """The function that is called, with its arguments."""
 
 
 class Message(_Chat):
     """One chat message."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    """Who speaks."""
+    """The author of the message."""
     content: Annotated[
         str | None,
         BeforeValidator(_joined_parts),
@@ -108,7 +108,7 @@ class FunctionSchema(_Chat):
     name: str
     """The name to call it by."""
     description: str = ""
-    """What it does."""
+    """Description of the function for the model."""
     parameters: JsonObject = {}
     """JSON schema of the arguments object."""
 

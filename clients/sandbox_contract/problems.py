@@ -20,7 +20,7 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
 class FailureClass(str, Enum):
-    """Whose failure it is; a trainer decides by it whether to retry, mask or train."""
+    """The party at fault; a trainer decides by it whether to retry, mask or train."""
 
     POLICY = "policy"
     """The model failed: train on it. Reserved: no code has this class, since what a model does is an
@@ -188,11 +188,11 @@ class Problem(BaseModel):
     status: int
     """The HTTP status."""
     detail: str
-    """What happened this time, and what to do next."""
+    """The cause of this occurrence, and what to do next."""
     code: ErrorCode
     """The stable name of the error."""
     failure_class: FailureClass
-    """Whose failure it is."""
+    """The party at fault."""
     retryable: bool
     """Whether the same request with the same idempotency key may be sent again."""
     request_id: str | None = None

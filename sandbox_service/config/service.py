@@ -148,7 +148,7 @@ class DeadlineConfig(Branch):
 
 
 class Durability(StrEnum):
-    """When the record of an operation is committed."""
+    """The moment at which the record of an operation is committed."""
 
     ACKNOWLEDGED = "acknowledged"
     """Before the response is sent."""

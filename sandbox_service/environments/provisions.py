@@ -38,7 +38,7 @@ class Recipe:
     source: Path
     digest: str
     why_optional: str | None = None
-    """Why it is set up only when it is asked for by name."""
+    """The reason why it is set up only when it is asked for by name."""
 
     def folder(self, root: Path) -> Path:
         """Return the folder that its result goes to."""

@@ -35,7 +35,7 @@ REFRESH_INTERVAL_S = 5.0
 REFRESH_GAP_S = 0.2
 """Least time between two refreshes."""
 ANSWER_TIMEOUT_S = 2.0
-"""How long a supervisor may take to send its address."""
+"""Longest time in which a supervisor sends its address."""
 
 logger = get_logger(__name__)
 

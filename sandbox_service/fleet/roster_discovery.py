@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "supervisor-"
 ANSWER_S = 2.0
-"""How long a supervisor may take to send its failure."""
+"""Longest time in which a supervisor sends its failure."""
 
 logger = get_logger(__name__)
 

@@ -36,7 +36,7 @@ class RunnerConfig:
     uid_base: int = 0
     """First of ``uid_count`` ids that nothing else on the machine has."""
     uid_count: int = 65_536
-    """How many ids there are, for agents and candidates."""
+    """Number of ids for agents and candidates."""
     env_uid: int = 0
     """The id of zygote and workers."""
     limits: ProcessLimits = field(default_factory=ProcessLimits)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 RESET_S = 10.0
-"""How long cleaning a box may take before the box is destroyed instead."""
+"""Longest time for cleaning a box before the box is destroyed instead."""
 
 
 class Body(Protocol):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 RECONNECT_S = 2.0
-"""How long a runner may take to accept again after its connection broke."""
+"""Longest time in which a runner accepts again after its connection broke."""
 MAX_IN_FLIGHT = 1024
 
 

@@ -49,12 +49,12 @@ ENVIRONMENT_LABEL = "sandbox-service.environment"
 _NAME_PREFIX = "sandbox-"
 
 REMOVE_S = 30.0
-"""How long to keep trying to remove a box while the engine does not answer, because it restarts."""
+"""Time for which the removal of a box is tried while the engine does not answer, because it restarts."""
 _REMOVE_TRY_S = 10.0
 _PIDS_OF_THE_RUNNER = 16
 """Processes that agent code cannot take, so that the runner can always kill it."""
 _MAPPED_UIDS = range(10_000, 60_000)
-"""Where the engine maps users a box has few ids, and the mapping keeps them apart from all others."""
+"""A box's ids where the engine maps users: few, and the mapping keeps them apart from all others."""
 
 
 class ContainerBody:
@@ -129,7 +129,7 @@ class ContainerBody:
 
 @dataclass(frozen=True, slots=True)
 class ContainerChoices:
-    """What an operator may choose for all containers."""
+    """Choices of an operator for all containers."""
 
     runtime: str | None = None
     """runc, runsc or kata; None for the engine's default."""

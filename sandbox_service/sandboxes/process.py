@@ -75,7 +75,7 @@ class ProcessFactory:
         self.uid_ranges = UidRanges(node)
         self._code: dict[str, Path] = {}
         self.hosts: dict[bool, Host] = {}
-        """What the machine offers to boxes, by whether they have packages, once detected."""
+        """Features of the machine for boxes, by whether they have packages, once detected."""
         self._detecting = asyncio.Lock()
 
     def protections(self) -> dict[str, bool]:

@@ -36,7 +36,7 @@ class Channel(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.failure = "closed"
-        """Why the connection ended, for log lines and error messages."""
+        """The reason why the connection ended, for log lines and error messages."""
         self._write_buffer = write_buffer
         self._decoder = Decoder(max_body)
         self._in_pieces = in_pieces

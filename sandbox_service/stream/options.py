@@ -22,7 +22,7 @@ class StreamOptions:
     handshake_timeout_s: float = 5.0
     """Longest time from dialling to the end of the handshake."""
     connect_timeout_s: float = 5.0
-    """How long a request waits for a connection before it fails as unavailable."""
+    """Longest time for which a request waits for a connection before it fails as unavailable."""
     back_off_min_s: float = 0.02
     """Longest pause after the first failure."""
     back_off_max_s: float = 2.0

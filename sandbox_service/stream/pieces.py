@@ -22,7 +22,7 @@ class _Outgoing:
     number: int
     body: bytes
     cut: int
-    """Where the part of the body begins that the last frame has."""
+    """Start of the part of the body that the last frame has."""
     last: bytes
     """The last frame, encoded."""
     start: int = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _HANG_UP_S = 1.0
-"""How long a peer may take to read its last answers."""
+"""Longest time in which a peer reads its last answers."""
 
 
 class StreamServer:

@@ -89,7 +89,7 @@ class Instance:
     slot_cleanup: asyncio.Task[None] | None = None
     """The task that clears the slot that it has left."""
     reason: str = ""
-    """Why it ended."""
+    """The reason of its end."""
 
     @property
     def public_id(self) -> str:

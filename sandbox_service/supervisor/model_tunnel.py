@@ -25,15 +25,15 @@ logger = get_logger(__name__)
 
 _CONNECT_S = 10.0
 _LINGER_S = 5.0
-"""How long the endpoint may take to read the last bytes of a connection."""
+"""Longest time in which the endpoint reads the last bytes of a connection."""
 _BYTES_PER_S = 16 * 1024 * 1024
-"""What one agent may send to its endpoint; bursts of a second pass at once."""
+"""Rate at which one agent may send to its endpoint; bursts of a second pass at once."""
 _BURST_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """What one connection has received from the runner and not sent on, and what it may send back."""
+    """Bytes that one connection has received from the runner and not sent on, and its credit to send back."""
 
     number: int
     arrived: asyncio.Event = field(default_factory=asyncio.Event)

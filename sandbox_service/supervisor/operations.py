@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 _AFTER_AGENT_S = 15.0
-"""How long after an agent's time the box may take to kill its processes and to answer."""
+"""Time after an agent's own in which the box kills its processes and answers."""
 _REBUILDS = 3
-"""How often an operation is sent if other instances of its worker end the worker before it begins."""
+"""Times that an operation is sent if other instances of its worker end the worker before it begins."""
 
 
 class InstanceOperations:

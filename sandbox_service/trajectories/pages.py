@@ -37,7 +37,7 @@ class PageBounds:
 
 @dataclass(frozen=True, slots=True)
 class PagePlan:
-    """Which events a page has, known without their bodies."""
+    """The events of a page, known without their bodies."""
 
     record: InstanceRecord
     """The instance of which it is the history."""

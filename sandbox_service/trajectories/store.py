@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _IDLE_S = 60.0
-"""How long the process that reads large pages outlives the last of them."""
+"""Time for which the process that reads large pages outlives the last of them."""
 
 _T = TypeVar("_T")
 

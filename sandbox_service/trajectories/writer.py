@@ -64,7 +64,7 @@ class WriterStats:
     stuck_s: float
     """Seconds since writing the head of the queue began to fail; 0 while it does not."""
     last_error: str
-    """Why the last transaction failed; empty when it did not."""
+    """The reason why the last transaction failed; empty when it did not."""
 
 
 class Writer:

@@ -109,7 +109,7 @@ class _Trace:
                 continue
 
     def _depth(self, frame: FrameType | None) -> int:
-        """How many named functions of the tree are on the stack; one that calls itself counts once."""
+        """The number of named functions of the tree on the stack; one that calls itself counts once."""
         around: set[int] = set()
         while frame is not None:
             code = frame.f_code

@@ -35,7 +35,7 @@ class Running:
         self._imports = dict.fromkeys([tree, *((tree / package).parent for package in packages)])
         self.records = records
         self.names: dict[int, str] = {}
-        """What each recorded process is, by id."""
+        """Names of the recorded processes, by id."""
 
     @contextlib.contextmanager
     def started(self, name: str, words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:

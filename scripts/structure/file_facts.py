@@ -14,7 +14,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class FileFacts:
-    """What is counted in a file."""
+    """The counts of a file."""
 
     lines: int = 0
     header_lines: int = 0

@@ -141,6 +141,6 @@ def _duplicates(product: Sequence[SourceFile]) -> Figures:
 
 
 def _loggers(product: Sequence[SourceFile], facts: Mapping[str, FileFacts]) -> dict[str, int]:
-    """How often each spelling of a module's logger occurs."""
+    """The number of uses of each spelling of a module's logger."""
     spellings = Counter(f"{name} = {maker}" for file in product for name, maker in facts[file.place].loggers)
     return dict(spellings.most_common())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFailure:
-    """Why an episode was not graded."""
+    """The reason why an episode was not graded."""
 
     failure_class: str
     code: str
@@ -37,7 +37,7 @@ class PlayedOutcome:
     success: bool | None = None
     failed: EpisodeFailure | None = None
     ended: str = ""
-    """Why the policy ended the episode, if the reason is counted."""
+    """The reason why the policy ended the episode, if it is counted."""
     model_calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

@@ -68,7 +68,7 @@ class ModelUsage:
     cut: int = 0
     """Answers that were truncated at the maximum length."""
     ended: str = ""
-    """Why the actor ended the episode, if the reason is counted."""
+    """The reason why the actor ended the episode, if it is counted."""
 
 
 class Actor(Protocol):

@@ -1,5 +1,5 @@
 # ruff: noqa: BLE001, PTH104, PTH108, PTH109, PTH110, PTH123, PTH208, SIM115, T201
-"""What hostile code tries inside a box; runs there as a cell of the agent's session, and prints JSON.
+"""Hostile code inside a box: it runs there as a cell of the agent's session, and prints JSON.
 
 Every attack records what happened and goes on. Nothing here may end the session.
 """

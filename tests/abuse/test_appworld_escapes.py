@@ -1,4 +1,4 @@
-"""What agent code tries against AppWorld: answers, databases, evaluator, the process that has them."""
+"""Attacks of agent code on AppWorld: answers, databases, evaluator, and the process that has them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def episode(box: RunnerBox, catalog: AppworldCatalog) -> Iterator[AppWorldEpisod
 
 
 def told(episode: AppWorldEpisode, code: str) -> object:
-    """What a cell prints as JSON."""
+    """Return the JSON that a cell prints."""
     answer = episode.run(textwrap.dedent(code))
     assert "Execution failed" not in answer, answer
     return json.loads(answer)

@@ -43,7 +43,7 @@ async def in_a_box(actions):
 
 @pytest.fixture(scope="module")
 def report():
-    """What the attacks say, from one box; and that the box lives on after them."""
+    """Return the report of the attacks from one box, which lives on after them."""
     need_engine()
 
     async def attack(one, _):
@@ -57,7 +57,7 @@ def report():
 
 @pytest.fixture(scope="module")
 def container():
-    """How the engine itself sees a started box."""
+    """Return a started box as the engine itself describes it."""
     need_engine()
 
     async def inspect(one, _):

@@ -42,7 +42,7 @@ def kind(request):
 
 @pytest.fixture
 def state_dir():
-    """Where other user ids can come to, which pytest's own folders do not allow."""
+    """A folder that other user ids can enter, which pytest's own folders do not allow."""
     folder = Path(tempfile.mkdtemp(prefix="abuse-"))
     folder.chmod(0o711)
     yield folder

@@ -1,4 +1,4 @@
-"""Whatever an agent's message holds, its step and its evaluation are results, and no error of class task.
+"""Steps and evaluations of hostile messages have results, and never an error of class task.
 
 ``HOSTILE_MESSAGES=5000`` plays so many messages in each environment; the usual number is a sample.
 """

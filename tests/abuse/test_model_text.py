@@ -123,7 +123,7 @@ SHORT = 16_000
 """Characters of the shorter text."""
 FACTOR = 16
 ALLOWED = 3
-"""What a text may cost beyond its proportion: caches, collections, a busy machine."""
+"""Time that a text may cost beyond its proportion: caches, collections, a busy machine."""
 TRIES = 5
 LEAST_S = 0.016
 """A shorter time counts as this one: the clock may tick every four milliseconds."""
@@ -146,7 +146,7 @@ def cost_of(parser: Parser, text: str, limit_s: float, readings: int = 1) -> flo
 
 
 def growth_of(parser: Parser, beginning: str, middle: str, end: str) -> float:
-    """How much more than its proportion a text of sixteen times the length costs."""
+    """Return by how much a text of sixteen times the length costs more than its proportion."""
     count = SHORT // len(middle) + 1
     short, long = (beginning + middle * (count * factor) + end for factor in (1, FACTOR))
     # As many characters as in the long text: a single reading may be shorter than a tick of the clock.

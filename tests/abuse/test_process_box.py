@@ -27,7 +27,7 @@ DENIED = {"EPERM", "EACCES", "ENOSYS"}
 
 
 def reachable_folder():
-    """Where other user ids can come to."""
+    """A folder that other user ids can enter."""
     folder = Path(tempfile.mkdtemp(prefix="abuse-"))
     folder.chmod(0o711)
     return folder
@@ -54,7 +54,7 @@ async def in_a_box(actions, secret=()):
 
 @pytest.fixture(scope="module")
 def report():
-    """What the attacks say, from one instance; and that its neighbour lives on after them."""
+    """Return the report of the attacks from one instance, whose neighbour lives on after them."""
 
     async def attack(one, two):
         execution = await one.run(python=ATTACKS)

@@ -1,4 +1,4 @@
-"""What agent code tries against the runner: forged answers, our sockets, processes, memory (P1, P2, P4)."""
+"""Attacks of agent code on the runner: forged answers, our sockets, processes, memory (P1, P2, P4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agent code tries to use up: processes, memory, files, output, time, patience (P5, R1-R3, R5, R9-R11).
+"""Agent code that uses up processes, memory, files, output and time (P5, R1-R3, R5, R9-R11).
 
 Bombs that only a user id's own limit can stop run where ids are dropped; the others run in both modes.
 """

@@ -1,4 +1,4 @@
-"""What importing a package pulls in; a trainer's machine has neither Ray nor FastAPI."""
+"""Imports of light packages load no heavy ones; a trainer's machine has neither Ray nor FastAPI."""
 
 import subprocess
 import sys

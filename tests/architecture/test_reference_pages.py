@@ -1,4 +1,4 @@
-"""What the reference pages say is what the code does."""
+"""The reference pages agree with the code."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""What the trainer's pages say of metrics, settings and sizes is what the code has."""
+"""The trainer's pages agree with the code on metrics, settings and sizes."""
 
 import ast
 import re

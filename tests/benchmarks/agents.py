@@ -1,4 +1,4 @@
-"""What the agents of examples/ record: calls spliced, sequences an episode, agreement with the learner.
+"""Measure the recordings of the agents of examples/: spliced calls, sequences, agreement with the learner.
 
     python -m tests.benchmarks.agents --service sandbox.kind=process
 

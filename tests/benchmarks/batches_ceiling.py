@@ -1,4 +1,4 @@
-"""How many turns a second the batch producer can carry: its CPU per turn, with a policy that costs nothing.
+"""Measure how many turns a second the batch producer can carry: its CPU per turn, with a policy at no cost.
 
     python -m tests.benchmarks.batches_ceiling MODEL --output FILE.json
 
@@ -217,7 +217,7 @@ async def _steps(
 
 
 async def _lag(lags: list[float]) -> None:
-    """How late the event loop is."""
+    """Return the delay of the event loop."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + 0.01

@@ -24,7 +24,7 @@ ANSWER = (
     "I look at the module first, to see how it treats a line that has nothing in it.\n"
     '<tool_call>\n{"name": "read_file", "arguments": {"path": "src/parse/lines.py"}}\n</tool_call>'
 )
-"""What the stub model writes each time."""
+"""The text that the stub model writes each time."""
 DIALECTS = ("chat", "responses", "messages")
 _MOST_TOKENS = 256
 

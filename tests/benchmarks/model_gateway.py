@@ -1,4 +1,4 @@
-"""What the model gateway adds to a call, how many calls it answers, and what it records by splice and render.
+"""Measure the model gateway: the cost of a call, calls a second, and what splice and render record.
 
     python -m tests.benchmarks.model_gateway --model var/models/SmolLM2-135M-Instruct
     python -m tests.benchmarks.model_gateway --conversation

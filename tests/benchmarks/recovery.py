@@ -1,4 +1,4 @@
-"""What a run loses when something in it is killed: one run for each thing, beside one that nobody disturbs.
+"""Measure the loss of a run when a part of it is killed: one run for each part, beside one without a kill.
 
     python -m tests.benchmarks.recovery engine worker batches --folder FOLDER --output recovery.json
 
@@ -57,7 +57,7 @@ def play(plan: RunPlan, scenario: str) -> KilledRun:
 
 
 def hits_of(scenario: str) -> list[str]:
-    """What is hit, in order."""
+    """Return the parts that are killed, in order."""
     return [] if scenario == UNDISTURBED else scenario.split("+")
 
 
@@ -99,7 +99,7 @@ def figures(run: KilledRun) -> dict[str, object]:
 
 
 def hit_figures(hit: Hit, first: dict[int, float], step_s: float) -> dict[str, object]:
-    """How long it took until a step was done that had not been done before."""
+    """Return the time from a kill until a step was done that had not been done before."""
     after = [at for step, at in first.items() if step > hit.shown and at > hit.at]
     wait_s = min(after) - hit.at if after else None
     return {

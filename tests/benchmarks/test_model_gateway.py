@@ -1,4 +1,4 @@
-"""What the gateway's benchmark computes with, without measuring anything."""
+"""The arithmetic of the gateway's benchmark, without a measurement."""
 
 import pytest
 

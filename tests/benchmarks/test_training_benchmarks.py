@@ -1,4 +1,4 @@
-"""What the training benchmarks compute with, without any training."""
+"""The arithmetic of the training benchmarks, without a training."""
 
 import json
 from pathlib import Path

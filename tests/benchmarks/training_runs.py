@@ -1,4 +1,4 @@
-"""What the training benchmarks share: a service, a warm-started model, runs of the command line, figures.
+"""Parts of all training benchmarks: a service, a warm-started model, runs of the command line, figures.
 
 Everything runs in processes of its own, which are ended when the benchmark is, and leaves its folders behind.
 """
@@ -43,7 +43,7 @@ class RunFailed(Exception):  # noqa: N818 - what happened
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and with what runs are made."""
+    """The place and the settings of runs."""
 
     root: Path
     url: str
@@ -187,7 +187,7 @@ def begins_with(model: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What a run wrote down, a step an entry."""
+    """The records of a run, one entry a step."""
 
     metrics: tuple[Mapping[str, float], ...]
 

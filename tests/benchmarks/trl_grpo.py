@@ -64,7 +64,7 @@ def main(path: Path) -> None:
 def _rollout(
     config: Any, url: str, chat: ChatTokenizer, rows: Sequence[dict[str, Any]]
 ) -> TurnsRollout | None:
-    """How TRL plays episodes of several turns; those of one are left to its own way."""
+    """Return the function by which TRL plays episodes of several turns; those of one turn are left to TRL."""
     if config.rollout.max_turns == 1:
         return None
     tasks = {row["prompt"]: (row["environment"], row["task_id"]) for row in rows}

@@ -97,7 +97,7 @@ class TurnsRollout:
 
 
 def score_of(completions: Sequence[object], score: Sequence[float], **_: Any) -> list[float]:
-    """What the episodes were graded with, as TRL's reward function."""
+    """Return the scores of the episodes, as TRL's reward function."""
     return list(score)
 
 

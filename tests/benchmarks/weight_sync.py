@@ -110,7 +110,7 @@ class FaultyOwner(ModelOwner):
 
 
 def faults(bench: Bench):
-    """What goes wrong with each tensor that is sent, by name of the fault."""
+    """Return the damage of each tensor that is sent, by name of the fault."""
     present = {name: weight.detach().clone() for name, weight in bench.owner.model.named_parameters()}
     present["lm_head.weight"] = present["model.embed_tokens.weight"]
     late: dict[str, torch.Tensor] = dict(present)

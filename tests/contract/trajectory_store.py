@@ -1,4 +1,4 @@
-"""What every trajectory store promises; a subclass names the database with a fixture ``url``."""
+"""The promises of every trajectory store; a subclass names the database with a fixture ``url``."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

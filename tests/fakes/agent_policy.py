@@ -22,7 +22,7 @@ class AgentPolicy:
     """Calls wait for it."""
     asked: list[GenerationRequest] = field(default_factory=list)
     sampled: list[Generation] = field(default_factory=list)
-    """What was returned; calls that were cancelled are not in it."""
+    """The calls that returned, without those that were cancelled."""
 
     async def asked_for(self, calls: int) -> None:
         """Wait until so many calls arrived."""

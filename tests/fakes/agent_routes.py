@@ -37,7 +37,7 @@ class AgentRoutes:
 
 
 def task() -> dict[str, Any]:
-    """What an agent is given at the start."""
+    """The task of an agent at its start."""
     return {
         "base_url": "http://trainer/v1",
         "model": "policy",

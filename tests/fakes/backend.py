@@ -35,7 +35,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Call:
-    """What the gateway asked for."""
+    """A request of the gateway."""
 
     op: Op
     tenant: str

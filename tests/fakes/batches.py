@@ -30,7 +30,7 @@ from trainer.types import (
 )
 
 Behaviour = Callable[[GroupSpec, int, int], Trajectory | FailureNote]
-"""What becomes of an attempt (its number from 1) of a member."""
+"""The outcome of an attempt (its number from 1) of a member."""
 
 
 def failure(failure_class: str, code: str = "sandbox_failed", phase: str = "step") -> FailureNote:

@@ -1,4 +1,4 @@
-"""What runs the model, without one."""
+"""An engine's backend without a model."""
 
 from trainer.engines.generation import Finish, Generation
 from trainer.types import VersionSpan

@@ -150,5 +150,5 @@ class GameBackend(EchoBackend):
         return [name for name, episode in self.episodes.items() if not episode.released]
 
     def asked_everyone(self) -> int:
-        """How often the whole fleet was asked for instances."""
+        """Times that the whole fleet was asked for instances."""
         return sum(call.op is Op.INSTANCES and not call.instance_id for call in self.calls)

@@ -1,4 +1,4 @@
-"""What an engine's worker says that it took, for engines without vLLM."""
+"""The receipt that an engine's worker gives for weights, for engines without vLLM."""
 
 from safetensors.torch import load_file
 

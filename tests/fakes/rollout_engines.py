@@ -22,7 +22,7 @@ class FakeEngine:
     cut: list[int] = field(default_factory=list)
     """The next requests come back aborted after so many tokens."""
     late: int | None = None
-    """When nothing is cut, requests reach their limit after so many tokens."""
+    """Tokens after which requests reach their limit when nothing is cut."""
     dead: bool = False
     buried: bool = False
     silent: bool = False
@@ -101,13 +101,13 @@ class FakeHandle:
     """The version that it finds when it starts again; None: the newest that was sent."""
     workers: int = 1
     offset: float = 0.0
-    """How wrong its log-probabilities are."""
+    """The error of its log-probabilities."""
     paused: bool = False
     """It was left so: until it is resumed, it answers no questions about tokens."""
     verbs: list = field(default_factory=list)
     synced: int = 0
     snapshots: Path | None = None
-    """Where it looks for them when it starts again."""
+    """The folder in which it looks for them when it starts again."""
     took: Path | None = None
     """The file that it took last."""
     incarnation: int = 0

@@ -42,9 +42,9 @@ class FakeRunner:
         self.refuse: dict[Op, tuple[str, str]] = {}
         """Operation to the error (code, detail) that it is answered with."""
         self.clean = True
-        """What RELEASE and RESET find."""
+        """Findings of RELEASE and RESET."""
         self.resets_with_release = 0
-        """How many releases were to clean the whole box, and did."""
+        """Number of releases that were to clean the whole box, and did."""
         self._answers: dict[Op, Callable[[Frame], Frame]] = {
             Op.CREATE: self._create,
             Op.STEP: self._step,

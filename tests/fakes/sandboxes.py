@@ -42,7 +42,7 @@ class FakeSandbox:
         self.hanging: set[Op] = set()
         """Operations that get no answer before their deadline, which is said to have passed at once."""
         self.kept_from_starting = 0
-        """How many of the next steps wait behind a neighbour that ends their worker."""
+        """Number of next steps that wait behind a neighbour that ends their worker."""
         self.hang_destroy = False
         self.resets = 0
         self.sent: list[Frame] = []
@@ -141,9 +141,9 @@ class FakeSandboxFactory:
         self.sandboxes: list[FakeSandbox] = []
         """Every box ever started."""
         self.failures: list[Exception] = []
-        """What the next starts raise, in order."""
+        """Errors of the next starts, in order."""
         self.failing: Exception | None = None
-        """What every start raises while it is set."""
+        """Error of every start while it is set."""
         self.gate: asyncio.Event | None = None
         """Starts wait for it, where there is one."""
         self.cut_off = asyncio.Event()
@@ -201,5 +201,5 @@ class FakeSandboxFactory:
         return next(each for each in self.alive if each.alive and instance_id in each.runner.places)
 
     def executions(self, instance_id: str, content: str) -> int:
-        """How often any world acted on a message of an instance, replays included."""
+        """Times that any world acted on a message of an instance, replays included."""
         return sum(each.runner.executed[f"{instance_id}/{content}"] for each in self.sandboxes)

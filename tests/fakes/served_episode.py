@@ -33,13 +33,13 @@ class ServedEpisode:
 
     task: str = "compute 37 plus 58"
     output: str = "95"
-    """What a program or command prints; a command ``echo TEXT`` prints its text."""
+    """The output of a program or command; a command ``echo TEXT`` prints its text."""
     calls: list[tuple[str, object]] = field(default_factory=list)
     """Tools that were called, and the argument."""
     finished: bool = False
 
     def list_routes(self) -> list[SessionRoute]:
-        """What a gateway has to serve."""
+        """Return the routes that a gateway serves."""
         return [
             SessionRoute("GET", "/episode", self._read),
             SessionRoute("POST", "/episode/step", self._step),

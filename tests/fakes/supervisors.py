@@ -26,7 +26,7 @@ class FakeCore:
         self.started = False
         self.closed = False
         self.refusal: ServiceError | None = None
-        """What every frame is answered with while it is set."""
+        """The answer to every frame while it is set."""
         self.gate = asyncio.Event()
         """Steps wait for it."""
         self.gate.set()

@@ -63,7 +63,7 @@ class ToldService:
         )
 
     def bodies(self, verb: str) -> list[Json]:
-        """What was asked of one verb."""
+        """Return the bodies of the requests of one verb."""
         return [body for asked, body in self.requests if asked == verb]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:

@@ -142,7 +142,7 @@ class MemoryTrajectoryStore:
         return
 
     def kinds(self, instance_id: str) -> list[str]:
-        """What happened to an instance, in order."""
+        """Return the kinds of an instance's events, in order."""
         return [event.kind.value for event in self.own_events[instance_id]]
 
     def _take(self) -> None:

@@ -1,4 +1,4 @@
-"""How fast one GPU learns, and in how much memory: one table, by a few settings of the learner.
+"""Measure how fast one GPU learns, and in how much memory: one table, by a few settings of the learner.
 
     python -m tests.gpu.table --model Qwen/Qwen3-4B-Instruct-2507 -o tests/benchmarks/results/gpu.json
     python -m tests.gpu.table --device cpu --tiny

@@ -30,7 +30,7 @@ def agent_run(name: str) -> Path:
 
 @dataclass(frozen=True)
 class AgentFigures:
-    """What the episodes of a run recorded."""
+    """Figures of the episodes of a run."""
 
     episodes: int
     graded: int

@@ -109,7 +109,7 @@ ARCHITECTURES = {
     ),
     "gpt-2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}),
 }
-"""What a model is called, transformers' model type, and what its configuration says."""
+"""Name of a model, transformers' model type, and settings of its configuration."""
 
 
 def tiny_config(name):

@@ -31,7 +31,7 @@ PROBE = replace(
 
 @cache
 def missing_engine() -> str | None:
-    """Why there is no Docker engine to test with; where there is one, builds the images of the tests."""
+    """Return why there is no Docker engine for tests; where there is one, build the images of the tests."""
     import asyncio
 
     async def look() -> str | None:

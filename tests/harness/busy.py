@@ -17,9 +17,9 @@ __all__ = ["ON_A_BUSY_CPU", "ON_A_QUIET_CPU", "busy_cpu", "come_first"]
 
 _PINNED = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 ON_A_BUSY_CPU = _PINNED
-"""What runs so gets at most a fifth of a processor while ``busy_cpu`` lasts."""
+"""Prefix of a command that gets at most a fifth of a processor while ``busy_cpu`` lasts."""
 ON_A_QUIET_CPU = ("nice", "-n", "-20")
-"""What runs so comes before all others; for root."""
+"""Prefix of a command that comes before all others; for root."""
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ class CallFailed(Exception):  # noqa: N818 - a fact of the experiment, not a def
 
 @dataclass
 class Toll:
-    """What all clients together lost, and the errors that they got for it."""
+    """The losses of all clients together, and the errors that they got for them."""
 
     acknowledged: int = 0
     episodes: int = 0

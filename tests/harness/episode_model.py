@@ -1,4 +1,4 @@
-"""What the supervisor ought to hold: a model so simple that it is plainly right."""
+"""A model of the supervisor's instances, so simple that it is plainly right."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TITLES = {
     "batches": ("ray::BatchActor", "-batches"),
     "episodes": ("ray::EpisodeWorkerActor",),
 }
-"""What the titles of Ray's processes have in them; while a method runs it may be the actor's name."""
+"""Parts of the titles of Ray's processes; while a method runs it may be the actor's name."""
 AGENT_HOST = "trainer.agents.host"
 RUNNER = "sandbox_service.runner.main_process.main"
 

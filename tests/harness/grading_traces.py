@@ -1,4 +1,4 @@
-"""What an agent lays out to learn of its grading, and a solution that leaves marks wherever it can."""
+"""Files by which an agent learns of its grading, and a solution that leaves marks wherever it can."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _VALUES = (
     *('"new ArrayList<String>()"', '"new HashMap<String, Integer>(){{put(\\"a\\", 1)"'),
 )
 _BROKEN = ("1e999", "NaN", "-Infinity", "9" * 4301, "[" * 900 + "]" * 900, "[" * 5000, "{", '"', "")
-"""What is no JSON, or more than a reader takes."""
+"""Texts that are no JSON, or more than a reader takes."""
 _NAMES = (
     "",
     "a b",

@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "ROOT", "Hit", "KilledRun", "Ledger", "RunPlan", "ledger"
 ROOT = Path(__file__).parents[2]
 
 COMMANDS = ("driver", "interrupt")
-"""What hits the command itself: SIGKILL, as everything else, and Ctrl-C."""
+"""Names of signals to the command itself: SIGKILL, as to every other process, and Ctrl-C."""
 
 RUN = """
 seed = {seed}
@@ -55,7 +55,7 @@ class RunPlan:
 
     folder: Path
     model: str
-    """What is said of the model, as TOML."""
+    """Settings of the model, as TOML."""
     steps: int = 12
     groups: int = 8
     group_size: int = 4
@@ -158,7 +158,7 @@ class KilledRun:
                 self.command.wait()
 
     def said(self) -> str:
-        """What the command wrote."""
+        """Return the output of the command."""
         return (self.plan.folder / f"{self.name}.log").read_text()
 
     def shown(self) -> int:
@@ -178,7 +178,7 @@ class KilledRun:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of every group and every trajectory."""
+    """The end of every group and every trajectory."""
 
     consumed: list[list[str]]
     """Trajectories by step."""

@@ -1,4 +1,4 @@
-"""Which MBPP tasks a test run plays: all of them take minutes, so every twelfth unless all are asked for."""
+"""Choose the MBPP tasks of a test run: every twelfth, or all, which take minutes, when asked for."""
 
 import os
 from collections.abc import Sequence

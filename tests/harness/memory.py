@@ -1,4 +1,4 @@
-"""How much memory ranks take while they load a model."""
+"""Measure the memory of ranks while they load a model."""
 
 import re
 import time

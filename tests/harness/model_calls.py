@@ -45,7 +45,7 @@ def assistant(text: str) -> Message:
 
 
 def calling(*names: str, arguments: str = '{"word": "a"}') -> Message:
-    """What the model says to call tools."""
+    """Return the model's message that calls tools."""
     calls = tuple(ToolCall(function=FunctionCall(name=name, arguments=arguments)) for name in names)
     return Message(role="assistant", content="", tool_calls=calls)
 

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "postgres.sh"
 
 
 def script(verb: str, **environment: str) -> str:
-    """What the script prints. Raises CalledProcessError when it fails."""
+    """Return the output of the script. Raises CalledProcessError when it fails."""
     done = subprocess.run(
         ["sh", str(SCRIPT), verb],
         env={**os.environ, "SANDBOX_POSTGRES_INSTALL": "0", **environment},

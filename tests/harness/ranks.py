@@ -60,7 +60,7 @@ WAYS = {
 """By the number of ranks: how they share the work."""
 
 TELLING = ("sequences", "ppo", "lora", "a row for one")
-"""What tells whether a way is right; the first two ways play everything."""
+"""Cases that tell whether a way is right; the first two ways play everything."""
 
 
 def cases_of(way):
@@ -112,12 +112,12 @@ def weights_of(learner):
 
 
 def found(learner, metrics):
-    """What is to be the same however many ranks there are."""
+    """Return the results that are to be the same for any number of ranks."""
     return {"metrics": metrics, "weights": weights_of(learner), "probe": learner.probe([(1, 2, 3), (9, 8)])}
 
 
 def run_ranks(folder: Path, world: int) -> list[dict]:
-    """What each rank found of everything; a rank that does not come back in time is an error.
+    """Return the results of each rank; a rank that does not come back in time is an error.
 
     ``folder`` holds ``model``, and for the case ``ppo`` the checkpoint ``from-1`` of one rank after a step.
     """

@@ -58,7 +58,7 @@ def code_root() -> Path:
 
 
 def uid_drop_missing() -> str | None:
-    """Why user ids cannot be dropped here; None when they can."""
+    """Return why user ids cannot be dropped here; None when they can."""
     if os.geteuid() != 0:
         return "dropping user ids needs root"
     if not os.access(SYSTEM_PYTHON, os.X_OK):

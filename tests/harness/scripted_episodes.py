@@ -45,7 +45,7 @@ async def play(
 
 
 def spoken(trajectory: Trajectory) -> list[str]:
-    """What was said, turn by turn, by the tokens."""
+    """Return the text of each turn, by the tokens."""
     chat = tiny_chat()
     return [
         chat.said(segment.token_ids[turn.start : turn.end])

@@ -18,7 +18,7 @@ HELLO = {"model": "anything", "messages": [{"role": "user", "content": "Hello"}]
 
 @dataclass
 class Owner:
-    """Whoever owns the agents, and what they call."""
+    """The owner of the agents, with its calls."""
 
     url: str
     policy: AgentPolicy
@@ -38,7 +38,7 @@ class Owner:
         return await self.http.post("/v1/chat/completions", json=body, headers=headers)
 
     async def read(self, session, part=""):
-        """What a route of a session returns."""
+        """Return the document of a session's route."""
         answer = await self.http.get(f"/sessions/{session['id']}{part}")
         return answer.json() if answer.status_code == 200 else answer.status_code
 

@@ -146,7 +146,7 @@ def _folder(name: str) -> Path:
 
 
 def _mistral(version: str) -> str:
-    """What Mistral's package writes for a version of its tokenizers: SentencePiece up to v3, then Tekken."""
+    """Return the template that Mistral's package writes: for SentencePiece up to v3, then for Tekken."""
     from mistral_common.integrations.chat_templates.chat_templates import generate_chat_template
     from mistral_common.tokens.tokenizers.base import TokenizerVersion
 

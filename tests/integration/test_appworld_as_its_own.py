@@ -43,7 +43,7 @@ json.dump([said, graded], answers)
 def theirs(
     catalog: AppworldCatalog, job: list[tuple[str, list[str]]]
 ) -> tuple[list[list[str]], list[list[object]]]:
-    """What AppWorld itself answers to cells, and how it grades what they did."""
+    """Return AppWorld's own answers to cells, and its grading of them."""
     assert catalog.spec.provisions is not None
     with tempfile.TemporaryDirectory(prefix="appworld-") as root:
         (Path(root) / "data").symlink_to(catalog.spec.provisions.data)

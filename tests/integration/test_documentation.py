@@ -58,7 +58,7 @@ def test_each_sample_is_run_or_says_why_not():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the commands are typed: with the files that the pages speak of."""
+    """The folder in which the commands are typed, with the files that the pages mention."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "service.toml").write_text("[pool]\nmax_boxes = 4\n")
     (folder / "RUN.toml").write_text(

@@ -1,4 +1,4 @@
-"""Where it is required, no test of an environment skips because the environment was not set up."""
+"""No test skips an environment that must be set up for want of its set-up."""
 
 import os
 

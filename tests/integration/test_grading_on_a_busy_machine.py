@@ -40,7 +40,7 @@ def box() -> Iterator[RunnerBox]:
 
 
 def evaluated(box: RunnerBox, solution: str, *, timeout_s: float, deadline_s: float, tests: int = 2) -> Frame:
-    """What an evaluation of a submitted solution is answered."""
+    """Return the evaluation of a submitted solution."""
     assert box.create("e", CATALOG.payload(TASK).task).op is Op.REPLY
     calls: list[tuple[str, dict[str, Any]]] = [
         ("str_replace_editor", {"command": "create", "path": "solution.py", "file_text": solution}),

@@ -50,7 +50,7 @@ def java_processes(above: int) -> list[int]:
 
 
 def wander(box, catalog, task_id, seed, steps, others=()):
-    """What is said on a random walk, with steps of other episodes in between."""
+    """Return the observations of a random walk, with steps of other episodes in between."""
     chance, elsewhere = random.Random(seed), random.Random(seed)
     episode = GameEpisode.create(box, catalog, task_id, valid_actions=True)
     heard = [episode.said]

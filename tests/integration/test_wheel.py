@@ -30,7 +30,7 @@ PACKAGES = (
 )
 CLIENT_PACKAGES = ("sandbox_client", "sandbox_contract")
 OUTSIDE = {"deploy/runs/README.md"}
-"""What is for readers of the checkout."""
+"""Files for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
@@ -53,7 +53,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def site(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the wheels are installed."""
+    """The folder in which the wheels are installed."""
     target = tmp_path_factory.mktemp("site")
     pip("install", *map(str, wheels.values()), "--no-deps", "--target", str(target))
     return target
@@ -142,7 +142,7 @@ def test_docker_boxes_are_served_from_an_empty_folder(site: Path, tmp_path: Path
 
 
 def served(site: Path, folder: Path, command: list[str]) -> dict[str, dict[str, int]]:
-    """What the reference policy did against a service that the command starts."""
+    """Return the actions of the reference policy against a service that the command starts."""
     with (folder / "service.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=folder, env=variables(site), stdout=subprocess.PIPE, stderr=log, text=True

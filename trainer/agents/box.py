@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _TASK = "{task}"
 _ENDPOINT = "{model_endpoint}"
-"""Where the service fills in the address at which an agent finds the gateway."""
+"""Placeholder for which the service fills in the address at which an agent finds the gateway."""
 _END_S = 20.0
-"""How long service and caller may take to agree that the time of an agent is over."""
+"""Time in which service and caller agree that the time of an agent is over."""
 _ALMOST = 0.99
 _LAST_WORDS = 2000
 _MISCONFIGURED = (

@@ -1,4 +1,4 @@
-"""What a player and an agent host say to each other: one JSON document per line of a socket."""
+"""Messages between a player and an agent host: one JSON document per line of a socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Document(BaseModel):
 
 
 class HostSettings(_Document):
-    """What a host runs; the first line that it gets."""
+    """The settings of a host; the first line that it gets."""
 
     function: str | None = None
     """``module:function``, where agents are functions."""
@@ -33,7 +33,7 @@ class HostSettings(_Document):
 
 
 class HostOrder(_Document):
-    """What a host is to do."""
+    """An order to a host."""
 
     kind: Literal["run", "cancel", "ping"]
     number: int = 0
@@ -66,10 +66,10 @@ class HostOrder(_Document):
 
 
 class HostReport(_Document):
-    """What a host says."""
+    """A report of a host."""
 
     kind: Literal["ready", "unusable", "ended", "pong"]
     number: int = 0
     """Of the job, or of the ping."""
     error: str | None = None
-    """Why the agent cannot be run, or what it failed with; None for an agent that ended by itself."""
+    """The reason why the agent cannot be run, or its failure; None for an agent that ended by itself."""

@@ -1,4 +1,4 @@
-"""What runs a run's agent, by its kind."""
+"""Choose the launcher of a run's agent by its kind."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CONSUMED = "consumed.jsonl"
 TRAJECTORIES = "trajectories.jsonl"
 
 Kept: TypeAlias = Literal["all", "scored", "none"]
-"""Which episodes are written out in full."""
+"""The choice of episodes that are written out in full."""
 
 
 class Exports:

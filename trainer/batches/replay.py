@@ -19,7 +19,7 @@ class Replayable:
     """A group that was used."""
 
     version: int
-    """That sampled it."""
+    """The weight version that sampled it."""
     signal: float
     uses: int = 0
     """Times that it was used again."""

@@ -17,4 +17,4 @@ class ActorSettings:
     service_url: str
     api_key: str | None
     namespace: str
-    """Where the engines are."""
+    """The Ray namespace of the engines."""

@@ -37,7 +37,7 @@ class SimulationSettings:
     """Settings of the simulated model and learner."""
 
     script: Script
-    """What is said."""
+    """Texts of the model's turns."""
     latency: Latency
     """Of a turn."""
     update_s: float = 1.0

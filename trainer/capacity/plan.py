@@ -61,9 +61,9 @@ class CapacityPlan:
     tokens: StepTokens
     machine: Machine
     problems: tuple[str, ...]
-    """What does not fit, and how to change it; empty if the run fits."""
+    """Parts that do not fit, and how to change it; empty if the run fits."""
     warnings: tuple[str, ...] = ()
-    """What fits but slows the run down."""
+    """Parts that fit but slow the run down."""
 
 
 def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:

@@ -43,8 +43,8 @@ class _Local(_Agent):
     processes: Positive = 1
     """Processes that run agents, beside each process that plays episodes."""
     working_folder: Path | None = None
-    """Where agents run and where functions are imported from, before the installed packages; by default the
-    folder that the command was started in.
+    """Folder in which agents run, and from which functions are imported before the installed packages; by
+    default the folder that the command was started in.
     """
     environment: dict[str, str] = {}
     """Further environment variables of agents."""

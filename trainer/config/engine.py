@@ -89,8 +89,8 @@ class SyncConfig(Branch):
     CPUs and 1e-3 on GPUs.
     """
     folder: Path | None = None
-    """Where weight snapshots lie: shared memory when missing. Engines on other machines need a folder that
-    all see."""
+    """Folder of weight snapshots: shared memory when missing. Engines on other machines need a folder that
+    all machines see."""
     recovery: bool = True
     """nccl and ipc: keep each snapshot as a file as well, from which an engine that died starts again;
     in the run's own folder where shared memory has no room for it.

@@ -23,7 +23,7 @@ class TrackingConfig(Branch):
     progress: bool = True
     """Show progress bars on a terminal."""
     trajectories: Literal["all", "scored", "none"] = "all"
-    """Which trajectories are written to ``trajectories.jsonl`` for inspection."""
+    """The trajectories that are written to ``trajectories.jsonl`` for inspection."""
 
 
 class RayConfig(Branch):

@@ -33,7 +33,7 @@ class SyncSettings(Hardware):
     """Settings of the weight sync."""
 
     in_flight: Literal["keep", "abort"]
-    """What becomes of turns in progress while engines pause."""
+    """The handling of turns in progress while engines pause."""
     folder: Path
     """The run's folder, which distinguishes its snapshots from those of other runs."""
 
@@ -88,7 +88,7 @@ class BatchSettings:
     """Seconds that the learner waits for a batch."""
     checkpoints_kept: int
     trajectories: Literal["all", "scored", "none"]
-    """Which of them are written to a file for inspection."""
+    """Those of them that are written to a file for inspection."""
 
 
 @dataclass(frozen=True, slots=True)

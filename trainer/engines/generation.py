@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Finish(StrEnum):
-    """Why a generation ended."""
+    """The reason why a generation ended."""
 
     STOP = "stop"
     """A stop token, which is the last of the ids."""

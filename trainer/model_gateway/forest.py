@@ -24,7 +24,7 @@ _CHECKED_FIRST = 4
 
 
 class Break(StrEnum):
-    """Why a call begins a path of its own or leaves one."""
+    """The reason why a call begins a path of its own or leaves one."""
 
     FIRST = "first"
     """It is the session's first call."""
@@ -50,7 +50,7 @@ class Call:
     """Position in the order in which the session's calls began."""
     generation: Generation
     because: Break = Break.REWRITTEN
-    """What the messages say; ``Forest.breaks`` corrects it by tokens and siblings."""
+    """The break that the messages show; ``Forest.breaks`` corrects it by tokens and siblings."""
     reward: float = 0.0
     """The step rewards that were matched to this call."""
     terms: dict[str, float] = field(default_factory=dict)

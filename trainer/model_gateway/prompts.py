@@ -63,7 +63,7 @@ class History:
     behind: KnownAnswer | None
     """The call that its prompt is spliced behind; None if it is rendered."""
     because: Break
-    """Why it does not extend an earlier call; ``EXTENDS`` where it is spliced."""
+    """The reason why it does not extend an earlier call; ``EXTENDS`` where it is spliced."""
     digest: bytes
     """Of all messages and tools."""
     opening: bytes

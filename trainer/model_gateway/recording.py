@@ -31,7 +31,7 @@ class AnsweredCall:
     generation: Generation
     """A token at least."""
     text: str
-    """What was sampled, for display."""
+    """The sampled text, for display."""
     ids: tuple[str, ...]
     """Ids by which a reward may name it: its own, and those of its tool calls."""
     seconds: float
@@ -55,7 +55,7 @@ class CallRecord:
     spliced: bool = False
     """Whether the prompt was spliced behind an earlier call, or rendered."""
     because: Break = Break.FIRST
-    """Why it begins or leaves a path; of no meaning for a call that failed."""
+    """The reason why it begins or leaves a path; of no meaning for a call that failed."""
     prompt: int = 0
     """Tokens."""
     sampled: int = 0
@@ -64,7 +64,7 @@ class CallRecord:
     """Weight versions that sampled, in order."""
     finish: Finish | None = None
     error: str = ""
-    """Why the call failed; empty for an answered one."""
+    """The reason why the call failed; empty for an answered one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ _CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """What was sampled for a call, as far as it counts."""
+    """The part of a generation that counts, and its message."""
 
     cut: Cut
     message: Message

@@ -58,7 +58,7 @@ SIGNIFICANT = 6.0
 BEYOND = 2.0
 """Standard errors by which a mean difference must be above its bound to be warned of."""
 MEMORY = 0.9
-"""What a weight sync's evidence still counts at the next one."""
+"""The part of a weight sync's evidence that still counts at the next one."""
 JUMP = 3.0
 LEAST_MISSING = 0.01
 """Shares below this are not worth a warning."""

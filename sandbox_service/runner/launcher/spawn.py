@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 FIRST = 3
-"""Where a child finds the first descriptor that it is given."""
+"""Number of the first descriptor that a child is given."""
 _LONGEST_ARGUMENT = 100_000
 """The kernel takes 128 KiB in one argument."""
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")

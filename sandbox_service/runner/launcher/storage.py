@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE_S = 0.2
-"""How long the launcher itself may take to remove a candidate's files."""
+"""Longest time for which the launcher itself removes a candidate's files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _CLOSE_S = 1.0
-"""How long a world may take to close before its worker is killed."""
+"""Longest time in which a world closes before its worker is killed."""
 _SHARED_CLOSE_S = 10.0
 _REMEMBERED = 4096
 """Lost instances whose release has not come yet."""

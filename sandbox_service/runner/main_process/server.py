@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 _LONG_QUEUE = 16 * 1024 * 1024
-"""When more bytes wait in one direction, the other end is not read."""
+"""Bytes that may wait in one direction before the other end is no longer read."""
 _FIRST_ORPHAN_S = 120.0
-"""How long a runner waits for its first HELLO."""
+"""Longest time for which a runner waits for its first HELLO."""
 
 
 class Server:

@@ -41,9 +41,9 @@ class WorkerProcess:
     instances: set[str] = field(default_factory=set)
     waiting: deque[Waiting] = field(default_factory=deque)
     deadline: float | None = None
-    """When the oldest unanswered frame is late."""
+    """The moment at which the oldest unanswered frame is late."""
     armed: float | None = None
-    """When the timer that was set last goes off."""
+    """The moment at which the timer that was set last goes off."""
     late: bool = False
     lost: bool = False
     gone: list[Callable[[], None]] = field(default_factory=list)

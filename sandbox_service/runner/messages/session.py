@@ -74,7 +74,7 @@ class Question(RunnerMessage):
     cell: int
     question: int
     request: JsonValue
-    """Whatever the cell passed to ``ask``: the world is asked when it is an object."""
+    """The argument of the cell's ``ask``: the world is asked when it is an object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _PACKAGE_PLACE = "{package}"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run."""
+    """The program and its arguments."""
 
     command: list[str]
     environment: dict[str, str]
@@ -64,7 +64,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """What became of a program."""
+    """The result of a program."""
 
     exit_code: int | None
     """Negative for the signal that ended it; None when its time was over."""
@@ -88,7 +88,7 @@ class OutputTail:
 
     @property
     def text(self) -> str:
-        """What is kept, invalid UTF-8 replaced."""
+        """The output that is kept, invalid UTF-8 replaced."""
         return self._kept.decode("utf-8", "replace")
 
     @property

@@ -1,4 +1,4 @@
-"""What models write that is no good action: nonsense, broken calls, wrong arguments; and idle actions."""
+"""Messages of models that are no good action: nonsense, broken calls, wrong arguments; and idle actions."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Service:
     http: httpx.AsyncClient
     kind: str
     boxes: Path
-    """Where process boxes have their folders."""
+    """The folder of process boxes."""
 
     async def release_all(self) -> None:
         """Release what a check has left."""

@@ -119,7 +119,7 @@ class Subject:
 
 
 def transcript(results: Sequence[StepResult]) -> list[Json]:
-    """What the agent saw, and what it was given for it."""
+    """Return the observations and rewards of the agent."""
     told = {"observation", "reward", "terminated", "truncated"}
     return [result.model_dump(mode="json", include=told) for result in results]
 

@@ -1,4 +1,4 @@
-"""Whatever a model writes is answered to the model; only the end of an episode is an error."""
+"""Each message of a model is answered to the model; only the end of an episode is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment tells of itself, and the opening of its episodes."""
+"""The description of an environment, and the opening of its episodes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LONG_ENOUGH = 8
 """Characters of a string that does not turn up by chance."""
 
 _IN_BOXES = ("/opt/environment", "/mnt/environment")
-"""Where a container and a process box have an environment's packages and data."""
+"""The folders of an environment's packages and data in a container and in a process box."""
 
 _PROBE = """\
 import os, sys

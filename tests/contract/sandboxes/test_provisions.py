@@ -1,4 +1,4 @@
-"""What a box does with an environment's own packages and data: its world has them, agents do not see them."""
+"""An environment's packages and data in a box: its world has them, agents do not see them."""
 
 import asyncio
 import dataclasses
@@ -50,7 +50,7 @@ def kind(request):
 
 @pytest.fixture
 def folder():
-    """Where other user ids can come to."""
+    """A folder that other user ids can enter."""
     made = Path(tempfile.mkdtemp(prefix="provisions-", dir="/opt" if Path("/opt").is_dir() else None))
     made.chmod(0o755)
     yield made

@@ -1,4 +1,4 @@
-"""What every kind of box promises: one suite for containers and for processes."""
+"""The promises of every kind of box: one suite for containers and for processes."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def kind(request):
 
 @pytest.fixture
 def state_dir():
-    """Where other user ids can come to, which pytest's own folders do not allow."""
+    """A folder that other user ids can enter, which pytest's own folders do not allow."""
     folder = Path(tempfile.mkdtemp(prefix="sandboxes-"))
     folder.chmod(0o711)
     yield folder

@@ -23,7 +23,7 @@ SPLICING = [name for name in AGENTS if name != "smolagents"]
 
 
 def calls(*named):
-    """What the model says to call tools, each given as its name and one argument."""
+    """Return the model's message that calls tools, each given as its name and one argument."""
     made = [
         ToolCall(function=FunctionCall(name=name, arguments=json.dumps(arguments)))
         for name, arguments in named

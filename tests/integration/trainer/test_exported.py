@@ -1,4 +1,4 @@
-"""What is exported is loaded by vLLM and by transformers, and both find the learner's probabilities."""
+"""vLLM and transformers load an export, and both find the learner's probabilities."""
 
 from __future__ import annotations
 

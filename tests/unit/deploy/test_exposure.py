@@ -1,4 +1,4 @@
-"""Who can reach a service, by the address that Serve listens on."""
+"""The reach of a service, by the address that Serve listens on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's supervisor keeps from its process boxes."""
+"""Secrets that a node's supervisor keeps from its process boxes."""
 
 from __future__ import annotations
 

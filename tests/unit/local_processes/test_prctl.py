@@ -1,4 +1,4 @@
-"""What the kernel does for us when a parent ends, with real processes."""
+"""The kernel kills children whose parent ends; with real processes."""
 
 import os
 import signal

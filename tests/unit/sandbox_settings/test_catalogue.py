@@ -9,7 +9,7 @@ class Left(Branch):
 
     kind: Literal["left"] = "left"
     size: int = 1
-    """How large."""
+    """The size."""
 
 
 class Right(Branch):
@@ -21,7 +21,7 @@ class Right(Branch):
 
 class Root(Branch):
     side: Left | Right = Left(size=5)
-    """Which."""
+    """The side."""
     other: Left | Right = Left()
     one: Left | None = None
     pair: tuple[int, int] | None = (1, 2)
@@ -30,15 +30,15 @@ class Root(Branch):
 
 def test_every_setting_is_listed_with_its_kinds_type_default_and_meaning() -> None:
     assert list(settings_of(Root)) == [
-        Setting("side.kind", (), '"left", "right"', '"left"', "Which."),
-        Setting("side.size", ("left",), "whole number", "5", "How large."),
+        Setting("side.kind", (), '"left", "right"', '"left"', "The side."),
+        Setting("side.size", ("left",), "whole number", "5", "The size."),
         Setting("side.names", ("right",), "list of texts", "required", ""),
         Setting("other.kind", (), '"left", "right"', '"left"', "left: The one. right: The other one."),
-        Setting("other.size", ("left",), "whole number", "1", "How large."),
+        Setting("other.size", ("left",), "whole number", "1", "The size."),
         Setting("other.names", ("right",), "list of texts", "required", ""),
         Setting("one", (), '"left", none', "none", "The one."),
         Setting("one.kind", (), '"left"', '"left"', ""),
-        Setting("one.size", (), "whole number", "1", "How large."),
+        Setting("one.size", (), "whole number", "1", "The size."),
         Setting("pair", (), "pair of whole numbers, none", "[1, 2]", ""),
         Setting("flag", (), "true or false", "true", ""),
     ]

@@ -16,7 +16,7 @@ from sandbox_settings import (
 
 
 class Kettle(Branch):
-    """What heats."""
+    """The source of heat."""
 
     litres: float = 1.0
     watts: int = 2000

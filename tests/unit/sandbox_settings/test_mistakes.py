@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is told with what would be right."""
+"""Mistakes of a configuration are reported with a correction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which environments a branch changes, for the conformance suite in containers."""
+"""The environments that a branch changes, for the conformance suite in containers."""
 
 import subprocess
 

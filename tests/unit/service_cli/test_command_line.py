@@ -1,4 +1,4 @@
-"""What the two commands say where only the core is installed."""
+"""The output of the two commands where only the core is installed."""
 
 import subprocess
 import sys

@@ -30,7 +30,7 @@ class SessionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What is known of a session apart from its calls."""
+    """The facts about a session apart from its calls."""
 
     id: str
     prompts: str

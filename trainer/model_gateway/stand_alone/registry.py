@@ -36,7 +36,7 @@ _TASK = TaskRef("stand-alone", "", "")
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """What a session has unless its owner asks for something else."""
+    """The settings of a session whose owner asks for nothing else."""
 
     limits: SessionLimits
     """The context is also the largest that may be asked for."""

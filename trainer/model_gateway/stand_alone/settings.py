@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many sessions there may be, and for how long."""
+    """The number of sessions that are kept, and for how long."""
 
     open_sessions: int = 4096
     idle_s: float = 3600.0

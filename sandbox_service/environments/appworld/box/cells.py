@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 ARCHIVE = "agent_packages.zip"
-"""What a cell may import beside the standard library; beside AppWorld's package."""
+"""Modules that a cell may import beside the standard library and AppWorld's package."""
 _FAILED = "Execution failed. Traceback:\n"
 _LONGEST_CODE = 200_000
 _LONGEST_ANSWER = 7 << 20

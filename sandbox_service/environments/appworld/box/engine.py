@@ -37,9 +37,9 @@ from .transport import AppClient, Guard, run_endpoints_in_place
 JsonObject = dict[str, Any]
 
 OUTPUT = ":memory:task_output-world"
-"""Where the live databases are, by AppWorld's way of naming them."""
+"""Folder of the live databases, by AppWorld's way of naming it."""
 BEGINNING = ":memory:task_input-world"
-"""Where the databases are that an evaluation compares the live ones with."""
+"""Folder of the databases that an evaluation compares the live ones with."""
 _SEED = 100
 _MOST_CALLS = 1000
 """AppWorld's own bound of API calls in one execution."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EVALUATION_S = 100.0
-"""What an evaluation may compute; they take a fraction of a second."""
+"""Bound on the computation of an evaluation, which takes a fraction of a second."""
 _IN_MEMORY = ":memory:"
 """Stands for the name of an experiment: AppWorld looks for no folder of a name like that."""
 

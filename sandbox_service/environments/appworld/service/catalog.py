@@ -38,7 +38,7 @@ _PARAMS: dict[str, JsonValue] = {
 }
 _OFFICIAL = ("train", "dev", "test_normal", "test_challenge")
 _STAND_INS = {"train": "own_train", "dev": "own_test"}
-"""Where only our tasks are, they have the names of splits that clients ask for by default. The names of the
+"""Our own splits under the names that clients ask for by default, where only our tasks are. The names of the
 test splits stay AppWorld's alone: a score on them is quoted as a result on AppWorld."""
 
 

@@ -33,7 +33,7 @@ class Sight:
     floor: frozenset[Place]
     """Cells that can be entered: empty ones and open doors."""
     front: str
-    """What is in the cell ahead: a kind of object, or ``empty``."""
+    """The kind of object in the cell ahead, or ``empty``."""
     barrier: tuple[str, int] | None
     """The first wall or box straight ahead, and how many steps away."""
 

@@ -33,7 +33,7 @@ class Options:
     final_reward: bool = False
     """Reward the step that ends the episode with the score."""
     memory: JsonObject | None = None
-    """What the memory of a memory task holds, in place of the conversations that fill it."""
+    """Content of the memory of a memory task, in place of the conversations that fill it."""
 
 
 @dataclass(frozen=True, slots=True)

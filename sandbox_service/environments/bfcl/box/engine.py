@@ -20,7 +20,7 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 REFUSED = "call_refused()"
-"""What stands in a history for a call that was not run; no such function exists anywhere."""
+"""Stands in a history for a call that was not run; no such function exists anywhere."""
 _MOST_DIGITS = 1000
 _MOST_BITS = 100_000
 

@@ -28,7 +28,7 @@ JsonObject = dict[str, Any]
 MAX_SOLUTION_BYTES = 256 * 1024
 """Largest solution file that is graded."""
 _TESTS_BUDGET_S = 60.0
-"""What all hidden tests of one evaluation may compute and sleep; the others count as timed out."""
+"""Processor time and sleep of all hidden tests of one evaluation; tests beyond it count as timed out."""
 _MARGIN_S = 5.0
 """Kept of the evaluation's real time, a tenth at most, for ending the last test and for the answer."""
 _WALL_TIMEOUT_S = 110.0
@@ -43,7 +43,7 @@ class Submission:
     artifact: bytes | None = None
     """The content of the file in which the answer, or the solution, is looked for."""
     missing: str = ""
-    """Why there is no artifact."""
+    """The reason why there is no artifact."""
 
 
 def collect(agent: Agent, answer: str | None, path: str, *, tested: bool) -> Submission:

@@ -130,7 +130,7 @@ _SUBMIT = ToolSpec(
 
 TOOLS: tuple[ToolSpec, ...] = (_EXECUTE_BASH, _EDITOR, _PYTHON, _SUBMIT)
 INTERFACES = ("tools", "workspace")
-"""How an agent works on a task: by the tools below, or by commands of its own in the workspace."""
+"""Ways in which an agent works on a task: by the tools below, or by its own commands in the workspace."""
 TOOL_NAMES: tuple[str, ...] = tuple(tool.name for tool in TOOLS)
 
 _BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -40,7 +40,7 @@ class ToolResult:
     answer: str | None = None
     """The answer that came with the submission."""
     waited_s: float = 0.0
-    """How long the machine kept its code waiting."""
+    """The time for which the machine kept its code waiting."""
 
 
 def run_tool(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ENTRY = "sandbox_service.environments.code.box.candidate:serve"
 _MEMORY_BYTES = 256 * 1024**2
-"""What a test may allocate beyond what its process has from the start."""
+"""Memory that a test may allocate beyond what its process has from the start."""
 
 
 class TrialResult(StrEnum):
@@ -68,7 +68,7 @@ class HiddenTest:
     setup: str = ""
     """Trusted code that runs before; it may use and replace the names."""
     timeout_s: float = 5.0
-    """What test and solution may compute and sleep in all."""
+    """Processor time and sleep of test and solution together."""
     write_back: bool = False
     """Changes that the solution makes to its arguments are made in the test as well."""
     live: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Trial:
 
     result: TrialResult
     charged_s: float
-    """How much of its time was used."""
+    """The part of its time that was used."""
 
 
 def run_test(agent: Agent, source: str, test: HiddenTest, wall_timeout_s: float) -> Trial:

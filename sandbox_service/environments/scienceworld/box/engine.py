@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 _SCRAMBLE = 0x5DEECE66D
-"""What ``java.util.Random.setSeed`` mixes in; mixed in before, the state comes out as it was."""
+"""The number that ``java.util.Random.setSeed`` mixes in; mixed in before, the state comes out as it was."""
 
 
 @dataclass(frozen=True, slots=True)

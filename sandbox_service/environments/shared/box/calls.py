@@ -36,7 +36,7 @@ class ParsedCall:
     native: bool = False
     """It was a native call, so a tool message answers it."""
     problem: str | None = None
-    """Why it cannot be run, for the model."""
+    """The reason why it cannot be run, for the model."""
 
 
 def parse_calls(message: JsonObject) -> list[ParsedCall]:

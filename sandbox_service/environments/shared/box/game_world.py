@@ -32,7 +32,7 @@ class GameTurn:
     reward: float = 0.0
     """The game's own reward of this action."""
     score: float = 0.0
-    """How well the episode stands, between 0 and 1."""
+    """The score of the episode so far, between 0 and 1."""
     done: bool = False
     success: bool = False
     """The task is solved; a game may be over without it."""

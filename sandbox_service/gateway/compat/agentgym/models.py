@@ -94,7 +94,7 @@ class AgentGymFailure(_Lenient):
     code: str
     """The stable error code."""
     failure_class: str
-    """Who is at fault; an error is never a reward."""
+    """The party at fault; an error is never a reward."""
 
 
 class Created(_Lenient):

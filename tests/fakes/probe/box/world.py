@@ -47,7 +47,7 @@ class ProbeWorld(World):
 
 
 def connect():
-    """What comes of speaking to ourselves over loopback."""
+    """Return the result of a connection to ourselves over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         try:
             socket.create_connection(server.getsockname(), 5).close()

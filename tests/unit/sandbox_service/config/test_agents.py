@@ -1,4 +1,4 @@
-"""Which model endpoints requests may name."""
+"""Model endpoints that requests may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an environment's packages and data come onto a machine."""
+"""Installation of an environment's packages and data on a machine."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Who gets which box, which boxes start and which must go."""
+"""Decisions about assigning, starting and retiring boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every pool, whatever happens to it."""
+"""Properties that hold for every pool, with any history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tenants leave to each other: boxes, and set-ups that keep a node busy."""
+"""Shares of tenants: boxes, and set-ups that keep a node busy."""
 
 from __future__ import annotations
 

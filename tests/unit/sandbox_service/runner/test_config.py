@@ -1,4 +1,4 @@
-"""What a HELLO's body may say."""
+"""The valid and invalid bodies of a HELLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files go into a box."""
+"""The files that go into a box."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a process box need not see."""
+"""Places that a process box need not see."""
 
 import sys
 import sysconfig

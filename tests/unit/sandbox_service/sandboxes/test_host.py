@@ -1,4 +1,4 @@
-"""What process boxes are made of on this machine."""
+"""The parts of process boxes on this machine."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a runner is started with and sent."""
+"""The command line of a runner, and its first message."""
 
 import dataclasses
 import json

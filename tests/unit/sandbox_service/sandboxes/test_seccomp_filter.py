@@ -19,7 +19,7 @@ HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 
 
 def verdict(machine, number, arguments=(), architecture=None):
-    """What the kernel would return for a call: the program, run as the kernel runs it."""
+    """Return the kernel's verdict on a call: the program, run as the kernel runs it."""
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=IIQ6Q", number, architecture or MACHINES[machine], 0, *padded)
     program = list(struct.iter_unpack("=HBBI", filter_program(machine)))

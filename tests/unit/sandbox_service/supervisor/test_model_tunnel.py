@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """What the runner of the box gets."""
+    """The runner of a box, as far as the tunnel uses it."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []

@@ -1,4 +1,4 @@
-"""What several tenants may have of one node, and what the one that wants more is told."""
+"""The shares of tenants of one node, and the answer to one that wants more."""
 
 from __future__ import annotations
 

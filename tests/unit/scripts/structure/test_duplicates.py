@@ -1,4 +1,4 @@
-"""Which pieces of code count as duplicates."""
+"""Pieces of code that count as duplicates."""
 
 from textwrap import dedent
 

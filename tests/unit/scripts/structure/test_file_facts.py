@@ -1,4 +1,4 @@
-"""What is counted in one file."""
+"""The counts of one file."""
 
 from textwrap import dedent
 

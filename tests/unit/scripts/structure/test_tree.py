@@ -1,4 +1,4 @@
-"""Which files are measured, and in which package each is counted."""
+"""The files that are measured, and the package in which each is counted."""
 
 import pytest
 

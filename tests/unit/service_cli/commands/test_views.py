@@ -1,4 +1,4 @@
-"""What status and envs print in a terminal of 80 columns."""
+"""The output of status and envs in a terminal of 80 columns."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CATALOG = CodeCatalog(CodeConfig())
 
 
 def asked(message: Message) -> list[tuple[str, dict[str, object]]]:
-    """What the environment understands."""
+    """Return the calls that the environment understands."""
     actions = parse_actions(message.model_dump(mode="json", exclude_none=True))
     assert all(action.problem is None for action in actions)
     return [(action.name, action.arguments) for action in actions]

@@ -1,4 +1,4 @@
-"""What runs an agent follows from its kind, and is checked before anything else of the run starts."""
+"""An agent's launcher follows from its kind, and is checked before anything else of the run starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which group may begin and which a step waits for: staleness is bounded, and nothing gets stuck."""
+"""Admission of groups: staleness is bounded, and no step waits for ever."""
 
 import pytest
 from hypothesis import given, settings

@@ -124,7 +124,7 @@ async def life(config, folder, player, learner, executioner, chance):
 
 
 async def end(made):
-    """What is left of a killed process: nothing that writes."""
+    """End all tasks of a killed process, so that nothing of it writes any more."""
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What is appended is there after a restart, to the last digit; what broke off is not."""
+"""Appended records are there after a restart, to the last digit; incomplete ones are not."""
 
 import base64
 import math

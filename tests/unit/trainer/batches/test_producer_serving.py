@@ -1,4 +1,4 @@
-"""How a batch is served: its groups are read once, and nothing that can wait holds it up."""
+"""Service of a batch: its groups are read once, and nothing that can wait holds it up."""
 
 import asyncio
 import threading

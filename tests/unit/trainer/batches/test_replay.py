@@ -1,4 +1,4 @@
-"""Which groups are used again."""
+"""Groups that are used again."""
 
 import pytest
 

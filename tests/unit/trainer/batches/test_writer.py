@@ -1,4 +1,4 @@
-"""What is handed to the journal's thread is on disk in order, and nothing is after a write that failed."""
+"""Records for the journal's thread reach the disk in order, and none does after a write that failed."""
 
 import threading
 

@@ -49,7 +49,7 @@ def calls_of(message: Message) -> list[tuple[str, object]]:
 
 @dataclass(frozen=True)
 class Family:
-    """What a template is expected to do."""
+    """The expected properties of a template."""
 
     end: str
     """Ends a turn of plain words."""

@@ -1,4 +1,4 @@
-"""What a template leaves out is noticed, and its further arguments reach it."""
+"""Parts that a template leaves out are noticed, and its further arguments reach it."""
 
 from pathlib import Path
 

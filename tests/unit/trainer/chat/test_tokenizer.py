@@ -46,7 +46,7 @@ def test_the_texts_own_end_stops_a_turn_too(family) -> None:
 
 @pytest.mark.parametrize("name", ["chatml", "llama3", "gemma"])
 def test_opening_turn_and_continuation_are_the_whole_conversation(name, tmp_path) -> None:
-    """Where a template renders all turns alike, the pieces are what it makes of the whole."""
+    """The pieces are what a template makes of the whole, if it renders all turns alike."""
     chat = chat_of(tmp_path, TEMPLATES[name][0])
     messages = [TASK, Message(role="assistant", content="print"), ANSWER]
     pieces = [*chat.opening([TASK]), *chat.turn("print"), *chat.continuation([ANSWER])]

@@ -1,4 +1,4 @@
-"""What a machine cannot do is told before anything starts."""
+"""Limits of a machine are reported before anything starts."""
 
 from dataclasses import replace
 

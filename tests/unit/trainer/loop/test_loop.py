@@ -108,7 +108,7 @@ class Journal:
 
 
 def played(config, start=0, begun=None):
-    """What was called, but for who has the GPUs meanwhile."""
+    """Return the calls, without those about the owner of the GPUs."""
     calls = journal_of(config, start, begun).calls
     return [call for call in calls if call not in (("sleep",), ("wake",))]
 

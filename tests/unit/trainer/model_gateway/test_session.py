@@ -1,4 +1,4 @@
-"""Which calls a session answers, and what the agent is told otherwise."""
+"""The calls that a session answers, and its messages to the agent otherwise."""
 
 import asyncio
 

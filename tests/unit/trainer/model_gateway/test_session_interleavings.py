@@ -1,4 +1,4 @@
-"""Whatever agents do and in whatever order engines answer: what was sampled is what is trained, once."""
+"""Sampled tokens are trained once, in any order of agents' calls and engines' answers."""
 
 import asyncio
 import contextlib

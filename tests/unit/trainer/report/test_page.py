@@ -11,7 +11,7 @@ from trainer.report.page import write_report
 
 
 class Page(HTMLParser):
-    """What a browser would see: text by element, and the places of plots."""
+    """The page as a browser sees it: text by element, and the places of plots."""
 
     def __init__(self, text):
         super().__init__()

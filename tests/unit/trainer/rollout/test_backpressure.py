@@ -1,4 +1,4 @@
-"""How many episodes are played at a time."""
+"""The number of episodes that are played at a time."""
 
 import asyncio
 

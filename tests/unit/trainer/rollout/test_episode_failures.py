@@ -1,4 +1,4 @@
-"""What breaks in an episode is a note on its trajectory, and the instance is released whatever happens."""
+"""Failures in an episode are notes on its trajectory, and the instance is always released."""
 
 import asyncio
 

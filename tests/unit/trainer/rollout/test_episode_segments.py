@@ -1,4 +1,4 @@
-"""Where history is rewritten, a segment ends and another begins."""
+"""A segment ends, and another begins, at a rewritten history."""
 
 import pytest
 

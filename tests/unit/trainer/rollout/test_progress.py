@@ -1,4 +1,4 @@
-"""What is told of a wait that does not end."""
+"""Reports of a wait that does not end."""
 
 import pytest
 

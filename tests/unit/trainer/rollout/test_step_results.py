@@ -1,4 +1,4 @@
-"""What a step told about a turn."""
+"""The facts about a turn in the result of its step."""
 
 import pytest
 

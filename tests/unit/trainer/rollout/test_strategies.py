@@ -1,4 +1,4 @@
-"""What becomes of an episode that failed, by whose failure it was."""
+"""The handling of a failed episode, by its failure class."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which task comes next, and that the same events lead to the same tasks."""
+"""The order of tasks: the same events lead to the same tasks."""
 
 import random
 from collections import Counter

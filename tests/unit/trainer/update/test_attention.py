@@ -89,7 +89,7 @@ def test_a_layer_that_keeps_its_window_to_itself_is_an_error():
 
 
 def flash(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale, window_size, enable_gqa):
-    """What torch's documentation says of ``varlen_attn``, in its plainest form."""
+    """Compute attention as torch's documentation describes ``varlen_attn``, in its plainest form."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
     assert window_size[1] == 0
     ends = cu_seq_q.tolist()

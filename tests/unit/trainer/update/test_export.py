@@ -119,7 +119,7 @@ VLLM_SOURCES = {
 
 
 def vllm_prefixes(file, name):
-    """What a model class of vLLM makes of beginnings of names; importing it would take torchvision."""
+    """Return the prefixes of names by a model class of vLLM; importing it would take torchvision."""
     installed = importlib.util.find_spec("vllm")
     if installed is None:
         pytest.skip("vLLM is not installed")

@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
 
 
 def counted(language, length):
-    """What torch counts of a pass forward and backward, of which all tokens pass the head."""
+    """Return torch's count for a pass forward and backward, of which all tokens pass the head."""
     # Only attention in plain matrix products is counted on a CPU.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         language(input_ids=torch.zeros(3, length, dtype=torch.long), use_cache=False).logits.sum().backward()

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(folder):
-    """What one rank finds, which leaves a checkpoint after a step behind."""
+    """Return the results of one rank, which leaves a checkpoint after a step behind."""
     model = small_model(folder / "model")
     results = {}
     for name, case in CASES.items():

@@ -1,4 +1,4 @@
-"""What tests/gpu runs on GPUs is collected here, and its learner syncs weights on the CPU."""
+"""The GPU suite is collected here, and its learner syncs weights on the CPU."""
 
 import subprocess
 import sys

@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 STEP = 1e-4
-"""What each weight moves by at an update, as with Adam at that learning rate."""
+"""The change of each weight at an update, as with Adam at that learning rate."""
 FAR = 1e-3
 
 

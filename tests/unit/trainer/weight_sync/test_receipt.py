@@ -1,4 +1,4 @@
-"""What was sent is what was taken: faults on the way are found exactly, however small the update was."""
+"""Receipts find each fault of a transfer exactly, however small the update was."""
 
 import pytest
 import torch

@@ -55,7 +55,7 @@ def run(tmp_path):
 
 
 def verbs(handle):
-    """What the engine was told to do; questions are left out."""
+    """Return the orders to the engine, without questions."""
     names = [verb if isinstance(verb, str) else verb[0] for verb in handle.verbs]
     return [
         name for name in names if name not in ("get_status", "sample_text", "score_sequences", "get_receipts")

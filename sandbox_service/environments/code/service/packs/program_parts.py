@@ -31,7 +31,7 @@ class Part:
     """With ``{}`` for what it is about, except in a filter."""
     code: str
     values: tuple[str, ...] = ()
-    """What ``#`` may stand for; empty where there is none."""
+    """The values that ``#`` may stand for; empty where there is none."""
     numeric: bool = False
     """Whether a change results in numbers."""
 

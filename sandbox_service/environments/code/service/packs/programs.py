@@ -31,7 +31,7 @@ _SIZES = {
 """Tasks by part and difficulty."""
 _SEED = 20_261_122
 _SHAPES = {"easy": ((1, False), (0, True)), "medium": ((1, True),), "hard": ((2, False), (2, True))}
-"""How many filters, and whether there is a change."""
+"""Number of filters, and whether there is a change."""
 _LENGTHS = (0, 3, 5, 6, 8, 9)
 """Items in the hidden tests' arguments."""
 _LEAST_RESULTS = 4

@@ -174,17 +174,17 @@ class CodeTask(_Model):
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}$")]
     """The task's id, unique in the environment."""
     prompt: Annotated[str, StringConstraints(min_length=1)]
-    """What is to be done; the working directory, files and answer file are added to it."""
+    """The instruction; the working directory, files and answer file are added to it."""
     grader: Grader
-    """How the result is graded."""
+    """The way in which the result is graded."""
     files: dict[FilePath, str | EncodedFile] = {}
     """Input files by path: text, or an object with base64."""
     answer_file: FilePath | None = None
-    """Where the result is looked for: answer.txt when missing, solution.py for hidden tests."""
+    """The file of the result: answer.txt when missing, solution.py for hidden tests."""
     difficulty: Literal["easy", "medium", "hard"] | None = None
-    """How hard it is."""
+    """The difficulty."""
     category: str | None = None
-    """What it is about."""
+    """The subject."""
     max_steps: Annotated[int, Field(ge=1)] | None = None
     """Steps after which the episode is truncated; the environment's own when missing."""
     bare: bool = False

@@ -1,4 +1,4 @@
-"""What the kernel refuses to a process that has confined itself."""
+"""The kernel's refusals to a process that has confined itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLONE_NEWUSER = 0x10000000
 
 
 def outcome(action: Callable[[], object]) -> int:
-    """What a forked child met that ran the action: 0, or the number of the error."""
+    """Return the result of the action in a forked child: 0, or the number of the error."""
     pid = os.fork()
     if pid == 0:
         code = 255

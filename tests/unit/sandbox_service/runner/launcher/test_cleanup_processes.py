@@ -1,4 +1,4 @@
-"""What children of the launcher do while it goes on."""
+"""Children that work while the launcher goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What instances leave behind, and how a box is proven clean."""
+"""Remains of instances, and the proof that a box is clean."""
 
 from __future__ import annotations
 

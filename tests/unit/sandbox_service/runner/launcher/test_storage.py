@@ -20,7 +20,7 @@ BOUNDS = "rw,nosuid,nodev,exec,size=4m,nr_inodes=50,mode=1777"
 
 
 def in_child(action: Callable[[], str]) -> str:
-    """What an action gives in a forked child, which has one thread."""
+    """Return the result of an action in a forked child, which has one thread."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

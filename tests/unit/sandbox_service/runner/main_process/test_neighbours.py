@@ -1,4 +1,4 @@
-"""What instances of one box do to each other: nothing, whatever one of them goes through."""
+"""Instances of one box have no effect on each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a cell's or command's output."""
+"""The part of a cell's or command's output that is kept."""
 
 from __future__ import annotations
 

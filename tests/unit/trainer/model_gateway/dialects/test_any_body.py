@@ -1,4 +1,4 @@
-"""Whatever an agent sends is read, or refused with a status that SDKs do not repeat."""
+"""Any body of an agent is read, or refused with a status that SDKs do not repeat."""
 
 import copy
 import json

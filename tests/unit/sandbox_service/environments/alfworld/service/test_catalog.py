@@ -1,4 +1,4 @@
-"""Which games of a folder are played: those that the official environment plays."""
+"""The games of a folder that are played: those that the official environment plays."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What of a message is run."""
+"""The code of a message that is run."""
 
 from __future__ import annotations
 

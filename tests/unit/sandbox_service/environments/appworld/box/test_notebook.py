@@ -39,7 +39,7 @@ def played(
     timeout_s: int = 20,
     command: tuple[str, ...] = (),
 ) -> tuple[list[str], list[dict[str, object]]]:
-    """What each cell was answered, and what the world was asked."""
+    """Return the answers to each cell, and the questions to the world."""
     job = {"cells": cells, "answer": answer or {"value": None}, "most": most, "timeout_s": timeout_s}
     done = subprocess.run(
         [*command, sys.executable, "-c", _PROGRAM],

@@ -1,4 +1,4 @@
-"""What calls give, beside the package's own runner."""
+"""Results of calls, beside the package's own runner."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What every text game does, whatever the game."""
+"""Behaviour of every text game."""
 
 import copy
 

@@ -18,7 +18,7 @@ SYMBOLS = {"plus": "+", "minus": "-", "times": "*"}
 
 
 def expression(prompt: str) -> str:
-    """What is asked for, read from the words."""
+    """Return the expression that is asked for, read from the words."""
     words = re.fullmatch(r"(?:compute|what is|please give) (.*?)\??", prompt)
     assert words is not None
     return re.sub("plus|minus|times", lambda word: SYMBOLS[word[0]], words[1]).replace(" ", "")
