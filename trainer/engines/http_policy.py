@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -19,25 +18,20 @@ from uuid import uuid4
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from trainer.errors import EngineError, EngineLost, Stalled
+from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey, TaskRef
 
 from .continuation import Continuation
 from .generation import Finish, Generation, GenerationRequest, Sampling
+from .http_requests import HttpRequests
 from .http_routes import ROUTES, samples_plainly
 
 if TYPE_CHECKING:
+    from .http_requests import HttpAnswer
     from .http_routes import TokenRoute
 
-
-logger = logging.getLogger(__name__)
-
-_TRY_AGAIN = frozenset({429, 502, 503, 504})
-"""Statuses of a server or of a proxy before it that is overloaded or restarting."""
 _NO_ROUTE = frozenset({403, 404, 405, 501})
 """Statuses of a route that a server does not have; vLLM forbids those that its options do not enable."""
-_SHOWN = 500
-"""Characters of a refusal that an error quotes."""
 _PROBE = tuple(range(1, 9))
 """A prompt that every vocabulary has. The first token is padding in some models, and predicts nothing."""
 _ALTERNATIVES = 5
@@ -45,7 +39,6 @@ _COLD = 0.05
 """A temperature that changes every log-probability that it is applied to."""
 _SAME = 0.1
 """Greatest difference of log-probabilities that count as the same."""
-_LONGEST_PAUSE_S = 5.0
 _KEEP_ALIVE_S = 4.0
 """Less than the 5 seconds after which vLLM closes an idle connection."""
 
@@ -71,7 +64,7 @@ class HttpPolicy:
     """A Policy over the HTTP routes of one server, made by ``open_http_policy``."""
 
     def __init__(self, http: aiohttp.ClientSession, limits: HttpLimits) -> None:
-        self._http = http
+        self._requests = HttpRequests(http, retry_s=limits.retry_s, unreachable_s=limits.unreachable_s)
         self._limits = limits
         self._route: TokenRoute = ROUTES[0]
         self._raw = False
@@ -156,7 +149,7 @@ class HttpPolicy:
     async def tokenize(self, text: str) -> tuple[int, ...] | None:
         """Return the server's tokens of a text; None where it has no tokenizer or no such route."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        answer = await self._request("POST", "/tokenize", body)
+        answer = await self._requests.send("POST", "/tokenize", body)
         if answer.status != HTTPStatus.OK:
             return None
         try:
@@ -170,7 +163,7 @@ class HttpPolicy:
         cutting = asyncio.create_task(self._cut(name, deadline)) if self._route.abort_path else None
         try:
             headers = {"X-Session-ID": request.key.trajectory_id}
-            answer = await self._request("POST", self._route.path, body, headers)
+            answer = await self._requests.send("POST", self._route.path, body, headers)
         finally:
             if cutting is not None:
                 cutting.cancel()
@@ -180,12 +173,12 @@ class HttpPolicy:
         """End a request at its limit. vLLM knows it by the route's prefix and its name."""
         await asyncio.sleep(max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(EngineError):
-            await self._request(
+            await self._requests.send(
                 "POST", self._route.abort_path or "", {"request_ids": [f"generate-tokens-{name}"]}
             )
 
     async def _served(self) -> tuple[_Served, ...]:
-        answer = await self._request("GET", "/v1/models")
+        answer = await self._requests.send("GET", "/v1/models")
         try:
             return _Models.model_validate_json(answer.accepted()).data
         except ValidationError as error:
@@ -201,12 +194,12 @@ class HttpPolicy:
             refusals.append(f"{route.path}: {answer.refusal}")
         raise EngineError("the server has no route that takes token ids; " + "; ".join(refusals))
 
-    async def _try_out(self, route: TokenRoute, temperature: float) -> _Answer:
+    async def _try_out(self, route: TokenRoute, temperature: float) -> HttpAnswer:
         """Sample one token."""
         key = EpisodeKey("probe", TaskRef("", "", ""), 0)
         request = GenerationRequest(key, _PROBE, 1, Sampling(temperature=temperature), seed=0)
         body = route.body(self.model, request, uuid4().hex, alternatives=_ALTERNATIVES)
-        return await self._request("POST", route.path, body)
+        return await self._requests.send("POST", route.path, body)
 
     async def _returns_raw(self) -> bool:
         """Return whether temperature has no effect on log-probabilities, as is vLLM's default."""
@@ -215,45 +208,6 @@ class HttpPolicy:
             for temperature in (1.0, _COLD)
         ]
         return not any(abs(plain[token] - cold[token]) > _SAME for token in plain.keys() & cold.keys())
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> _Answer:
-        """Return the answer; repeat requests that were not served, for a while.
-
-        Raises EngineLost when the server stays away.
-        """
-        pause_s = self._limits.retry_s
-        until = time.monotonic() + self._limits.unreachable_s
-        while True:
-            try:
-                answer = await self._once(method, path, body, headers)
-                if answer.status not in _TRY_AGAIN:
-                    return answer
-                why = answer.refusal
-            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
-                why = f"{type(error).__name__}: {error}"
-            if time.monotonic() + pause_s >= until:
-                raise EngineLost(
-                    f"the server did not serve {path} for {self._limits.unreachable_s:g} s: {why}"
-                )
-            logger.warning("%s is repeated in %g s: %s", path, pause_s, why)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, object] | None,
-        headers: Mapping[str, str] | None,
-    ) -> _Answer:
-        async with self._http.request(method, path.removeprefix("/"), json=body, headers=headers) as answer:
-            return _Answer(answer.status, await answer.read())
 
 
 @contextlib.asynccontextmanager
@@ -291,26 +245,6 @@ async def open_http_policy(
         yield policy
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    body: bytes
-
-    def accepted(self) -> bytes:
-        """Return the body. Raises EngineError where the server refused the request."""
-        if self.status != HTTPStatus.OK:
-            raise EngineError(self.refusal)
-        return self.body
-
-    @property
-    def refusal(self) -> str:
-        try:
-            text = _ErrorBody.model_validate_json(self.body).error.message
-        except ValidationError:
-            text = self.body.decode(errors="replace")
-        return f"the server answered {self.status}: {text[:_SHOWN]}"
-
-
 class _Served(BaseModel):
     id: str
     max_model_len: int | None = None
@@ -322,11 +256,3 @@ class _Models(BaseModel):
 
 class _Tokens(BaseModel):
     tokens: tuple[int, ...]
-
-
-class _ErrorText(BaseModel):
-    message: str
-
-
-class _ErrorBody(BaseModel):
-    error: _ErrorText

@@ -1,0 +1,106 @@
+"""Send requests to a vLLM server over HTTP, and repeat those that it did not serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from trainer.errors import EngineError, EngineLost
+
+logger = logging.getLogger(__name__)
+
+_TRY_AGAIN = frozenset({429, 502, 503, 504})
+"""Statuses of a server or of a proxy before it that is overloaded or restarting."""
+_SHOWN = 500
+"""Characters of a refusal that an error quotes."""
+_LONGEST_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The answer to a request."""
+
+    status: int
+    body: bytes
+
+    def accepted(self) -> bytes:
+        """Return the body. Raises EngineError where the server refused the request."""
+        if self.status != HTTPStatus.OK:
+            raise EngineError(self.refusal)
+        return self.body
+
+    @property
+    def refusal(self) -> str:
+        """The status and the server's message, for an error."""
+        try:
+            text = _ErrorBody.model_validate_json(self.body).error.message
+        except ValidationError:
+            text = self.body.decode(errors="replace")
+        return f"the server answered {self.status}: {text[:_SHOWN]}"
+
+
+class HttpRequests:
+    """Sends requests over one session of aiohttp."""
+
+    def __init__(self, http: aiohttp.ClientSession, *, retry_s: float, unreachable_s: float) -> None:
+        """
+        Args:
+            http: the session, with the server's address.
+            retry_s: the first pause before a request is repeated; each further one is twice as long.
+            unreachable_s: time for which a request is repeated.
+        """
+        self._http = http
+        self._retry_s = retry_s
+        self._unreachable_s = unreachable_s
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpAnswer:
+        """Return the answer; repeat requests that were not served, for a while.
+
+        Raises EngineLost when the server stays away.
+        """
+        pause_s = self._retry_s
+        until = time.monotonic() + self._unreachable_s
+        while True:
+            try:
+                answer = await self._once(method, path, body, headers)
+                if answer.status not in _TRY_AGAIN:
+                    return answer
+                why = answer.refusal
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+                why = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause_s >= until:
+                raise EngineLost(f"the server did not serve {path} for {self._unreachable_s:g} s: {why}")
+            logger.warning("%s is repeated in %g s: %s", path, pause_s, why)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        headers: Mapping[str, str] | None,
+    ) -> HttpAnswer:
+        async with self._http.request(method, path.removeprefix("/"), json=body, headers=headers) as answer:
+            return HttpAnswer(answer.status, await answer.read())
+
+
+class _ErrorText(BaseModel):
+    message: str
+
+
+class _ErrorBody(BaseModel):
+    error: _ErrorText
