@@ -69,6 +69,7 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(_launcher(binary, answers, folder)),
+        # Short names: the path of a socket has a bound of 107 bytes.
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "h" / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "h" / "a.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder / "h"),

@@ -64,6 +64,7 @@ def rewrite(config: str, error_folder: str) -> str:
             raise ValueError(
                 f"unexpected listener {words[1:]} in section {section!r}: not the service's address"
             )
+        # By commands on this socket anybody could take the gateway out of service.
         lines.append(line.replace("mode 666", "mode 600") if words[:2] == ["stats", "socket"] else line)
         lines += [f"    {rule}{_MARK}" for rule in _rules(section, words, connections, error_folder)]
     return "\n".join(lines) + "\n"
@@ -118,6 +119,7 @@ def _share_of_an_address(address: str, connections: int) -> list[str]:
     if local or not connections:
         return []
     return [
+        # An IPv6 key holds IPv4 addresses as well.
         "stick-table type ipv6 size 100k expire 1m store conn_cur",
         "tcp-request connection track-sc0 src",
         f"tcp-request connection reject if {{ sc0_conn_cur gt {int(connections * _SHARE)} }}",

@@ -82,6 +82,8 @@ def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> PoolBox | None:
     ]
     if usable and not state.may_use_another(tenant):
         usable = [box for box in usable if box.instances]
+    # A full box leaves others empty, which any tenant may use; a box without uses is spared for waiters that
+    # need a fresh one.
     return min(
         usable,
         key=lambda box: (-len(box.instances), box.tenant is None, box.idle_since, box.serial),
@@ -96,6 +98,7 @@ def _provide(state: PoolState, tenant: str, now: float, decisions: Decisions) ->
         return False
     if _boxes_missing(state, tenant, queue) <= 0:
         return False
+    # Taken over, so that a start whose waiter has gone does not bring one box too many.
     if (spare := _unclaimed_start(state)) is not None:
         spare.wanted_by = tenant
         return True
@@ -143,11 +146,13 @@ def _may_start(state: PoolState, now: float) -> bool:
 
 def _victim(state: PoolState, tenant: str, queue: TenantQueue) -> PoolBox | None:
     """Return the idle box to give up for a tenant, or None."""
+    # Not boxes without uses: the waiter would have been given one.
     idle = [
         box
         for box in state.boxes.values()
         if box.state is BoxState.IDLE and box.uses and (box.tenant != tenant or queue.fresh)
     ]
+    # First a box whose tenant waits for nothing, then one of the tenant that holds most.
     candidates = [box for box in idle if _may_take(state, tenant, box, queue)]
     return min(
         candidates,
@@ -178,6 +183,7 @@ def _drop_stale_claims(state: PoolState) -> None:
 def _drain_unservable(state: PoolState) -> list[Waiter]:
     """Take out the waiters that no box, running or starting, can serve."""
     unservable: list[Waiter] = []
+    # A start under way is the probe that may clear the failures, so its outcome is awaited.
     if any(box.state is BoxState.STARTING for box in state.boxes.values()):
         return unservable
     for tenant in state.queues.tenants():

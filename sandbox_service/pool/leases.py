@@ -69,6 +69,7 @@ class Leases:
         """Expire and remove every lease that was idle for the idle time."""
         due: list[Lease] = []
         for lease in self._by_last_use.values():
+            # In order of last use: those behind it are younger.
             if lease.used_at + self.idle_timeout_s > now:
                 break
             if lease.state is LeaseState.HELD:

@@ -47,6 +47,7 @@ class Admission:
         limit = config.pool_of(environment).max_instances_per_tenant
         if limit is not None and have + wanted > limit:
             raise _too_many(have, limit, "pool.max_instances_per_tenant")
+        # The other quotas protect tenants from each other.
         if config.tenants == 1:
             return
         if have + wanted > config.quota.max_instances:

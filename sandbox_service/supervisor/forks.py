@@ -64,6 +64,7 @@ class Forks:
                 invocation.timer.add_run(await self._copy(instance, copy, box))
             self._record(instance, copies)
         except BaseException:
+            # Also when cancelled: a copy without a record would never be released.
             for copy in copies:
                 self._table.discard(copy)
                 self._termination.clear_slot(copy)
@@ -89,6 +90,7 @@ class Forks:
         meta = {"copy_id": copy.instance_id, "deadline_s": limit}
         frame = Frame(Op.FORK, 0, instance.public_id, meta)
         reply = reply_or_raise(await self._calls.call_box(instance, box, frame, limit))
+        # A worker that ends takes the box from all its instances, copies in the making included.
         if copy.box is None:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "the copy's worker ended while it was made")
         return reply

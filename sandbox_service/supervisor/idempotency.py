@@ -170,6 +170,7 @@ class KeyCache(Generic[_K]):
         Raises ServiceError(IDEMPOTENCY_CONFLICT) if the key belongs to another request.
         """
         if entry.digest == digest:
+            # Shielded: several calls may wait for one execution, and the first to hang up must not cancel it.
             running = entry.running
             answer = entry.answer if running is None else await asyncio.shield(running)
             if answer is not None:
@@ -197,6 +198,7 @@ class KeyCache(Generic[_K]):
     def _trim(self) -> None:
         while len(self._entries) > self._keys:
             oldest, entry = next(iter(self._entries.items()))
+            # A running execution must stay known, or the same key would be executed twice.
             if entry.running is not None:
                 return
             self.evicted = True

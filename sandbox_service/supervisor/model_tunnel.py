@@ -87,6 +87,7 @@ class ModelTunnel:
         if frame.op is Op.CONNECTION_DATA and frame.body:
             connection.unsent.append(frame.body)
             connection.unsent_bytes += len(frame.body)
+            # More than its credit: this runner does not keep to the protocol.
             if connection.unsent_bytes > WINDOW:
                 self._drop(connection)
         elif frame.op is Op.CONNECTION_CREDIT:
@@ -136,6 +137,7 @@ class ModelTunnel:
                 receiving.cancel()
                 await asyncio.gather(sending, receiving, return_exceptions=True)
             writer.close()
+            # ``close`` waits until the endpoint has read everything, which it may never do.
             asyncio.get_running_loop().call_later(_LINGER_S, writer.transport.abort)
             writer = None
         finally:
@@ -157,6 +159,7 @@ class ModelTunnel:
     async def _upstream(self, connection: _Connection, writer: asyncio.StreamWriter) -> None:
         """Send to the endpoint what the agent sends, until the agent hangs up."""
         while True:
+            # Cleared before the look: bytes that arrive during it set the event again.
             connection.arrived.clear()
             while connection.unsent:
                 content = connection.unsent.pop(0)

@@ -81,6 +81,7 @@ def _execute(connection: Any, batch: Sequence[Record]) -> None:  # noqa: ANN401 
                 ended.append((record.at, record.kind.value, record.instance_id))
         else:
             begun.append(tuple(instance_row(record).values()))
+    # Instances before the events that refer to them, and ends last: one batch may hold a whole instance.
     if begun:
         connection.executemany(_INSERT_INSTANCE, begun)
     if happened:

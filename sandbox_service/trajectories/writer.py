@@ -113,6 +113,7 @@ class Writer:
 
     def check(self) -> None:
         """Raise ServiceError(STORAGE_FULL) while a record would be refused."""
+        # Looked at without the lock, since every operation asks; ``put`` looks again under it.
         if self._trying_since is not None or len(self._queue) >= self._config.max_pending:
             with self._lock:
                 self._refuse_when_stuck(0)
@@ -172,6 +173,7 @@ class Writer:
     def stop(self, timeout_s: float) -> int:
         """End the thread after it has written what it can; return the number of records left."""
         with self._lock:
+            # Under the lock, so that a record is refused, or is queued before the thread's last look.
             self._stopping.set()
         self._work.set()
         self._hurry.set()
@@ -207,6 +209,7 @@ class Writer:
             self._work.wait()
             if not self._stopping.is_set() and not self._prompt:
                 self._hurry.wait(self._config.batch_interval_s)
+            # Cleared before the count is read: a record that is queued in between sets the event again.
             self._work.clear()
             self._hurry.clear()
             target = self._queued
@@ -225,6 +228,7 @@ class Writer:
             for record in self._queue:
                 if len(batch) >= self._config.batch_size or size >= MAX_BATCH_BYTES:
                     break
+                # Copied and not taken: a record stays queued until its transaction is committed.
                 batch.append(record)
                 size += _size(record)
         return batch
@@ -234,6 +238,7 @@ class Writer:
         self._trying_since = time.monotonic()
         pause_s = FIRST_PAUSE_S
         while (rejected := self._attempt(batch)) is None:
+            # One more attempt at the end: a failure that is over by then loses nothing.
             if self._stopping.wait(pause_s):
                 rejected = self._attempt(batch)
                 if rejected is None:
@@ -280,6 +285,8 @@ class Writer:
             if self._last_error:
                 logger.info("trajectory_write_recovered", pending=len(self._queue))
             self._last_error = ""
+        # After the counters, which the waiters read, and outside of the lock, since callbacks of futures run
+        # in this thread.
         if self.on_commit is not None:
             self.on_commit()
         if self._checkpoints is not None:

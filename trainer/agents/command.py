@@ -54,6 +54,8 @@ class CommandAgents:
         """
         words = [word.replace(TASK, job.text) for word in self._words]
         environment = {**self._environment, **job.variables()}
+        # Our own pipe in place of PIPE: with that, ``wait`` returns only when the pipe closes, and a process
+        # that the command left behind may keep it open.
         output, their_end = os.pipe()
         tail = _Tail(output)
         try:
@@ -75,6 +77,8 @@ class CommandAgents:
         try:
             code = await process.wait()
         finally:
+            # Shielded: a cancelled episode must not leave processes behind, which would go on calling the
+            # model.
             await asyncio.shield(asyncio.to_thread(_end_all, process.pid, job.api_key))
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -121,6 +125,8 @@ def _ending(code: int) -> str:
 
 def _end_all(pid: int, api_key: str) -> None:
     """Kill the process, its descendants, and those that left it but kept its session or its environment."""
+    # The tree first, while parents' ids still say what belongs to it. Processes that lost their parent are
+    # then found by their session and variables.
     end_tree(process_of(pid), None, _END_S)
     for _ in range(3):  # one may have started another before it was killed
         left = [each for each in psutil.Process().children(recursive=True) if _belongs(each, pid, api_key)]
@@ -136,6 +142,7 @@ def _belongs(process: psutil.Process, session: int, api_key: str) -> bool:
     try:
         if is_dead(process):
             return False
+        # A daemon leaves its session but seldom drops its variables, and the key is this episode's alone.
         same = os.getsid(process.pid) == session
         return same or process.environ().get("OPENAI_API_KEY") == api_key
     except (psutil.Error, OSError):

@@ -131,6 +131,7 @@ async def _serve(settings: HostSettings, connection: socket.socket, lines: Binar
         target=_read, args=(lines, host, asyncio.get_running_loop()), name="orders", daemon=True
     )
     reader.start()
+    # Until the player ends: the thread that reads its orders then ends this process.
     await asyncio.Event().wait()
 
 

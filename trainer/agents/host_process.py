@@ -82,6 +82,8 @@ class HostProcess:
         environment |= {"PYTHONPATH": path, _MARKER: marker}
         output = log.open("ab") if log is not None else None
         try:
+            # In a session of its own: Ctrl-C in a terminal goes to a whole process group, and is the
+            # driver's.
             process = await asyncio.create_subprocess_exec(
                 *words,
                 str(theirs.fileno()),
@@ -97,6 +99,7 @@ class HostProcess:
             ours.close()
             raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
         finally:
+            # The host alone holds its end: a copy here would hide that the host has ended.
             theirs.close()
             if output is not None:
                 output.close()
@@ -116,6 +119,7 @@ class HostProcess:
         self.idle.clear()
         try:
             self._send(HostOrder.run(number, job))
+            # Shielded, so that a cancelled caller still sees below whether the agent has ended.
             await asyncio.shield(done)
         except asyncio.CancelledError:
             self._send(HostOrder(kind="cancel", number=number))
@@ -128,6 +132,7 @@ class HostProcess:
             raise
         finally:
             if done.done() and not done.cancelled():
+                # Retrieved, since asyncio warns of errors that are never looked at.
                 done.exception()
             del self._jobs[number]
             if not self._jobs:
@@ -137,6 +142,7 @@ class HostProcess:
         """End the process and all that its agents have started. Idempotent."""
         own = asyncio.current_task()
         for task in self._tasks:
+            # The reading task calls this at the end of the connection, and must not cancel itself.
             if task is not own:
                 task.cancel()
         if self._writer is not None:
@@ -149,6 +155,7 @@ class HostProcess:
                 self._process.kill()
             await self._process.wait()
         self._lose()
+        # Last: until the host is gone it may start processes, and it ends them itself if it can.
         await asyncio.to_thread(_sweep, self._marker)
 
     async def _greet(self, settings: HostSettings, connection: socket.socket) -> None:
@@ -184,6 +191,7 @@ class HostProcess:
             self._send(HostOrder(kind="ping"))
             if asyncio.get_running_loop().time() - self._answered > _HUNG_S:
                 logger.warning("agent host %d has not answered for %g s and is ended", self.pid, _HUNG_S)
+                # The connection then closes, whereupon the reading task fails the jobs and cleans up.
                 self._process.kill()
                 return
 

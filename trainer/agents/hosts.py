@@ -69,6 +69,7 @@ class HostedAgents:
     async def start(self) -> None:
         """Start the hosts. Raises ConfigError if the agent cannot be run, or takes too long to import."""
         starting = [self._started(place) for place in range(self._processes)]
+        # Every outcome is awaited: a host that started beside one that failed has to be ended.
         outcomes = await asyncio.gather(*starting, return_exceptions=True)
         hosts = [each for each in outcomes if isinstance(each, HostProcess)]
         failures = [each for each in outcomes if isinstance(each, BaseException)]
@@ -87,6 +88,7 @@ class HostedAgents:
 
     async def close(self) -> None:
         """See AgentLauncher."""
+        # Keepers first: they would replace the hosts that are ended below.
         for task in self._keepers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -107,6 +109,7 @@ class HostedAgents:
         try:
             async with asyncio.timeout(self._start_timeout_s):
                 while not (there := [host for host in self._hosts.values() if not host.leaving.is_set()]):
+                    # Nothing is awaited between the look and the wait, so a start in between is not missed.
                     self._started_one.clear()
                     await self._started_one.wait()
         except TimeoutError:
@@ -120,6 +123,7 @@ class HostedAgents:
             host = self._hosts[place]
             await host.leaving.wait()
             logger.warning("agent host %d is replaced", host.pid)
+            # Its other agents play on, and the next host starts meanwhile.
             ending = asyncio.create_task(_end_when_idle(host))
             self._leaving.add(ending)
             ending.add_done_callback(self._leaving.discard)

@@ -117,6 +117,7 @@ class EngineActor:
     async def _there(self) -> Engine:
         """Return the engine after it has loaded the newest snapshot."""
         if self._ready is None:
+            # Here and not in the constructor, which runs outside of the loop that vLLM's client belongs to.
             self._ready = asyncio.ensure_future(self._engine.load_newest_snapshot())
             self._watch = asyncio.ensure_future(self._die_with_engine())
         await asyncio.shield(self._ready)

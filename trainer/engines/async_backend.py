@@ -66,6 +66,7 @@ class AsyncBackend:
 
     async def pause_generation(self, mode: PauseMode) -> None:
         with _lost_when_dead():
+            # ``set_weight_version`` clears the cache, when there are other weights.
             await self._llm.pause_generation(mode=mode, clear_cache=False)
 
     async def resume_generation(self) -> None:
@@ -128,6 +129,7 @@ class AsyncBackend:
             except ValueError as error:
                 raise EngineError(f"vLLM refused a request: {error}") from error
             except asyncio.CancelledError:
+                # vLLM cancels those who wait for a model process that died.
                 if self._llm.errored:
                     raise EngineLost("the model's process died") from None
                 raise

@@ -91,6 +91,7 @@ class Engine:
         finally:
             self._running -= 1
         self._generated += len(generation.token_ids)
+        # A backend ends a request at its limit as it ends one for a weight sync; the time tells them apart.
         late = sampling.limit_s is not None and time.monotonic() - began >= sampling.limit_s
         if generation.finish is Finish.ABORT and late:
             generation = replace(generation, finish=Finish.TIMEOUT)
@@ -187,10 +188,12 @@ class Engine:
         await self._update("finish_weight_update", {})
         await self._backend.set_weight_version(version)
         self._version = version
+        # Last: an engine whose update failed half-way has a mixture of weights and must not resume.
         self._updating = False
 
     async def load_adapter(self, version: int, folder: str) -> None:
         """Sample with a LoRA adapter from the next request on; requests in progress keep theirs."""
+        # A new number each time: vLLM caches adapters by it, and requests in progress keep theirs.
         adapter = Adapter(next(self._numbers), version, folder)
         await self._backend.load_adapter(adapter)
         self._receipts = await self._backend.call_engine(

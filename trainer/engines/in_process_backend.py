@@ -133,6 +133,7 @@ class InProcessBackend:
 
     def _put(self, asked: _Call[Any]) -> None:
         self._asked.put(asked)
+        # After the put: a thread that ended in between answers nothing any more.
         if not self._thread.is_alive():
             self._refuse_all()
 
@@ -156,6 +157,7 @@ class InProcessBackend:
             raise EngineError(f"vLLM refused a request: {error}") from error
         answer = asyncio.wrap_future(ended)
         try:
+            # ``wait`` does not cancel at its limit, so that the request can be ended with its tokens.
             done, _ = await asyncio.wait({answer}, timeout=limit_s)
             if not done:
                 await self._ask(lambda: self._cut(name))
@@ -252,6 +254,8 @@ class InProcessBackend:
     def _mark(self, version: int) -> None:
         self._version = version
         self._llm.set_weight_version(str(version))
+        # Prefixes in the cache were computed by the former weights. Running requests keep theirs only with
+        # ``engine.keep_cache``, whose salt keeps others from using them.
         self._llm.reset_prefix_cache(reset_running_requests=not self._keep_cache)
 
     def _end(self, why: str) -> None:

@@ -116,6 +116,7 @@ def _shared(hardware: Hardware, workers: int) -> Reservation:
     ]
     what = f"{gpus} GPUs that learner and engines share"
     group = _ready(wanted, what, engine.start_timeout_s)
+    # PACK prefers one machine, and does not promise it.
     nodes = placement_group_table(group)["bundles_to_node_id"]
     for index, bundles in enumerate(taken):
         if len({nodes[bundle] for bundle in bundles}) > 1:
@@ -138,6 +139,7 @@ def _ready(bundles: list[dict[str, float]], what: str, timeout_s: float) -> Plac
     try:
         ray.get(group.ready(), timeout=timeout_s)
     except GetTimeoutError as error:
+        # Otherwise it would take the resources as soon as they are free.
         remove_placement_group(group)
         raise EngineError(
             f"the cluster has no room for {what}: free resources, or lower engine.count or their size"

@@ -148,6 +148,7 @@ class EnginePool:
                     if part.finish is not Finish.ABORT:
                         return so_far.ended(part.finish)
         except TimeoutError as error:
+            # Stalled is a TimeoutError, too, and says more than the one of the block.
             if isinstance(error, Stalled):
                 raise
             raise Stalled(f"{late}; engines: {self.health()}") from error
@@ -207,6 +208,7 @@ class EnginePool:
                 return self._members[choose_engine(key, loads)]
             if all(place.given_up for place in self._members.values()):
                 raise EngineError(f"no engine is left: {self.health()}")
+            # Nothing is awaited between the look and the wait, so a return in between is not missed.
             self._changed.clear()
             await self._changed.wait()
 
@@ -219,6 +221,7 @@ class EnginePool:
             self._lost(place, str(error))
 
     def _lost(self, place: _Member, why: str) -> None:
+        # Every request on the engine reports the same loss; one task waits for its restart.
         if not place.up:
             return
         place.up = False
@@ -259,6 +262,7 @@ class EnginePool:
         except EngineLost as error:
             self._lost(place, str(error))
         except TimeoutError:
+            # A hung process keeps its GPU, and only its death makes Ray start another.
             place.engine.kill()
             self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")
         except Exception:

@@ -106,6 +106,7 @@ class AgreementCheck:
         """Replace the probes with sequences of the last batch, if due."""
         if self._asked.natural and self._asked.served < REFRESH:
             return
+        # From rank 0, since the ranks score the probes together and need the same ones.
         probes = from_rank_zero(probes_of_batch(batch) if self._rank == 0 and batch is not None else ())
         if not probes:
             return

@@ -134,6 +134,7 @@ class Engines:
             EngineError: an engine refused.
             Stalled: an engine did not answer before the weight sync's deadline.
         """
+        # All are asked before the first answer is awaited, so that they pause and load at the same time.
         asked = [(handle, call(handle)) for handle in self.there]
         answers: dict[str, T] = {}
         for handle, future in asked:

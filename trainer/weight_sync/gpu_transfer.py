@@ -103,6 +103,8 @@ class GpuTransfer:
         """Connect at the first weight sync and, on rank 0, again after an engine was restarted."""
         facts: dict[str, Any] = dict(engines.get_status())
         there = {name: found.incarnation for name, found in facts.items()}
+        # A restarted engine has another incarnation. It cannot enter the group of the former one, so all
+        # leave that and form another.
         if self._sender is not None and there == self._connected:
             return
         if self._sender is not None:

@@ -102,6 +102,7 @@ def file_weights(
     """
     from safetensors.torch import save_file
 
+    # Room first: the folder is usually in memory, and holds two snapshots at most.
     before = newest_snapshot(folder)
     _forget(folder, spare, {before.path} if before else set())
     tensors = dict(_apart(weights))
@@ -109,6 +110,7 @@ def file_weights(
     folder.mkdir(parents=True, exist_ok=True)
     place.mkdir(parents=True, exist_ok=True)
     path = place / f"weights-{version}-{os.getpid()}.safetensors"
+    # Renamed when it is complete, and noted after that: an engine may restart at any time.
     fresh = path.with_suffix(".part")
     save_file(tensors, fresh)
     fresh.replace(path)
