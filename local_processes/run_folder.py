@@ -65,6 +65,8 @@ def _is_orphaned(folder: Path) -> bool:
     """Return whether this user's service made it and is gone. A folder without an owner is being made."""
     try:
         owner = (folder / _OWNER).read_text()
+        # All users share the folder above: nothing is killed or removed for another user's folder, or for a
+        # link.
         ours = folder.lstat().st_uid == os.geteuid() and not folder.is_symlink()
     except OSError:
         return False

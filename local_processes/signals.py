@@ -53,6 +53,7 @@ class SignalHandlers:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._phase is Phase.STARTING:
+            # A second signal must not interrupt what undoes the start.
             self._phase = Phase.STOPPING
             raise KeyboardInterrupt(signal.Signals(number).name)
         self.stopping.set()

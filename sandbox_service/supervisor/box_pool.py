@@ -168,6 +168,7 @@ class BoxPool:
             if not slot.done():
                 slot.set_exception(ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
         self._waiting.clear()
+        # Before the boxes are listed: one that started later would be left behind.
         await self._starts.cancel()
         for serial in list(self._boxes):
             self.discard(serial, "the supervisor shuts down")

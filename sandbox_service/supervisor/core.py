@@ -121,6 +121,7 @@ class SupervisorCore:
         """Take over from an earlier run, start the pools and begin the maintenance."""
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
+        # Not before: a start that fails must leave the record of the earlier run as it is.
         self._has_begun = True
         await self._create_keys.load_keys()
         if self._config.tenants > 1:
@@ -170,6 +171,8 @@ class SupervisorCore:
         if self._closed:
             return
         self._closed = True
+        # First no operation begins, then none runs. Then instances end and leave their boxes, which go last:
+        # their loss would end the instances as failures.
         await self.drain()
         await self.maintenance.stop()
         await self._tasks.cancel()

@@ -107,6 +107,7 @@ class Journal:
         """Write the events that the store refused. Raises ServiceError(STORAGE_FULL) if it still refuses."""
         self._store.check()
         while self._backlog:
+            # Taken out afterwards, so that a refusal leaves the event in its place.
             self._store.append(self._backlog[0])
             self._backlog.popleft()
 
@@ -153,6 +154,7 @@ class Journal:
         try:
             self._store.append(created)
         except ServiceError:
+            # The instance is on record already, so its end must come there, too.
             self._backlog.append(self._never_begun(instance.instance_id, 0))
             raise
 

@@ -98,6 +98,7 @@ class Takeover:
             raise unknown_error(instance_id)
         writer = last_writer(record, events)
         self._restore(record, events, writer, complete=await self._store.is_complete(writer))
+        # Durable before the first operation, since a later takeover reads from it who wrote last.
         await self._store.flush()
         instance = self._table.find(tenant, instance_id)
         if instance is None:
@@ -111,6 +112,7 @@ class Takeover:
 
         ``complete`` means that the events contain everything that was answered.
         """
+        # Another call may have restored it while this one read the store.
         if record.instance_id in self._table:
             return
         catalog = self._registry.catalogs.get(record.environment)

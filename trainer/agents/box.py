@@ -63,6 +63,7 @@ class BoxLauncher:
         started = asyncio.get_running_loop().time()
         running = asyncio.ensure_future(self._run(job))
         try:
+            # Shielded: without its request the agent would still run in its box.
             end = await asyncio.shield(running)
             if end.timed_out and end.duration_s >= job.timeout_s * _ALMOST:
                 # Its time is over by our own limit, for which the caller cancels it.

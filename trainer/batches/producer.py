@@ -130,6 +130,7 @@ class BatchProducer:
         total_s = self._settings.batch_timeout_s
         while True:
             await self._waiter.wait_until(f"batch {step}", lambda: self._is_ready(step) or None, total_s)
+            # One at a time: the ranks ask at once, and the first of them has the batch made for all.
             async with self._serving:
                 latest = self._latest
                 known = latest is not None and latest.step == step
@@ -140,6 +141,7 @@ class BatchProducer:
 
     async def weights_synced(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
+        # On record first: a process that takes over plays with this version.
         await self._writer.call_journal(lambda journal: journal.set_version(version))
         self._source.version = version
         if self._collecting is None:
@@ -160,6 +162,8 @@ class BatchProducer:
             )
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._stop_collecting()
+        # Before anything is played again: a process that takes over now must not play with weights that the
+        # learner has taken back.
         await self._writer.call_journal(lambda journal: journal.set_version(None))
         self._source.interrupt()
 
@@ -256,6 +260,7 @@ class BatchProducer:
         indices = (*selected.fresh, *selected.replayed)
         groups = await self._load(indices)
         if isinstance(selected, Assembled):
+            # A known batch, too: who asked for it first may have been cancelled before it was on disk.
             assembled, journaled = selected, self._writer.flush()
         else:
             # While replayed groups were read from the journal, others may have ended, or the run rewound.
@@ -321,6 +326,7 @@ class BatchProducer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stop_collecting(self) -> None:
+        # Forgotten before the wait, or ``_is_ready`` would raise its cancellation.
         collecting, self._collecting = self._collecting, None
         if collecting is not None:
             collecting.cancel()

@@ -88,6 +88,7 @@ class JournalWriter:
 
     def _write(self) -> None:
         while True:
+            # Everything that waits goes into one transaction, since each waits for the disk once.
             waiting = [self._queue.get()]
             while not self._queue.empty():
                 waiting.append(self._queue.get())

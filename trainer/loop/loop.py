@@ -160,6 +160,7 @@ class TrainingLoop:
             batch = self.batches.get_batch(stage.local(step), stage.objective)
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
+            # From here on the learner computes, and needs the memory of GPUs that it shares.
             self.weight_sync.sleep_engines()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
@@ -191,8 +192,10 @@ class TrainingLoop:
         if not due:
             self.weight_sync.wake_engines()
             return {}
+        # Engines and learner are compared on tokens, and other ranks have those of the rest.
         here = tuple(sample for sample in batch.samples if is_filled(sample))
         report = self.weight_sync.sync_weights(version, replace(batch, samples=here))
+        # Only when all engines have them: what begins from now on counts as sampled with this version.
         self.batches.weights_synced(version)
         return report
 

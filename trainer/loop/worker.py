@@ -55,6 +55,7 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
     """Run one rank of a run, from the newest checkpoint to the last step."""
     given = settings["settings"]
     folder = Path(given.folder)
+    # Ray Train starts workers again after every error, and this one would come again.
     if final_error(folder) is not None:
         return
     context = ray.train.get_context()

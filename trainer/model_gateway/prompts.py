@@ -99,6 +99,7 @@ class Prompts:
         head = _tools_digest(tools)
         digests = _digests(head, messages)
         opening = _digests(head, [message for message in messages if message.role == _SYSTEM])[-1]
+        # The longest beginning that was answered, so that as little as possible is tokenised anew.
         known = next((n for n in range(len(messages), 0, -1) if digests[n] in self._answered), 0)
         tail = messages[known:]
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)

@@ -82,6 +82,7 @@ class Retries:
         self._known[name] = known
 
         def finish(answer: PendingReply) -> None:
+            # A new call with the same body may have taken its name.
             if self._known.get(name) is not known:
                 return
             if answer.cancelled() or answer.exception() is not None:

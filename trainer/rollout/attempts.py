@@ -85,6 +85,7 @@ class Attempts:
     async def _attempt(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         name = spec.trajectory_id(member)
         verdict = False
+        # For each attempt: while this episode waits for its next one, another plays.
         await self._slots.acquire()
         try:
             self._watch.entered(name, "create")

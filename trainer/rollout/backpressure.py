@@ -48,6 +48,7 @@ class Slots:
         try:
             await turn
         except asyncio.CancelledError:
+            # It got a slot and was cancelled before it ran again: the slot is the next one's.
             if turn.done() and not turn.cancelled():
                 self.release()
             elif turn in self._waiting:
@@ -68,6 +69,7 @@ class Slots:
         while self._waiting and self.held < self.limit:
             turn = self._waiting.popleft()
             if not turn.done():
+                # Counted here: before the waiter runs again, a newcomer could take the slot, too.
                 self.held += 1
                 turn.set_result(None)
 

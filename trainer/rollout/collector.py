@@ -91,6 +91,7 @@ class Collector:
         groups: set[asyncio.Task[None]] = set()
         try:
             while True:
+                # Before the source is asked: what it is woken for meanwhile is not missed.
                 self._wake.clear()
                 while self._episodes < self._slots.limit and (spec := source.next_group()) is not None:
                     self._episodes += spec.size
@@ -109,6 +110,7 @@ class Collector:
         played = await self._group(spec)
         self._failed_in_turn = 0 if played.end is GroupEnd.PLAYED else self._failed_in_turn + 1
         if played.end is GroupEnd.FAILED:
+            # Before the source knows: it would begin another group at once.
             await self._sleep(exponential_wait_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failed_in_turn))
         source.group_ended(played)
 
@@ -123,6 +125,7 @@ class Collector:
                 member, played = await first
                 over[member] = played
                 end = self._verdict(spec, over)
+                # The group cannot be used any more, so the rest of it is not played.
                 if end is not GroupEnd.PLAYED:
                     break
         finally:

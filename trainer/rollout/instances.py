@@ -64,9 +64,12 @@ class PreparedInstances:
         held = self._held.get(key)
         if held is None:
             return None
+        # Shielded: a cancelled episode must not cancel the future that ``_hold`` sets.
         episode = await asyncio.shield(held.ready)
+        # Meanwhile it may have been taken by another attempt, or released.
         if episode is None or self._held.get(key) is not held:
             return None
+        # Taken out first: the cancelled task releases what is still in the table.
         del self._held[key]
         held.task.cancel()
         return episode
