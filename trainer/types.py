@@ -4,7 +4,7 @@ Dimensions in names: ``_P`` problems of a batch, ``_G`` episodes of a group, ``_
 tokens of one sequence, ``_B`` rows of a padded micro-batch. Token-sized arrays are numpy, one entry a token.
 
 A trajectory records an episode; a sample is one row to train on, made of one segment of a trajectory. Token
-ids are authoritative: an assistant's turn is never tokenised again, and text is kept for display only.
+ids are authoritative: an assistant's turn is never tokenized again, and text is kept for display only.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Trajectory:
     attempts: int = 1
     """Instances used, retries included."""
     drifted: int = 0
-    """Checked turns whose tokens differ from a tokenisation of their text."""
+    """Checked turns whose tokens differ from a tokenization of their text."""
     checked: int = 0
     """Turns that were checked for that."""
     instance_id: str = ""

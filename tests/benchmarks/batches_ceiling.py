@@ -3,7 +3,7 @@
     python -m tests.benchmarks.batches_ceiling MODEL --output FILE.json
 
 MODEL is a Hugging Face folder, for its tokenizer. The producer is the real one: player, chat template,
-tokenizer, client, journal, exports, batches. The policy gives turns that were tokenised before the clock
+tokenizer, client, journal, exports, batches. The policy gives turns that were tokenized before the clock
 starts, and the service is a process of its own that answers with prepared texts. Counted is the CPU of the
 producer's process and of its workers, the service's is not. The first step, which warms up, is not counted.
 """
@@ -51,7 +51,7 @@ def texts(chat: ChatTokenizer, tokens: int, count: int) -> list[str]:
 
 
 class ReadyPolicy:
-    """Says what was tokenised beforehand."""
+    """Says what was tokenized beforehand."""
 
     def __init__(self, chat: ChatTokenizer, said: list[str]) -> None:
         self.version = 0

@@ -1,6 +1,6 @@
 """Find where an assistant's turn ends in a rendered conversation, and what the template appends.
 
-A placeholder turn stands for the real one, so no turn is rendered or tokenised twice. Its end is found by
+A placeholder turn stands for the real one, so no turn is rendered or tokenized twice. Its end is found by
 rendering it twice, alone and with an answer: up to its end both are equal.
 """
 

@@ -1,7 +1,7 @@
 """Escape text that looks like a special token, so that message contents cannot end a turn.
 
 Before rendering, such text in contents of all roles but the system is replaced by a number between two
-private-use characters; when the rendered text is tokenised, it is encoded as ordinary text.
+private-use characters; when the rendered text is tokenized, it is encoded as ordinary text.
 """
 
 from __future__ import annotations

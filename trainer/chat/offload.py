@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SHORT = 4_000
-"""Characters that are tokenised in less than about a millisecond."""
+"""Characters that are tokenized in less than about a millisecond."""
 
 
 class Offload:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _WINDOW = 16
-"""Tokens of context with which a turn's text is tokenised again to check it for drift."""
+"""Tokens of context with which a turn's text is tokenized again to check it for drift."""
 HEAD_TOKENS = 16
 """Tokens at the end of a prompt in which a thought may be opened."""
 
@@ -135,7 +135,7 @@ class ChatTokenizer:
         return self._coder.decode(ids)
 
     def drifted(self, before: Sequence[int], turn_ids: Sequence[int]) -> bool:
-        """Return whether the text of a turn behind other tokens would be tokenised differently."""
+        """Return whether the text of a turn behind other tokens would be tokenized differently."""
         turn = list(turn_ids)
         again = self.encode(self.decode([*before[-_WINDOW:], *turn]))
         return again[len(again) - len(turn) :] != turn

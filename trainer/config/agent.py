@@ -18,7 +18,7 @@ _KINDS = {"function": "function", "command": "command", "url": "remote"}
 
 class _Agent(Branch):
     prompts: Literal["splice", "render"] = "splice"
-    """splice: sampled tokens are kept and only new messages are tokenised, so that an episode is one
+    """splice: sampled tokens are kept and only new messages are tokenized, so that an episode is one
     sequence. render: the chat template renders every call anew, and each may be a sequence of its own.
     """
     max_calls: Positive | None = None

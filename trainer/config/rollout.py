@@ -116,7 +116,7 @@ class RolloutConfig(Branch):
     cut_turns: Literal["act", "stop"] = "act"
     """act: a turn that reached its token limit is sent unchanged. stop: it ends the episode."""
     drift_check: Positive = 8
-    """Check one turn in this many for tokenisation drift, and each turn of the first groups; 1 checks all.
+    """Check one turn in this many for tokenization drift, and each turn of the first groups; 1 checks all.
 
     """
     strategy: StrategyConfig = Retry()

@@ -1,6 +1,6 @@
 """Make the prompt tokens of a call: splice behind what was sampled before, or render the whole conversation.
 
-A spliced prompt keeps the tokens of an earlier call, prompt and sampled, and tokenises the new messages only.
+A spliced prompt keeps the tokens of an earlier call, prompt and sampled, and tokenizes the new messages only.
 An episode then is one training sequence, and the model goes on from what it wrote, thoughts included. A
 rendered prompt is what the chat template makes of the messages: thoughts may be dropped and tool calls
 written anew, so that the earlier tokens are no prefix of it, and each such call is a sequence of its own.
@@ -71,7 +71,7 @@ class History:
 
     @property
     def new(self) -> Sequence[Message]:
-        """Return the messages that are tokenised for its prompt."""
+        """Return the messages that are tokenized for its prompt."""
         return self.messages if self.behind is None else self.messages[self.known :]
 
 
@@ -99,7 +99,7 @@ class Prompts:
         head = _tools_digest(tools)
         digests = _digests(head, messages)
         opening = _digests(head, [message for message in messages if message.role == _SYSTEM])[-1]
-        # The longest beginning that was answered, so that as little as possible is tokenised anew.
+        # The longest beginning that was answered, so that as little as possible is tokenized anew.
         known = next((n for n in range(len(messages), 0, -1) if digests[n] in self._answered), 0)
         tail = messages[known:]
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)

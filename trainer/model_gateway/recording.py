@@ -38,7 +38,7 @@ class AnsweredCall:
     """From the request to the answer."""
     sampling_s: float
     drifted: bool | None = None
-    """Whether its text would be tokenised to other tokens; None where it was not checked."""
+    """Whether its text would be tokenized to other tokens; None where it was not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Recording:
     failure: EngineError | Stalled | None
     """An infrastructure failure that the agent met, and that no retry made good."""
     drifted: int
-    """Checked calls of which the text would be tokenised to other tokens."""
+    """Checked calls of which the text would be tokenized to other tokens."""
     checked: int
 
 

@@ -54,7 +54,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             unit="a step",
             at_zero=False,
             note="Dropped: all rewards were equal, too few scores, or a broken task. Drifted: a "
-            "turn's text would be tokenised differently than it was sampled.",
+            "turn's text would be tokenized differently than it was sampled.",
         ),
     ),
     "Policy": (

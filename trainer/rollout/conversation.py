@@ -1,6 +1,6 @@
 """The conversation of an episode as tokens, with a mask of those that the policy sampled.
 
-Sampled tokens are never tokenised again within a segment. Where the history is rewritten (another session,
+Sampled tokens are never tokenized again within a segment. Where the history is rewritten (another session,
 other tools, forgotten exchanges), a new segment begins. Each segment ends with a turn; observations without a
 turn after them are in no segment.
 """
@@ -56,7 +56,7 @@ class Conversation:
         self.checked = 0
         """Turns that were checked for drift."""
         self.drifted = 0
-        """Checked turns whose text would be tokenised to other tokens."""
+        """Checked turns whose text would be tokenized to other tokens."""
 
     def begin(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
         """Begin the episode, or another session in it."""

@@ -64,7 +64,7 @@ def context_limit(config: RolloutConfig, chat: ChatTokenizer) -> int:
 
 
 def checked_for_drift(spec: GroupSpec, seed: int, turn: int, config: RolloutConfig) -> bool:
-    """Return whether a turn's text is tokenised again: each of the first groups, and one in so many later."""
+    """Return whether a turn's text is tokenized again: each of the first groups, and one in so many later."""
     return 0 <= spec.index < _CHECKED_GROUPS or (seed + turn) % config.drift_check == 0
 
 
@@ -115,7 +115,7 @@ class EpisodePlayer:
         trajectory = played.build_trajectory(failure)
         if trajectory.drifted:
             logger.debug(
-                "episode %s: the text of %d of %d turns would be tokenised differently",
+                "episode %s: the text of %d of %d turns would be tokenized differently",
                 trajectory.id,
                 trajectory.drifted,
                 trajectory.checked,
