@@ -67,6 +67,7 @@ class Maintenance:
             except Exception:  # capture point: one failed expiry must not end the loop
                 logger.exception("expiry_failed", instance_id=lease.instance_id)
         self._table.drop_old_tombstones()
+        # Last: instances that have just expired made room.
         self._pools.decide()
 
     async def _run(self) -> None:

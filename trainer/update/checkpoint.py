@@ -86,9 +86,8 @@ class TensorWriter:
         The tensors may change as soon as this returns. The checkpoint is complete when all ranks' results
         are there.
         """
-        if (
-            self._group is None
-        ):  # warning filters are global to the process; there is no filter for the writing thread alone
+        # Warning filters are global to the process; there is none for the writing thread alone.
+        if self._group is None:
             warnings.filterwarnings("ignore", message=_ALONE)
         writing = save_tensors(
             tensors, checkpoint_id=folder, process_group=self._group, no_dist=self._group is None

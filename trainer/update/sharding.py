@@ -56,11 +56,13 @@ class Parallel:
         self.sharded = config.sharding == "fsdp2" and dist.is_initialized()
         if self.sharded:
             offload = config.offload == "parameters"
+            # Sharded while empty and filled afterwards, so that no rank ever holds more than its part.
             _shard(core, mesh.for_weights(device.type), device, half=half, offload=offload)
             fill(core, device, torch.device("cpu") if offload else device)
             return
         fill(core, device, device)
         if mesh.world > 1:
+            # Buffers are the same on all ranks; gradients that are views of the buckets save a copy of them.
             self._ddp = DistributedDataParallel(
                 core, forward_sync_buffers=False, gradient_as_bucket_view=True
             )

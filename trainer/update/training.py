@@ -111,9 +111,8 @@ class Updater:
                 # DDP and FSDP average gradients over ranks, and the sum is needed. Ranks that share rows
                 # compute the same loss, and each the gradient of its own segment.
                 loss = output.loss * model.world
-                if (
-                    outputs.values_K is not None
-                ):  # SFT does not use the critic, and DDP waits for the gradients of all parameters
+                # SFT does not use the critic, and DDP waits for the gradients of all parameters.
+                if outputs.values_K is not None:
                     loss = loss + 0.0 * outputs.values_K.sum()
                 loss.backward()  # type: ignore[no-untyped-call]
             sums.add(output, counts=model.counts)
