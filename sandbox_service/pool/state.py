@@ -181,6 +181,7 @@ class PoolState:
         if box is None or instance_id not in box.instances:
             return None
         self._exit(box, instance_id)
+        # One failed cleanup is enough: the other instances go on, and no further one comes.
         box.condemned = box.condemned or not clean
         if not box.instances:
             box.state = self._after_last(box, reset=reset)
@@ -202,6 +203,7 @@ class PoolState:
         box = self.boxes.get(serial)
         if box is None or box.state is BoxState.DESTROYING:
             return None
+        # A start cannot be taken back: the box goes when it has started.
         if box.state is BoxState.STARTING:
             box.condemned = True
             return None

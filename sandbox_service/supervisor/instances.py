@@ -220,6 +220,7 @@ class InstanceTable:
             raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {public_id(instance_id)!r} is taken")
         now = self._clock.monotonic()
         lease = self.leases.open(instance_id, now)
+        # In use while it is created, so that the lease cannot run out before the first answer.
         self.leases.begin_use(lease, now)
         keys: KeyCache[str] = KeyCache(self._answers)
         instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys)

@@ -184,6 +184,7 @@ class JournaledGroupSource:
         return GroupFate.FLAT if may_drop and has_no_signal(group, algorithm) else GroupFate.READY
 
     def _record(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
+        # The journal first: an event that it refuses must not change the state.
         self._writer.append(event, payload)
         self._ledger.apply(event)
         self._changed()

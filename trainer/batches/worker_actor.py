@@ -81,6 +81,7 @@ class EpisodeWorkerActor:
             await self._pool.close()
 
     async def _there(self) -> EpisodePlayer | AgentPlayer:
+        # The first calls arrive together, and one of them builds the player for all.
         async with self._beginning:
             if self._player is None:
                 given = self._settings

@@ -60,9 +60,8 @@ def text_config(folder: Path) -> PreTrainedConfig:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"model.path: {_reason(folder, error)}") from error
     text: PreTrainedConfig = config.get_text_config()
-    if (
-        text is not config
-    ):  # the outer configuration decides whether the output layer is tied to the embedding
+    # The outer configuration decides whether the output layer is tied to the embedding.
+    if text is not config:
         text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
     if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigError(

@@ -129,9 +129,8 @@ class ContextGroup:
             attention_mask: Tensor | None,
             **options: Any,  # noqa: ANN401
         ) -> tuple[Tensor, None]:
-            if (
-                key.shape[1] < self.size
-            ):  # fewer key-value heads than ranks: each rank gets the one that its query heads attend to
+            # Fewer key-value heads than ranks: each rank gets the one that its query heads attend to.
+            if key.shape[1] < self.size:
                 key, value = (each.repeat_interleave(self.size // each.shape[1], 1) for each in (key, value))
             query, key, value = (_exchange(each, self, 1, 2) for each in (query, key, value))
             layer = _Layer(module, query.shape[1] // key.shape[1])
