@@ -6,6 +6,9 @@ that dies ends the tests of one group only, and the group is named. Two groups r
 that starts Ray beside one that does not. The output of a group is printed when the group has ended; until
 then a line every 30 s says how far each group is and which test runs.
 
+The tests' folders (``tmp_path``) lie in a folder of their group, which no other run removes. It goes when the
+group has passed, and stays with ledger and output when a test has failed; the report names it.
+
 Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
 up before the tests; those that are missing are listed at the end, after the times of the groups. The exit
 status is 0 only if every group passed.
@@ -17,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +79,8 @@ class Group:
     """Time of the monotonic clock."""
     ledger: Path | None = None
     """The file of its events, while it runs."""
+    kept: Path | None = None
+    """The folder of its tests, if it failed."""
 
     @property
     def passed(self) -> bool:
@@ -231,30 +237,34 @@ class Schedule:
 
 def run_group(group: Group, options: list[str], root: Path, captured: bool) -> str:
     """Run the tests of a group in a process; return its output, or "" if it went to the terminal."""
-    with tempfile.TemporaryDirectory(prefix="tests-") as folder:
-        ledger = Path(folder) / "ledger.jsonl"
-        ledger.touch()
-        group.ledger = ledger
-        # With -X, and not by an environment variable, which the programs under test would inherit.
-        command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER]
-        variables = {**os.environ, "TEST_LEDGER": str(ledger)}
-        with (Path(folder) / "output").open("w+", encoding="utf-8", errors="replace") as output:
-            process = subprocess.Popen(
-                [*command, *options, *group.targets],
-                cwd=root,
-                env=variables,
-                stdout=output if captured else None,
-                stderr=subprocess.STDOUT if captured else None,
-            )
-            # Not Popen.wait: wait4 also returns the CPU time.
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = group.status = os.waitstatus_to_exitcode(status)
-            output.seek(0)
-            printed = output.read()
-        events = read_events(ledger)
+    folder = Path(tempfile.mkdtemp(prefix="tests-"))
+    ledger = group.ledger = folder / "ledger.jsonl"
+    ledger.touch()
+    # With -X, and not by an environment variable, which the programs under test would inherit.
+    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER]
+    # By default all runs of a user share one folder, and each run removes those before the last three. The
+    # name is short because the path of a socket below it has at most 107 bytes.
+    command.append(f"--basetemp={folder / 't'}")
+    with (folder / "output").open("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            [*command, *options, *group.targets],
+            cwd=root,
+            env={**os.environ, "TEST_LEDGER": str(ledger)},
+            stdout=output if captured else None,
+            stderr=subprocess.STDOUT if captured else None,
+        )
+        # Not Popen.wait: wait4 also returns the CPU time.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = group.status = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        printed = output.read()
     group.seconds = time.monotonic() - group.began
     group.cpu_seconds = usage.ru_utime + usage.ru_stime
-    count_events(group, group.status, events)
+    count_events(group, group.status, read_events(ledger))
+    if group.passed:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        group.kept = folder
     return printed
 
 
@@ -339,6 +349,7 @@ def print_report(groups: list[Group], missing: list[str]) -> None:
     for title, lines in (
         ("failed", [test for group in done for test in group.failed]),
         ("crashed", [group.crash for group in done if group.crash]),
+        ("folders of groups that failed", [f"{group.kept}: {group.name}" for group in done if group.kept]),
         ("environments that are not set up, whose tests were skipped", missing),
     ):
         if lines:

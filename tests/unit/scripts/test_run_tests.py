@@ -1,6 +1,7 @@
 """``make test``: tests in several processes, two at a time, and one sum."""
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,11 +36,18 @@ def start(tmp_path):
             path = tmp_path / "tests" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        own = tmp_path / "own"  # folders of groups that fail stay
+        own.mkdir(exist_ok=True)
         return subprocess.Popen(
             [sys.executable, "-c", SCRIPT, *words],
             cwd=tmp_path,
             # No test here needs a plugin, and to load those that are installed takes most of a start.
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={
+                "PYTHONPATH": str(ROOT),
+                "PATH": "/usr/bin:/bin",
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "TMPDIR": str(own),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -160,6 +168,23 @@ def test_times_of_groups_are_printed_at_the_end(project):
     listed = project({"unit/test_a.py": PASSING}).stdout.partition("== results")[2].splitlines()
     assert listed[1].split() == ["passed", "failed", "skipped", "seconds", "CPU", "group"]
     assert listed[2].split()[-4:] == ["units", "of", "the", "service"]
+
+
+def test_each_run_has_folders_of_its_own_which_stay_only_if_a_test_fails(project):
+    """Another run, or another user's, removes none of them."""
+    writing = "def test_writes(tmp_path):\n    print('\\n{}', tmp_path)\n    (tmp_path / 'a').touch()\n"
+    files = {
+        "unit/test_a.py": writing.format("removed"),
+        "contract/test_b.py": writing.format("kept") + "    assert False\n",
+    }
+    done = project(files, "-s")
+    folders = dict(re.findall(r"^(removed|kept) (/.*)", done.stdout, re.MULTILINE))
+    removed, kept = Path(folders["removed"]), Path(folders["kept"])
+    assert removed.parents[1] != kept.parents[1]
+    assert not removed.parents[1].exists()
+    assert (kept / "a").exists()
+    listed = done.stdout.partition("folders of groups that failed:")[2].split()
+    assert listed[0] == f"{kept.parents[1]}:"
 
 
 def test_help_names_the_options_and_runs_nothing(project):
