@@ -46,6 +46,8 @@ class RunnerConfig:
     around it, or can have none."""
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""
+    cleanup_cpu_s: float = 20.0
+    """A cleanup that computes for longer is given up; the box is not clean then, and the host destroys it."""
 
     own_network: bool = False
     """Whether the box's loopback is its own, so that agents may be given ports on it."""

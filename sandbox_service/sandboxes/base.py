@@ -30,6 +30,8 @@ class SandboxLimits:
     """Size of each writable tmpfs."""
     workspace_inodes: int = 8192
     """Files and directories in each writable tmpfs."""
+    cleanup_cpu_s: float = 20.0
+    """CPU seconds after which the cleanup behind an instance is given up, and the box destroyed."""
 
 
 class Sandbox(Protocol):

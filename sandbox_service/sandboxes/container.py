@@ -213,7 +213,13 @@ class ContainerFactory:
         own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
         packages = {name: f"{BOX_AGENTS}/{name}" for name in request.agent_packages}
         places = BoxFolders(WORKSPACE, SCRATCH, own, data, packages)
-        config = configure(spec, places, _MAPPED_UIDS if self._maps_users else uids, bounds)
+        config = configure(
+            spec,
+            places,
+            _MAPPED_UIDS if self._maps_users else uids,
+            bounds,
+            cleanup_cpu_s=limits.cleanup_cpu_s,
+        )
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         # Opened last: ``open`` removes the box and gives back its user ids when it fails.
         await box.open(self._start_timeout_s)

@@ -73,6 +73,7 @@ class RunnerSettings:
     own_network: bool
     agent_packages: dict[str, str]
     private_folders: dict[str, str]
+    cleanup_cpu_s: float
 
     def body(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -105,12 +106,13 @@ def configure(
     system_calls: bytes | None = None,
     *,
     own_network: bool = True,
+    cleanup_cpu_s: float,
 ) -> RunnerSettings:
     """Return the configuration of a box's runner.
 
     Without ``uids`` its processes share one user id. ``system_calls`` is the filter that the runner installs
     for agents and environment where the box itself has none. ``own_network`` says whether the box has a
-    loopback interface of its own.
+    loopback interface of its own. ``cleanup_cpu_s`` bounds the cleanup behind an instance.
     """
     return RunnerSettings(
         world_module=spec.world_module,
@@ -130,4 +132,5 @@ def configure(
         own_network=own_network,
         agent_packages=places.agent_packages,
         private_folders=places.private_folders,
+        cleanup_cpu_s=cleanup_cpu_s,
     )

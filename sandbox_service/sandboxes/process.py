@@ -159,7 +159,15 @@ class ProcessFactory:
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
         places = BoxFolders(str(inside / "workspaces"), scratch, packages, data, agents, private_folders)
-        config = configure(spec, places, own_uids, limits, host.system_calls, own_network=host.namespaces)
+        config = configure(
+            spec,
+            places,
+            own_uids,
+            limits,
+            host.system_calls,
+            own_network=host.namespaces,
+            cleanup_cpu_s=self._limits.cleanup_cpu_s,
+        )
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 
     def _hidden(self, host: Host, provisions: Provisions | None) -> tuple[Path, ...] | None:

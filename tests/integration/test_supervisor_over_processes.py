@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,11 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig, StoreConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
+from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_factory
+from sandbox_service.sandboxes.host import Host
+from sandbox_service.sandboxes.process import ProcessFactory
+from sandbox_service.sandboxes.state import StateDir
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Frame, Op
@@ -27,6 +32,8 @@ from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from sandbox_service.sandboxes.base import SandboxFactory
 
 CATALOG = CodeCatalog(CodeConfig())
 TASK = CATALOG.task_ids("easy")[0]
@@ -76,13 +83,15 @@ def _bash(command: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def _node(folder: Path) -> AsyncIterator[Node]:
+async def _node(
+    folder: Path, factory: SandboxFactory | None = None, max_boxes: int = 1
+) -> AsyncIterator[Node]:
     config = ServiceConfig(
         sandbox=SandboxConfig(kind="process", state_dir=folder / "state"),
-        pool=PoolConfig(min_boxes=0, max_boxes=1),
+        pool=PoolConfig(min_boxes=0, max_boxes=max_boxes),
         store=StoreConfig(url=f"sqlite:///{folder}/trajectories.sqlite"),
     )
-    factory = await open_factory(config.sandbox, "s1")
+    factory = factory or await open_factory(config.sandbox, "s1")
     store = open_store(config.store)
     core = SupervisorCore("s1", config, build_registry(config.environments), factory, store)
     try:
@@ -224,6 +233,32 @@ async def test_a_step_behind_a_neighbour_that_hangs_is_taken_once_its_instance_i
     assert answer.op is Op.REPLY, answer.body
     assert (await node.evaluate(waiting))["score"] == 0.2
     assert (await node.step(hanging, "again", step_index=0))["step_index"] == 0
+
+
+def _factory_without_namespaces(folder: Path, cleanup_cpu_s: float) -> ProcessFactory:
+    """Boxes of a kernel that allows no mounts: what instances leave is removed file by file."""
+    limits = SandboxLimits(cleanup_cpu_s=cleanup_cpu_s)
+    factory = ProcessFactory(StateDir.open(folder / "state", "s1"), "s1", limits)
+    interpreter = str(Path(sys.executable).resolve())
+    factory.hosts[False] = Host(interpreter, drops_uids=False, namespaces=False)
+    return factory
+
+
+@pytest.mark.parametrize(("cleanup_cpu_s", "boxes"), [(20.0, 1), (1e-6, 2)], ids=["in-time", "given-up"])
+async def test_a_box_in_which_a_cleanup_is_given_up_is_not_handed_on_and_its_neighbours_are_served(
+    tmp_path: Path, cleanup_cpu_s: float, boxes: int
+) -> None:
+    factory = _factory_without_namespaces(tmp_path, cleanup_cpu_s)
+    async with _node(tmp_path, factory, max_boxes=2) as node:
+        hoarder, neighbour = await node.create("code", TASK), await node.create("code", TASK)
+        assert node.started("code") == 1
+        await node.say(hoarder, _bash("mkdir many; cd many; seq 20000 | xargs touch"))
+        releasing = asyncio.create_task(node.release(hoarder))
+        assert b"meanwhile" in (await node.say(neighbour, _bash("echo meanwhile"))).body
+        assert await releasing
+        await node.create("code", TASK)
+        assert node.started("code") == boxes
+        assert b"afterwards" in (await node.say(neighbour, _bash("echo afterwards"))).body
 
 
 async def test_the_next_supervisor_goes_on_where_the_last_one_was(tmp_path: Path) -> None:

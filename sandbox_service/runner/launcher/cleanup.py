@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sandbox_service.runner.config import RunnerConfig
 
 
-_LONGEST_CPU_S = 20
-"""A cleanup that computes for longer is given up; the box is not clean then, and the host destroys it."""
 _LONGEST_S = 60
 """Limit of real time, which passes also while a busy machine keeps the cleanup from a processor."""
 
@@ -132,7 +130,7 @@ class Cleanup:
         owner = os.geteuid() if uid is None else uid
 
         def remove() -> None:
-            _limit_time(longest_s)
+            self._limit_time(longest_s)
             for path in directories:
                 remove_tree(path, owner)
             remove_owned(shared, owner)
@@ -160,7 +158,7 @@ class Cleanup:
             ]
 
         def remove() -> None:
-            _limit_time(_LONGEST_S)
+            self._limit_time(_LONGEST_S)
             remove_owned(self._shared, config.env_uid, self._kept)
 
         ours = range(config.uid_base, config.uid_base + config.uid_count)
@@ -183,17 +181,17 @@ class Cleanup:
             left = look()
         return left
 
+    def _limit_time(self, longest_s: float) -> None:
+        """End this process when it has used its processor time or ``longest_s`` of real time.
 
-def _limit_time(longest_s: float) -> None:
-    """End this process when it has used its processor time or ``longest_s`` of real time.
-
-    An agent is charged for what it computes, not for its waits: on a busy machine, real time that suffices to
-    write files may not suffice to remove them. A child has to call this: fork(2) passes no timers on.
-    """
-    for number in (signal.SIGALRM, signal.SIGPROF):
-        signal.signal(number, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, longest_s)
-    signal.setitimer(signal.ITIMER_PROF, _LONGEST_CPU_S)
+        An agent is charged for what it computes, not for its waits: on a busy machine, real time that
+        suffices to write files may not suffice to remove them. A child has to call this: fork(2) passes no
+        timers on.
+        """
+        for number in (signal.SIGALRM, signal.SIGPROF):
+            signal.signal(number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, longest_s)
+        signal.setitimer(signal.ITIMER_PROF, self._config.cleanup_cpu_s)
 
 
 def _remove_empty(directory: str) -> bool:

@@ -16,23 +16,27 @@ LIMITS = RunnerLimits(open_files=64, processes=10, address_space_mib=None, file_
 UIDS = range(1_000_000_000, 1_000_065_536)
 
 
+def configured(uids, *scratch):
+    return configure(EchoCatalog.spec, BoxFolders("/workspace", scratch), uids, LIMITS, cleanup_cpu_s=7.5)
+
+
 def understood(config) -> Understood:
     """The configuration as the runner reads it."""
     return Understood.parse(json.loads(json.dumps(config.body())))
 
 
 def test_the_runner_understands_what_it_is_told():
-    sent = configure(EchoCatalog.spec, BoxFolders("/workspace", ("/tmp",)), UIDS, LIMITS)
-    found = understood(sent)
+    found = understood(configured(UIDS, "/tmp"))
     assert found.world_module == EchoCatalog.spec.world_module
     assert found.many_per_worker is True
     assert found.agent_code is False
     assert found.scratch == ("/tmp",)
+    assert found.cleanup_cpu_s == 7.5
     assert dataclasses.asdict(found.limits) == dataclasses.asdict(LIMITS)
 
 
 def test_every_user_id_lies_in_the_boxs_range():
-    found = understood(configure(EchoCatalog.spec, BoxFolders("/workspace", ()), UIDS, LIMITS))
+    found = understood(configured(UIDS))
     assert found.drop_uids is True
     assert found.env_uid in UIDS
     assert found.uid_base in UIDS
@@ -40,9 +44,7 @@ def test_every_user_id_lies_in_the_boxs_range():
 
 
 def test_without_user_ids_none_are_dropped():
-    assert (
-        understood(configure(EchoCatalog.spec, BoxFolders("/workspace", ()), None, LIMITS)).drop_uids is False
-    )
+    assert understood(configured(None)).drop_uids is False
 
 
 def test_neither_environment_nor_working_directory_decide_what_the_runner_imports():

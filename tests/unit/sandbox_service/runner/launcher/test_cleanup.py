@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sandbox_service.runner.config import RunnerConfig
+from sandbox_service.runner.kernel.removal import MAX_LEFT
 from sandbox_service.runner.launcher.cleanup import Cleanup
 from tests.harness.runner_box import uid_drop_missing
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 BASE = 2_000_000_000
 AGENT, CANDIDATE = BASE + 2, BASE + 3000
+MANY = 5000
+"""Files whose removal takes far longer than SHORT_S."""
+SHORT_S = 1e-6
+"""The kernel looks at such a limit at its next tick, after 10 ms at most."""
 _forks: list[None] = []
 os.register_at_fork(before=lambda: _forks.append(None))
 
@@ -37,24 +43,26 @@ def scratch() -> Iterator[Path]:
         yield box / "scratch"
 
 
+def cleanup_of(scratch: Path, **changes: float) -> Cleanup:
+    config = RunnerConfig(
+        "w",
+        str(scratch.parent / "w"),
+        agent_code=True,
+        scratch=(str(scratch),),
+        drop_uids=True,
+        uid_base=BASE,
+        uid_count=4000,
+        env_uid=BASE - 16,
+    )
+    cleanup = Cleanup(replace(config, **changes))
+    cleanup.mark()
+    _forks.clear()
+    return cleanup
+
+
 @pytest.fixture
 def janitor(scratch: Path) -> Cleanup:
-    root = scratch.parent / "w"
-    janitor = Cleanup(
-        RunnerConfig(
-            "w",
-            str(root),
-            agent_code=True,
-            scratch=(str(scratch),),
-            drop_uids=True,
-            uid_base=BASE,
-            uid_count=4000,
-            env_uid=BASE - 16,
-        )
-    )
-    janitor.mark()
-    _forks.clear()
-    return janitor
+    return cleanup_of(scratch)
 
 
 def test_all_that_lay_there_when_the_world_was_ready_stays(janitor: Cleanup, scratch: Path) -> None:
@@ -141,3 +149,17 @@ def test_what_a_candidate_wrote_is_removed(janitor: Cleanup, scratch: Path, plac
     assert not file.exists()
     assert not directory.exists()
     assert neighbours.exists()
+
+
+def test_a_cleanup_that_computes_for_too_long_is_given_up_and_what_is_left_is_named(scratch: Path) -> None:
+    workspace = made_by(scratch.parent / "w" / "1", AGENT)
+    for folder in (workspace, scratch):
+        for number in range(MANY):
+            os.mknod(folder / str(number))
+            os.chown(folder / str(number), AGENT, AGENT)
+    hasty = cleanup_of(scratch, cleanup_cpu_s=SHORT_S)
+    left = hasty.clean_instance(1, AGENT, True, ())
+    assert str(workspace) in left
+    assert 0 < len(left) <= MAX_LEFT + 1
+    assert hasty.clean_all([1], {AGENT}) != []
+    assert cleanup_of(scratch).clean_all([1], {AGENT}) == []
