@@ -61,7 +61,7 @@ async def agent_player(
     service: ToldService, launcher: AgentLauncher, policy: Any, **settings: Any
 ) -> AsyncIterator[AgentPlayer]:
     """A started player. ``settings``: agent, chat, config, service_times, transport, watch."""
-    given = settings.pop("agent", {})
+    given = {"grace_s": 0.1, **settings.pop("agent", {})}
     agent = AGENT.validate_python(given if "kind" in given else {"function": "here:play", **given})
     chat = tiny_chat(**settings.pop("chat", {}))
     config = RolloutConfig.model_validate(settings.pop("config", {}))

@@ -34,8 +34,6 @@ Failure: TypeAlias = SandboxError | EngineError | Stalled | AgentFailed
 
 _GRACE_S = 30.0
 """Seconds added to a call's own deadline, for the network, queues and retries."""
-_LAST_WORDS_S = 5.0
-"""Seconds for an agent to end by itself, once the model has told it that its time is over."""
 _QUOTED = 2_000
 """Characters of an agent's error that are shown and logged."""
 
@@ -141,7 +139,7 @@ class AgentRun:
         try:
             await asyncio.wait(
                 {running, instance.over},
-                timeout=job.timeout_s + _LAST_WORDS_S,
+                timeout=job.timeout_s + self._player.agent.grace_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:

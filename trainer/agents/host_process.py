@@ -95,9 +95,11 @@ class HostProcess:
                 env=environment,
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
-            raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
+            if isinstance(error, OSError):
+                raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
+            raise
         finally:
             # The host alone holds its end: a copy here would hide that the host has ended.
             theirs.close()
@@ -147,6 +149,10 @@ class HostProcess:
                 task.cancel()
         if self._writer is not None:
             self._writer.close()  # the host ends at the end of its connection
+        if not self._tasks:
+            # It still imports its agent, and does not look at its connection before it is ready.
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_END_S if self._writer is not None else 0.0):
                 await self._process.wait()

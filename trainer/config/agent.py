@@ -33,6 +33,10 @@ class _Agent(Branch):
     """Time limit of the agent; ``rollout.episode_timeout_s`` by default. The agent is then ended with all its
     processes, and the episode is graded.
     """
+    grace_s: Seconds = 5.0
+    """Time that an agent has to end by itself after ``timeout_s``, once its calls of the model are answered
+    that its time is over.
+    """
     start_timeout_s: Seconds = 120.0
     """Time limit for importing a function, or for reaching a URL, before the run begins."""
     model_name: str = "policy"
