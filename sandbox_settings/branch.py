@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
@@ -37,6 +38,11 @@ class Branch(BaseModel):
 
     former_names: ClassVar[FormerNames] = {}
     """Settings that were renamed or removed; only those of the root are read."""
+    shorthands: ClassVar[Mapping[str, Callable[[object], object]]] = {}
+    """Groups that may be written as one value, and the function that returns such a value as a group. It also
+    sets the ``kind`` of a group whose settings imply one, and returns any other value unchanged. Only those
+    of the root are read.
+    """
 
     @model_validator(mode="before")
     @classmethod

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origi
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
+from .branch import Branch
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -30,7 +32,9 @@ class Setting:
     type: str
     """The accepted values, in words."""
     default: str
-    """As TOML or JSON would write it; ``none`` for nothing, ``required`` where there is no default."""
+    """As TOML or JSON would write it; ``none`` for nothing, ``required`` where there is no default, and
+    ``implied`` for a kind that follows from the other settings of its group.
+    """
     meaning: str
 
 
@@ -47,9 +51,14 @@ def _settings(
         key = f"{prefix}{name}"
         value = getattr(default, name) if isinstance(default, model) else _default(field)
         below = models_in(field.annotation)
-        if len(below) > 1:
-            chosen = getattr(value, "kind", PydanticUndefined)
-            yield Setting(f"{key}.kind", kinds, _type(field), _text(chosen), _meaning(field, below))
+        if len(below) > 1 and _optional(field):
+            yield Setting(key, kinds, _type(field), _text(value), _meaning(field, below))
+            implied = issubclass(model, Branch) and name in model.shorthands
+            chosen = "implied" if implied else _text(getattr(value, "kind", PydanticUndefined))
+            yield Setting(f"{key}.kind", kinds, ", ".join(map(_quoted_kind, below)), chosen, _kinds(below))
+        elif len(below) > 1:
+            chosen = _text(getattr(value, "kind", PydanticUndefined))
+            yield Setting(f"{key}.kind", kinds, _type(field), chosen, _meaning(field, below))
         elif not below or _optional(field):
             yield Setting(key, kinds, _type(field), _text(value), _meaning(field, below))
         for branch in below:
@@ -80,7 +89,15 @@ def _meaning(field: FieldInfo, below: tuple[type[BaseModel], ...]) -> str:
         return field.description
     if len(below) == 1:
         return _first_sentence(below[0])
+    return _kinds(below)
+
+
+def _kinds(below: tuple[type[BaseModel], ...]) -> str:
     return " ".join(f"{_kind(model)}: {_first_sentence(model)}" for model in below)
+
+
+def _quoted_kind(model: type[BaseModel]) -> str:
+    return f'"{_kind(model)}"'
 
 
 def _first_sentence(model: type[BaseModel]) -> str:
@@ -132,7 +149,7 @@ def _words(annotation: object) -> Iterator[str]:
         for item in get_args(annotation):
             yield from _words(item)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield f'"{_kind(annotation)}"' if "kind" in annotation.model_fields else "settings"
+        yield _quoted_kind(annotation) if "kind" in annotation.model_fields else "settings"
     elif origin is tuple:
         yield _list_of(get_args(annotation))
     elif origin is dict:

@@ -6,7 +6,8 @@ Relative paths are relative to the working directory; an input file is also look
 names it. Errors name the keys as they were written, with the nearest valid one.
 
 Former names (``former_names`` of the root) are replaced in each file and override by itself, before these are
-merged, so that the later one still wins.
+merged, so that the later one still wins. So are groups that are written as one value (``shorthands``): a
+later file or override may set a part of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pydantic import ValidationError
 
 from .branch import FOLDER, Branch
 from .errors import SettingsError
-from .former import FormerNames, Tree, present_key, present_value, rename_settings
+from .former import Tree, present_key, present_value, rename_settings
 from .mistakes import mistakes
 
 _EXTENDS = "extends"
@@ -38,9 +39,9 @@ def read_settings(
     ``example`` is a correct override, for the error message about one that is not of the form key=value.
     Raises SettingsError.
     """
-    tree = {} if path is None else _read(path, model.former_names)
+    tree = {} if path is None else _read(path, model)
     for override in overrides:
-        _apply(tree, override, example, model.former_names)
+        _apply(tree, override, example, model)
     return _validated(model, tree, path)
 
 
@@ -66,7 +67,7 @@ def _validated(model: type[Model], tree: Tree, path: Path | None) -> Model:
         raise SettingsError(f"the configuration is wrong: {mistakes(error.errors(), model, tree)}") from error
 
 
-def _read(path: Path, former: FormerNames, above: tuple[Path, ...] = ()) -> Tree:
+def _read(path: Path, model: type[Branch], above: tuple[Path, ...] = ()) -> Tree:
     """Return a file's tree merged over those that it extends; ``above`` are the files that extend it."""
     if path.resolve() in above:
         raise SettingsError(f"{path} extends itself, by way of {', '.join(file.name for file in above)}")
@@ -78,8 +79,10 @@ def _read(path: Path, former: FormerNames, above: tuple[Path, ...] = ()) -> Tree
         raise SettingsError(f"{path} is not TOML: {error}") from error
     tree: Tree = {}
     for name in _extended(own.pop(_EXTENDS, []), path):
-        _merge(tree, _read(path.parent / name, former, (*above, path.resolve())))
-    rename_settings(own, former, str(path))
+        _merge(tree, _read(path.parent / name, model, (*above, path.resolve())))
+    rename_settings(own, model.former_names, str(path))
+    for name in own.keys() & model.shorthands.keys():
+        own[name] = _in_full(tree.get(name), model.shorthands[name](own[name]))
     _merge(tree, own)
     return tree
 
@@ -105,11 +108,18 @@ def _merge(tree: Tree, over: Tree) -> None:
             tree[name] = copy.deepcopy(value)
 
 
-def _apply(tree: Tree, override: str, example: str, former: FormerNames) -> None:
+def _in_full(below: object, value: object) -> object:
+    """Return a group with the settings that it had before its kind was known."""
+    if isinstance(below, dict) and isinstance(value, dict) and "kind" not in below:
+        return {**below, **value}
+    return value
+
+
+def _apply(tree: Tree, override: str, example: str, model: type[Branch]) -> None:
     key, equals, text = override.partition("=")
     if not equals or not all(key.split(".")):
         raise SettingsError(f"{override!r} is not of the form key=value, such as {example}")
-    present = present_key(key, former)
+    present = present_key(key, model.former_names)
     if present is None:
         return
     names = present.split(".")
@@ -119,7 +129,10 @@ def _apply(tree: Tree, override: str, example: str, former: FormerNames) -> None
         if not isinstance(below, dict):
             raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
         branch = below
-    branch[names[-1]] = present_value(present, _value(text), former, f"override {key}")
+    value = present_value(present, _value(text), model.former_names, f"override {key}")
+    if present in model.shorthands:
+        value = _in_full(branch.get(present), model.shorthands[present](value))
+    branch[names[-1]] = value
 
 
 def _value(text: str) -> object:

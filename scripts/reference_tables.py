@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RUN_PAGE = Path(__file__).parents[1] / "docs" / "trainer" / "configuration.md"
 _GENERATED = "\n## All settings\n"
+_NO_VALUES = ("none", "required", "implied")
+"""Defaults that are words of the table."""
 
 
 def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -59,7 +61,7 @@ def run_page(page: str) -> str:
 def _setting_row(setting: Setting) -> str:
     """Name, with the kinds that have it; default; values; meaning."""
     kinds = f" ({', '.join(setting.kinds)})" if setting.kinds else ""
-    default = setting.default if setting.default in ("none", "required") else f"`{setting.default}`"
+    default = setting.default if setting.default in _NO_VALUES else f"`{setting.default}`"
     cells = (f"`{setting.key}`{kinds}", default, setting.type, " ".join(setting.meaning.split()))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

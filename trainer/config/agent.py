@@ -118,8 +118,8 @@ class BoxAgent(_Agent):
     """Address of this machine at which the service reaches the model."""
 
 
-def _in_full(given: object) -> object:
-    """Return the settings that a text or a list stands for."""
+def in_full(given: object) -> object:
+    """Return the settings that a text or a list stands for, and a table with the kind that it implies."""
     if isinstance(given, str) and given != "none":
         return {"kind": "remote", "url": given} if "://" in given else {"kind": "function", "function": given}
     if isinstance(given, list | tuple):
@@ -130,10 +130,20 @@ def _in_full(given: object) -> object:
     return given
 
 
+def _with_kind(given: object) -> object:
+    found = in_full(given)
+    if isinstance(found, dict) and "kind" not in found:
+        raise ValueError(
+            'set function, command or url, which say what the agent is; or kind = "box" and a command, for '
+            "an agent in the sandbox"
+        )
+    return found
+
+
 AgentKind: TypeAlias = Annotated[
     FunctionAgent | CommandAgent | RemoteAgent | BoxAgent, Field(discriminator="kind")
 ]
-AgentConfig: TypeAlias = Annotated[AgentKind, BeforeValidator(_in_full)]
+AgentConfig: TypeAlias = Annotated[AgentKind, BeforeValidator(_with_kind)]
 """A table, or in short ``"module:function"``, a list of a command's words, or a URL."""
 
 

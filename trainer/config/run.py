@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 
-from .agent import AgentConfig
+from .agent import AgentConfig, in_full
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig
@@ -49,7 +50,8 @@ class RunConfig(Branch):
     rollout: RolloutConfig = RolloutConfig()
     agent: AgentConfig | None = None
     """Plays the episodes in place of the trainer's own loop: ``"module:function"``, a list of a command's
-    words, a URL, or a table.
+    words, a URL, or a table. A table's ``function``, ``command`` or ``url`` implies its kind; ``box`` must be
+    named.
     """
     engine: EngineConfig = EngineConfig()
     sync: SyncConfig = SyncConfig()
@@ -72,6 +74,8 @@ class RunConfig(Branch):
             "deploy/runs/data/arithmetic_easy_corrupted.jsonl"
         ),
     }
+
+    shorthands: ClassVar[Mapping[str, Callable[[object], object]]] = {"agent": in_full}
 
     @property
     def folder(self) -> Path:

@@ -1,7 +1,10 @@
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal
 
 from sandbox_settings import Branch, Setting, settings_of
 from trainer.config import RunConfig
+
+KINDS = "left: The one. right: The other one."
 
 
 class Left(Branch):
@@ -20,9 +23,14 @@ class Right(Branch):
 
 
 class Root(Branch):
+    shorthands: ClassVar[Mapping[str, Callable[[object], object]]] = {"short": lambda given: given}
+
     side: Left | Right = Left(size=5)
     """The side."""
     other: Left | Right = Left()
+    maybe: Left | Right | None = None
+    """A side, if any."""
+    short: Left | Right | None = None
     one: Left | None = None
     pair: tuple[int, int] | None = (1, 2)
     flag: bool = True
@@ -33,9 +41,17 @@ def test_every_setting_is_listed_with_its_kinds_type_default_and_meaning() -> No
         Setting("side.kind", (), '"left", "right"', '"left"', "The side."),
         Setting("side.size", ("left",), "whole number", "5", "The size."),
         Setting("side.names", ("right",), "list of texts", "required", ""),
-        Setting("other.kind", (), '"left", "right"', '"left"', "left: The one. right: The other one."),
+        Setting("other.kind", (), '"left", "right"', '"left"', KINDS),
         Setting("other.size", ("left",), "whole number", "1", "The size."),
         Setting("other.names", ("right",), "list of texts", "required", ""),
+        Setting("maybe", (), '"left", "right", none', "none", "A side, if any."),
+        Setting("maybe.kind", (), '"left", "right"', "required", KINDS),
+        Setting("maybe.size", ("left",), "whole number", "1", "The size."),
+        Setting("maybe.names", ("right",), "list of texts", "required", ""),
+        Setting("short", (), '"left", "right", none', "none", KINDS),
+        Setting("short.kind", (), '"left", "right"', "implied", KINDS),
+        Setting("short.size", ("left",), "whole number", "1", "The size."),
+        Setting("short.names", ("right",), "list of texts", "required", ""),
         Setting("one", (), '"left", none', "none", "The one."),
         Setting("one.kind", (), '"left"', '"left"', ""),
         Setting("one.size", (), "whole number", "1", "The size."),

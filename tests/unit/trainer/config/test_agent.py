@@ -20,6 +20,11 @@ from trainer.errors import ConfigError
             ["agent.function=mod:play", "agent.processes=2"],
             FunctionAgent(function="mod:play", processes=2),
         ),
+        (["agent=mod:play", "agent.processes=2"], FunctionAgent(function="mod:play", processes=2)),
+        (["agent.processes=2", "agent=mod:play"], FunctionAgent(function="mod:play", processes=2)),
+        (["agent=mod:play", "agent=https://x"], RemoteAgent(url="https://x")),
+        (['agent=["a"]', "agent.timeout_s=5"], CommandAgent(command=("a",), timeout_s=5)),
+        (["agent=mod:play", "agent=none"], None),
         (["agent.kind=remote", "agent.url=https://x"], RemoteAgent(url="https://x")),
         (["agent=none"], None),
         ([], None),
@@ -35,12 +40,27 @@ def test_an_agent_is_a_function_a_command_or_a_url(words: list[str], agent: obje
         ("agent=play", "'play' is no agent: write a function as 'module:function'"),
         ("agent=ftp://x", "'ftp://x' is no HTTP address"),
         ("agent=[]", "at least 1 item"),
-        ("agent.processes=2", "agent"),
+        ("agent.processes=2", "agent: set function, command or url, which say what the agent is"),
     ],
 )
 def test_what_is_no_agent_is_refused(word: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         read_run(None, [word])
+
+
+def test_an_override_sets_a_part_of_an_agent_that_the_file_writes_in_short(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text("[agent]\ntimeout_s = 60")
+    (tmp_path / "short.toml").write_text('extends = "base.toml"\nagent = "mod:play"')
+    (tmp_path / "command.toml").write_text('extends = "short.toml"\nagent = ["python", "a.py"]')
+    assert read_run(tmp_path / "short.toml", ["agent.processes=2"]).agent == FunctionAgent(
+        function="mod:play", processes=2, timeout_s=60
+    )
+    assert read_run(tmp_path / "short.toml", ["agent.function=mod:other"]).agent == FunctionAgent(
+        function="mod:other", timeout_s=60
+    )
+    assert read_run(tmp_path / "command.toml", ["agent.processes=3"]).agent == CommandAgent(
+        command=("python", "a.py"), processes=3
+    )
 
 
 def test_a_run_file_that_was_written_is_read_back(tmp_path: Path) -> None:
