@@ -16,9 +16,8 @@ from trainer.model_gateway.budget import SessionLimits
 from trainer.model_gateway.prompts import PromptPolicy
 from trainer.model_gateway.server import MODEL, ModelGateway, ServerSettings
 from trainer.model_gateway.sessions import Sessions
-from trainer.rollout.episode import checked_for_drift, context_limit
-from trainer.rollout.instances import EpisodeInstances
-from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.base_player import BasePlayer
+from trainer.rollout.episode import checked_for_drift
 from trainer.types import EpisodeKey
 
 from .agent_run import AgentRun
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
     from trainer.engines.generation import Policy
     from trainer.model_gateway.session import Session
+    from trainer.rollout.progress import ProgressMonitor
     from trainer.types import GroupSpec, Trajectory
 
     from .launcher import AgentLauncher
@@ -40,11 +40,8 @@ ANY_MODEL = "*"
 """The name that stands for every model."""
 
 
-class AgentPlayer:
-    """Implements ``trainer.rollout.attempts.AttemptPlayer`` with agents.
-
-    Raises ConfigError if neither the model nor the settings limit the length of a conversation.
-    """
+class AgentPlayer(BasePlayer):
+    """Plays episodes with agents, concurrently."""
 
     def __init__(
         self,
@@ -57,15 +54,9 @@ class AgentPlayer:
         service: SandboxServiceConfig,
         watch: ProgressMonitor | None = None,
     ) -> None:
-        self.context_tokens = context_limit(config, chat)
-        """Greatest number of tokens of a call."""
-        self.client = client
+        super().__init__(client, chat, config, service, watch)
         self.agent = agent
         self.launcher = launcher
-        self.config = config
-        self.service = service
-        self.watch = watch or ProgressMonitor()
-        self.instances = EpisodeInstances(client, config, service.create_timeout_s)
         self.model = MODEL if agent.model_name == ANY_MODEL else agent.model_name
         """The name that agents call the model by."""
         self.routes = EpisodeRoutes()
@@ -88,18 +79,14 @@ class AgentPlayer:
             await self.close()
             raise
 
-    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
-        """Start to create the instance of an episode that is played soon."""
-        self.instances.prepare_instance(spec, member)
-
     async def close(self) -> None:
         """End all agents, close the gateway, and release instances."""
         await self.launcher.close()
         await self.gateway.close()
-        await self.instances.close()
+        await super().close()
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """Play one episode in a fresh instance."""
+        """Play one episode in a fresh instance. Raises ConfigError if the settings do not suit the agent."""
         played = AgentRun(self, spec, member, sampling)
         try:
             await played.play()

@@ -14,7 +14,8 @@ from trainer.agents.launchers import make_launcher
 from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
 from trainer.reward.compose import score
-from trainer.rollout.episode import EpisodePlayer, context_limit
+from trainer.rollout.base_player import context_limit
+from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from sandbox_client import SandboxError
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
-from trainer.errors import ConfigError, EngineError, Stalled
+from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Trajectory
 
+from .base_player import BasePlayer
 from .conversation import Conversation
 from .failures import note_of
-from .instances import EpisodeInstances
 from .phases import EpisodePhases
-from .progress import ProgressMonitor
 from .step_results import changed_tools, turn_metrics
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from trainer.engines.generation import Generation, Policy
     from trainer.types import FailureNote, GroupSpec
 
+    from .progress import ProgressMonitor
 
 logger = logging.getLogger(__name__)
 
@@ -52,27 +52,13 @@ _CHARACTERS = 4
 """Approximate characters of a token."""
 
 
-def context_limit(config: RolloutConfig, chat: ChatTokenizer) -> int:
-    """Return the greatest number of tokens of a conversation.
-
-    Raises ConfigError if neither the model nor the settings limit it.
-    """
-    context = config.max_context_tokens or chat.context_tokens
-    if context is None:
-        raise ConfigError("the model's files name no context length; set rollout.max_context_tokens")
-    return context
-
-
 def checked_for_drift(spec: GroupSpec, seed: int, turn: int, config: RolloutConfig) -> bool:
     """Return whether a turn's text is tokenized again: each of the first groups, and one in so many later."""
     return 0 <= spec.index < _CHECKED_GROUPS or (seed + turn) % config.drift_check == 0
 
 
-class EpisodePlayer:
-    """Plays episodes concurrently, with one policy and one service.
-
-    Raises ConfigError if neither the model nor the settings limit the length of a conversation.
-    """
+class EpisodePlayer(BasePlayer):
+    """Plays episodes concurrently, with one policy and one service."""
 
     def __init__(
         self,
@@ -84,25 +70,11 @@ class EpisodePlayer:
         watch: ProgressMonitor | None = None,
         grace_s: float = _GRACE_S,
     ) -> None:
-        self.context_tokens = context_limit(config, chat)
-        """Greatest number of tokens of a conversation."""
-        self.client = client
+        super().__init__(client, chat, config, service, watch)
         self.policy = policy
         self.chat = chat
-        self.config = config
-        self.service = service
-        self.watch = watch or ProgressMonitor()
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
-        self.instances = EpisodeInstances(client, config, service.create_timeout_s)
-
-    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
-        """Start to create the instance of an episode that is played soon."""
-        self.instances.prepare_instance(spec, member)
-
-    async def close(self) -> None:
-        """Release instances that are not used, and wait for releases in progress."""
-        await self.instances.close()
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
