@@ -16,8 +16,6 @@ from pathlib import Path
 from tests.harness.family import Family
 from trainer.batches.journal import journal_file
 
-__all__ = ["COMMANDS", "ROOT", "Hit", "KilledRun", "Ledger", "RunPlan", "ledger", "train_command"]
-
 ROOT = Path(__file__).parents[2]
 
 COMMANDS = ("driver", "interrupt")
@@ -157,6 +155,15 @@ class KilledRun:
                 self.command.kill()
                 self.command.wait()
 
+    def resume_after_a_kill(self, *options: str) -> int:
+        """Kill the command, wait for the end of its processes, and resume the run; the exit code."""
+        self.kill("driver")
+        self.until_end()
+        left = self.family.left(wall_timeout_s=120)
+        assert left == [], left
+        self.start("--resume", *options)
+        return self.until_end()
+
     def said(self) -> str:
         """Return the output of the command."""
         return (self.plan.folder / f"{self.name}.log").read_text()
@@ -174,6 +181,21 @@ class KilledRun:
         file = self.folder / name
         whole = file.read_text().split("\n")[:-1] if file.exists() else []
         return [json.loads(line) for line in whole if line]
+
+
+def short_run(folder: Path, name: str, *, groups: int = 4, deadline_s: float = 1500) -> KilledRun:
+    """A run of six steps of a tiny model, with two episodes a group; not started."""
+    plan = RunPlan(
+        folder,
+        'kind = "tiny"\nlayers = 2',
+        steps=6,
+        groups=groups,
+        group_size=2,
+        held_out=4,
+        checkpoint_every=2,
+        deadline_s=deadline_s,
+    )
+    return KilledRun(plan, name, plan.write())
 
 
 @dataclass(frozen=True)
@@ -199,7 +221,8 @@ def ledger(run: KilledRun) -> Ledger:
     plan = run.plan
     checks = {
         "steps are missing or repeated": [line["step"] for line in lines] == list(range(plan.steps)),
-        "trajectories are missing": len(ids) == plan.steps * plan.groups * plan.group_size,
+        "a step has too many or too few trajectories": [len(line["trajectories"]) for line in lines]
+        == [plan.groups * plan.group_size] * plan.steps,
         "a trajectory was consumed twice": not _twice(ids),
         "a group was issued twice": not _twice(issued),
         "a group ended twice": not _twice(ended),

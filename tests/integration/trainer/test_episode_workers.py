@@ -7,41 +7,22 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from tests.harness.killed_run import KilledRun, RunPlan, ledger
+from tests.harness.killed_run import ledger, short_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-STEPS = 6
-EPISODES = 8
-
 
 def test_episodes_of_a_killed_worker_are_played_again_and_the_run_resumes(tmp_path):
-    plan = RunPlan(
-        tmp_path,
-        'kind = "tiny"\nlayers = 2',
-        steps=STEPS,
-        groups=4,
-        group_size=2,
-        held_out=4,
-        checkpoint_every=2,
-        deadline_s=1500,
-    )
-    run = KilledRun(plan, "shared", plan.write())
+    run = short_run(tmp_path, "shared")
     options = ("rollout.workers=2", "rollout.max_staleness=1", "service.start_timeout_s=900")
     run.start(*options)
     try:
         assert run.until_step(1), run.said()
         run.kill("episodes")
         assert run.until_step(3), run.said()
-        run.kill("driver")
-        run.until_end()
-        assert run.family.left(wall_timeout_s=120) == []
-        run.start("--resume", *options)
-        assert run.until_end() == 0, run.said()
+        assert run.resume_after_a_kill(*options) == 0, run.said()
     finally:
         run.stop()
-    book = ledger(run)
-    assert book.wrong == ()
-    assert [len(ids) for ids in book.consumed] == [EPISODES] * STEPS
+    assert ledger(run).wrong == ()
     assert all(line["metrics"]["staleness/max"] <= 1 for line in run.logged())
     assert run.family.left(wall_timeout_s=60) == []
