@@ -47,7 +47,8 @@ class TurnsRollout:
             given = [list(conversations[index].prompt) for index in playing]
             said, _ = trainer._generate_single_turn(given, None, {}, 1)
             messages = [
-                conversations[index].say(_generation(ids)) for index, ids in zip(playing, said, strict=True)
+                conversations[index].add_turn(_generation(ids))
+                for index, ids in zip(playing, said, strict=True)
             ]
             results = self._together(
                 [episodes[index].step(message) for index, message in zip(playing, messages, strict=True)]
