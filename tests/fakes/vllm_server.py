@@ -24,6 +24,8 @@ class FakeVllmServer:
     models: tuple[str, ...] = ("m",)
     version: str = "default"
     key: str | None = None
+    cached: int | None = None
+    """Cached prompt tokens, one more for each request, of a server with --enable-prompt-tokens-details."""
     tokenizer: Callable[[str], list[int]] | None = None
     faults: list[int | str] = field(default_factory=list)
     """Of the next requests for tokens: a status, "drop" the connection, or "garbage"."""
@@ -57,7 +59,7 @@ class FakeVllmServer:
             position["top_logprobs"] = [{"token_id": int(token), "logprob": at} for token, at in tops.items()]
         spans = [{"version": self.version, "start": 0, "end": len(ids)}]
         choice = {"token_ids": ids, "logprobs": {"content": content}, "finish_reason": finish}
-        return web.json_response({"choices": [choice | {"weight_versions": spans}]})
+        return web.json_response({"choices": [choice | {"weight_versions": spans}], "usage": self._usage()})
 
     async def _complete(self, request):
         if not self.completions:
@@ -69,7 +71,14 @@ class FakeVllmServer:
         ids, logprobs, finish, tops = sampled
         choice = {"text": "...", "finish_reason": finish}
         choice["logprobs"] = {"token_logprobs": logprobs, "top_logprobs": [tops] * len(ids)}
-        return web.json_response({"choices": [choice | ({"token_ids": ids} if self.token_ids else {})]})
+        choice |= {"token_ids": ids} if self.token_ids else {}
+        return web.json_response({"choices": [choice], "usage": self._usage()})
+
+    def _usage(self):
+        if self.cached is None:
+            return {"prompt_tokens_details": None}
+        self.cached += 1
+        return {"prompt_tokens_details": {"cached_tokens": self.cached - 1}}
 
     async def _tokenize(self, request):
         if self.tokenizer is None:

@@ -24,6 +24,8 @@ class Continuation:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     versions: tuple[VersionSpan, ...] = ()
+    cached: int | None = None
+    """Of the prompt, for its first tokens: later parts find what was sampled in the cache as well."""
 
     @property
     def complete(self) -> bool:
@@ -62,8 +64,9 @@ class Continuation:
             token_ids=self.token_ids + part.token_ids,
             logprobs=self.logprobs + part.logprobs,
             versions=tuple(versions),
+            cached=self.cached if done else part.cached,
         )
 
     def ended(self, finish: Finish) -> Generation:
         """Return all that was sampled."""
-        return Generation(self.token_ids, self.logprobs, finish, self.versions)
+        return Generation(self.token_ids, self.logprobs, finish, self.versions, self.cached)

@@ -59,6 +59,8 @@ class Generation:
     finish: Finish
     versions: tuple[VersionSpan, ...]
     """Contiguous spans over ``token_ids``."""
+    cached: int | None = None
+    """Prompt tokens that the engine took from its prefix cache; None where it does not say."""
 
 
 class Policy(Protocol):

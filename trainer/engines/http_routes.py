@@ -76,7 +76,8 @@ class GenerateRoute:
         }
 
     def read(self, answer: bytes) -> Sampled:
-        choice = _read(_GenerateAnswer, answer).choices[0]
+        read = _read(_GenerateAnswer, answer)
+        choice = read.choices[0]
         positions = choice.logprobs.content or () if choice.logprobs is not None else ()
         spans = tuple(
             VersionSpan(span.start, span.end, _version(span.version))
@@ -86,7 +87,8 @@ class GenerateRoute:
         logprobs = tuple(position.logprob for position in positions)
         first = positions[0].top_logprobs if positions else ()
         return Sampled(
-            _generation(choice, logprobs, spans), {str(each.token_id): each.logprob for each in first}
+            _generation(choice, logprobs, spans, read.usage),
+            {str(each.token_id): each.logprob for each in first},
         )
 
 
@@ -110,10 +112,11 @@ class CompletionsRoute:
         }
 
     def read(self, answer: bytes) -> Sampled:
-        choice = _read(_CompletionsAnswer, answer).choices[0]
+        read = _read(_CompletionsAnswer, answer)
+        choice = read.choices[0]
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else ()
         tops = choice.logprobs.top_logprobs if choice.logprobs is not None else None
-        return Sampled(_generation(choice, logprobs, ()), (tops[0] or {}) if tops else {})
+        return Sampled(_generation(choice, logprobs, (), read.usage), (tops[0] or {}) if tops else {})
 
 
 ROUTES: tuple[TokenRoute, ...] = (GenerateRoute(), CompletionsRoute())
@@ -183,11 +186,22 @@ class _CompletionChoice(_Choice):
     logprobs: _CompletionLogprobs | None = None
 
 
+class _PromptDetails(BaseModel):
+    cached_tokens: int | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens_details: _PromptDetails | None = None
+    """Of a server with ``--enable-prompt-tokens-details``."""
+
+
 class _GenerateAnswer(BaseModel):
+    usage: _Usage | None = None
     choices: Annotated[tuple[_GenerateChoice, ...], Field(min_length=1)]
 
 
 class _CompletionsAnswer(BaseModel):
+    usage: _Usage | None = None
     choices: Annotated[tuple[_CompletionChoice, ...], Field(min_length=1)]
 
 
@@ -204,7 +218,9 @@ def _read(kind: type[AnswerT], answer: bytes) -> AnswerT:
         raise EngineError(f"the server's answer is not vLLM's: {field or 'body'}: {first['msg']}") from error
 
 
-def _generation(choice: _Choice, logprobs: tuple[float, ...], spans: tuple[VersionSpan, ...]) -> Generation:
+def _generation(
+    choice: _Choice, logprobs: tuple[float, ...], spans: tuple[VersionSpan, ...], usage: _Usage | None
+) -> Generation:
     finish = _FINISHES.get(choice.finish_reason or "")
     if finish is None:
         raise EngineError(f"the server ended a request with {choice.finish_reason!r}")
@@ -212,7 +228,9 @@ def _generation(choice: _Choice, logprobs: tuple[float, ...], spans: tuple[Versi
         raise EngineError(
             f"the server returned {len(choice.token_ids)} token ids and {len(logprobs)} log-probabilities"
         )
-    return Generation(choice.token_ids, logprobs, finish, spans)
+    details = None if usage is None else usage.prompt_tokens_details
+    cached = None if details is None else details.cached_tokens
+    return Generation(choice.token_ids, logprobs, finish, spans, cached)
 
 
 def _version(label: str) -> int:

@@ -72,7 +72,8 @@ def generation_of(output: RequestOutput) -> Generation:
         VersionSpan(start=span.start, end=span.end, version=int(span.version))
         for span in completion.weight_versions or ()
     )
-    return Generation(token_ids, logprobs, finish, tuple(span for span in spans if span.end > span.start))
+    versions = tuple(span for span in spans if span.end > span.start)
+    return Generation(token_ids, logprobs, finish, versions, output.num_cached_tokens)
 
 
 def prompt_logprobs_of(output: RequestOutput) -> tuple[float, ...]:

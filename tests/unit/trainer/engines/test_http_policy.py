@@ -83,11 +83,21 @@ async def test_a_turn_is_no_longer_than_the_servers_context():
         assert len(fake.asked) == asked
 
 
+@ROUTES
+async def test_the_prompt_tokens_that_were_cached_are_known_where_the_server_says_them(generate):
+    fake = FakeVllmServer(generate=generate)
+    async with fake.serving() as url, open_http_policy(url, limits=LIMITS) as policy:
+        assert (await policy.generate(request())).cached is None
+        fake.cached = 2
+        assert (await policy.generate(request())).cached == 2
+
+
 async def test_what_a_weight_update_aborts_is_continued_from_its_tokens():
     fake = FakeVllmServer()
     async with fake.serving() as url, open_http_policy(url, limits=LIMITS) as policy:
-        fake.cut = [2, 0]
-        assert (await policy.generate(request())).token_ids == (4, 5, 6, 7)
+        fake.cut, fake.cached = [2, 0], 1
+        generation = await policy.generate(request())
+        assert (generation.token_ids, generation.cached) == ((4, 5, 6, 7), 1)
     assert [body["token_ids"] for body in fake.asked[-3:]] == [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3, 4, 5]]
     assert fake.asked[-1]["sampling_params"]["max_tokens"] == 2
 
