@@ -56,7 +56,11 @@ class AgentRun:
         self._verdict: EvaluateResult | None = None
 
     async def play(self) -> None:
-        """Play and grade the episode. Raises SandboxError, EngineError, Stalled, AgentFailed."""
+        """Play and grade the episode.
+
+        Raises SandboxError, EngineError, Stalled, AgentFailed, and ConfigError if the run's settings keep the
+        model from answering the agent.
+        """
         player, service = self._player, self._player.service
         async with AsyncExitStack() as stack:
             try:
@@ -157,13 +161,15 @@ class AgentRun:
     def _reason(
         self, instance: AgentInstance, recording: Recording, ended: StopReason, error: Failure | None
     ) -> StopReason:
-        """Return why the episode ended. Raises a failure for which it has no grade."""
+        """Return why the episode ended. Raises a failure for which it has no grade, or ConfigError."""
         if isinstance(error, SandboxError | Stalled):
             self._phases.phase = "step"
             raise error
         if recording.failure is not None:
             self._phases.phase = "generate"
             raise recording.failure
+        if instance.session.misconfigured is not None and not instance.session.answered:
+            raise instance.session.misconfigured  # every other episode would end in the same way
         if isinstance(error, AgentLost) or (error is not None and not instance.session.answered):
             raise error
         if error is not None:

@@ -113,7 +113,8 @@ class AgentInstance:
 
     def _answer(self, step: AgentStep, message: Message, result: StepResult) -> AgentStepResult:
         calls = message.tool_calls or ()
-        call_id = step.tool_call_id or next((call.id for call in calls if call.id), None)
+        named = (step.tool_call_id, *(call.id for call in calls))
+        call_id = next((each for each in named if each and self.session.knows(each)), None)
         metrics = turn_metrics(message, result)
         if (
             not self.session.add_reward(result.reward, metrics, self._phases.took_s, call_id)

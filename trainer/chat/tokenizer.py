@@ -70,6 +70,11 @@ class ChatTokenizer:
         return self._coder.threaded
 
     @property
+    def reads_tool_calls(self) -> bool:
+        """Whether tool calls are parsed from what the model writes."""
+        return not self._in_text
+
+    @property
     def renders_tools(self) -> bool:
         """Whether the opening depends on the tools."""
         return self._config.tools != "none"

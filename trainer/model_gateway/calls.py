@@ -39,6 +39,8 @@ class ModelCall:
     """Tokens of the answer; the session's limit holds as well."""
     stop: tuple[str, ...] = ()
     """Texts at which the answer ends. The agent is not shown them; their tokens are trained."""
+    one_tool_call: bool = False
+    """Whether the answer may have one tool call at most."""
     stream: bool = False
     usage_in_stream: bool = False
     """Whether a stream ends with an event that has the usage alone."""
@@ -56,8 +58,8 @@ class Usage:
 
     prompt: int
     sampled: int
-    cached: int = 0
-    """Tokens of the prompt that were not computed again."""
+    cached: int | None = None
+    """Tokens of the prompt that the engine took from its prefix cache; None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class AnsweredCall:
     sampling_s: float
     drifted: bool | None = None
     """Whether its text would be tokenized to other tokens; None where it was not checked."""
+    dropped: int = 0
+    """Tool calls after the first one, which were sampled for an agent that asked for one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ class CallRecord:
     versions: tuple[int, ...] = ()
     """Weight versions that sampled, in order."""
     finish: Finish | None = None
+    cached: int | None = None
+    """Tokens of the prompt that the engine took from its prefix cache; None where it does not say."""
+    dropped: int = 0
+    """Tool calls after the first one, which were sampled for an agent that asked for one at a time."""
     error: str = ""
     """The reason why the call failed; empty for an answered one."""
 
@@ -126,6 +132,8 @@ class Recorder:
                 sampled=len(generation.token_ids),
                 versions=tuple(dict.fromkeys(span.version for span in generation.versions)),
                 finish=generation.finish,
+                cached=generation.cached,
+                dropped=answered.dropped,
             )
         )
 
@@ -133,14 +141,18 @@ class Recorder:
         """Record a call that was not answered; it has no tokens."""
         self._records.append(CallRecord(number, call.dialect, call.asked, seconds, error=error))
 
+    def knows(self, call_id: str) -> bool:
+        """Return whether an answered call, or a tool call in its answer, has an id."""
+        return call_id in self._numbers
+
     def add_reward(
         self, reward: float, terms: Mapping[str, float], sandbox_s: float, call_id: str | None
     ) -> bool:
-        """Add a step reward to the call that an id names, or to the call answered last.
+        """Add a step reward to the call that an id names; without one, to the call answered last.
 
-        Return False if no call was answered yet.
+        Return False if there is no such call.
         """
-        number = self._numbers.get(call_id or "", self._last)
+        number = self._last if call_id is None else self._numbers.get(call_id)
         if number is None:
             return False
         self._forest.add_reward(number, reward, terms, sandbox_s)

@@ -51,6 +51,7 @@ class ApiDialect(Protocol):
     def error(self, failed: CallError) -> JsonObject: ...
     def error_event(self, failed: CallError) -> bytes: ...
     def models(self, name: str, context_tokens: int) -> JsonObject: ...
+    def model(self, name: str, context_tokens: int) -> JsonObject: ...
 
 
 DIALECTS: tuple[ApiDialect, ...] = (chat, responses, messages)
@@ -113,6 +114,7 @@ class ModelGateway:
             self._add("POST", dialect.PATH, partial(self._answer, dialect))
         self._add("POST", messages.COUNT_PATH, self._count)
         self._add("GET", "/v1/models", self._models)
+        self._add("GET", "/v1/models/{model:.+}", self._model)  # names may have slashes
         for route in extra_routes:
             self._add(route.method, route.path, partial(self._handle, route.handler))
         self._runner: web.AppRunner | None = None
@@ -220,12 +222,26 @@ class ModelGateway:
             return _error_response(messages, error)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        dialect: ApiDialect = messages if "anthropic-version" in request.headers else chat
+        dialect = _family(request)
         try:
             limits = self._session(request).limits
         except CallError as error:
             return _error_response(dialect, error)
         return web.json_response(dialect.models(self._settings.model, limits.context_tokens))
+
+    async def _model(self, request: web.Request) -> web.StreamResponse:
+        dialect, name = _family(request), request.match_info["model"]
+        try:
+            limits = self._session(request).limits
+            self._check_model(name)
+        except CallError as error:
+            return _error_response(dialect, error)
+        return web.json_response(dialect.model(name, limits.context_tokens))
+
+
+def _family(request: web.Request) -> ApiDialect:
+    """Return the dialect of a request whose path both families of SDKs have."""
+    return messages if "anthropic-version" in request.headers else chat
 
 
 async def _body(request: web.Request) -> bytes:

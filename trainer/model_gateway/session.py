@@ -13,14 +13,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import Message
 from trainer.chat import HEAD_TOKENS
 from trainer.chat.offload import Offload
-from trainer.chat.thoughts import divide
 from trainer.engines.generation import Finish, GenerationRequest
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import StopReason
@@ -28,10 +27,10 @@ from trainer.types import StopReason
 from .budget import ENDED, Budget
 from .call_ids import CallIds
 from .calls import CallError, ModelReply, Usage
+from .parsed_answer import parse_answer
 from .prompts import PromptPolicy, Prompts
 from .recording import AnsweredCall, Recorder
 from .retries import Retries
-from .stop_texts import Cut, cut_at
 
 if TYPE_CHECKING:
     from trainer.chat import ChatTokenizer
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from .budget import SessionLimits
     from .calls import ModelCall
+    from .parsed_answer import ParsedAnswer
     from .prompts import Prompt
     from .recording import Recording
     from .retries import RetryMarker
@@ -52,15 +52,6 @@ _SEED_STEP = 1_000_003
 """Difference of the seeds of a session's calls, so that no two calls sample alike."""
 _CHARACTERS = 4
 """Approximate characters of a token."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """The part of a generation that counts, and its message."""
-
-    cut: Cut
-    message: Message
-    drifted: bool | None
 
 
 class Session:
@@ -114,6 +105,8 @@ class Session:
         self._sealed = False
         self._used_at = clock()
         self._began = 0
+        self.misconfigured: ConfigError | None = None
+        """The setting that keeps this session from answering a call that was refused."""
 
     async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
         """Return the model's answer to a call, sampled now or, for a retry, as it was sampled before.
@@ -163,9 +156,13 @@ class Session:
             sandbox_s: seconds of the step.
             call_id: id of an answer or of a tool call in it.
 
-        Return False if no call was answered yet: the reward has no place.
+        Return False if no such call was answered: the reward was not added.
         """
         return self._recorder.add_reward(reward, terms, sandbox_s, call_id)
+
+    def knows(self, call_id: str) -> bool:
+        """Return whether an answered call, or a tool call in its answer, has an id."""
+        return self._recorder.knows(call_id)
 
     @property
     def limit(self) -> StopReason | None:
@@ -247,7 +244,8 @@ class Session:
                 raise
             return self._ended_reply(StopReason.TIME_LIMIT)
         sampling_s = self._clock() - asked_at
-        parse = partial(self._parsed, call, prompt, generation, checked=self._checks(number))
+        head = prompt.token_ids[-HEAD_TOKENS:]
+        parse = partial(parse_answer, self._chat, call, head, generation, checked=self._checks(number))
         parsed = await self._offload.run(_CHARACTERS * len(generation.token_ids), parse)
         self._check_open()
         # Nothing is awaited from here on: a call is recorded as a whole, and before it is answered.
@@ -258,7 +256,7 @@ class Session:
         call: ModelCall,
         number: int,
         prompt: Prompt,
-        parsed: _Parsed,
+        parsed: ParsedAnswer,
         seconds: float,
         sampling_s: float,
     ) -> ModelReply:
@@ -278,6 +276,7 @@ class Session:
                 seconds=seconds,
                 sampling_s=sampling_s,
                 drifted=parsed.drifted,
+                dropped=parsed.dropped,
             )
         )
         self._budget.count_answer(len(generation.token_ids))
@@ -292,10 +291,11 @@ class Session:
             len(prompt.token_ids),
         )
         cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
-        usage = Usage(len(prompt.token_ids), len(generation.token_ids))
+        usage = Usage(len(prompt.token_ids), len(generation.token_ids), generation.cached)
         return ModelReply(call_id, int(time.time()), shown, cut, usage, parsed.cut.stop)
 
     async def _prompt(self, call: ModelCall) -> Prompt:
+        self._check_tools(call)
         history = self._prompts.read(call.messages, call.tools)
         characters = sum(len(message.content or "") for message in history.new)
         try:
@@ -329,17 +329,6 @@ class Session:
             )
         return generation
 
-    def _parsed(self, call: ModelCall, prompt: Prompt, generation: Generation, *, checked: bool) -> _Parsed:
-        """Return the generation up to its stop text, and the message that it is, with thoughts apart."""
-        cut = cut_at(generation, call.stop, self._chat.said)
-        head = prompt.token_ids[-HEAD_TOKENS:]
-        drifted = self._chat.drifted(head, cut.generation.token_ids) if checked else None
-        message = self._chat.parse(cut.text, tools=call.tools, prompt=head)
-        thought, said = divide(message.content or "")
-        if thought is not None:
-            message = message.model_copy(update={"content": said or None, "reasoning_content": thought})
-        return _Parsed(cut, message, drifted)
-
     def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:
         """Return the message that ends the episode. Raises CallError(409) for an agent that goes on."""
         if reason is not None:
@@ -354,6 +343,16 @@ class Session:
         self._budget.finish()
         if not task.cancelled():
             task.exception()  # its client may have gone; asyncio warns of exceptions that nobody retrieves
+
+    def _check_tools(self, call: ModelCall) -> None:
+        """Raise CallError(400) for tools that the model could not call: its answers are read as text."""
+        if call.tools and not self._chat.reads_tool_calls:
+            self.misconfigured = ConfigError(
+                "the agent's call has tools, and the model's answers are not read as tool calls; set "
+                "chat.tool_format, which is 'text', to the notation of the model's family, such as 'hermes' "
+                "(docs/trainer/models.md lists them), or let the agent send no tools"
+            )
+            raise CallError(400, "tools_not_supported", str(self.misconfigured), "tools")
 
     def _check_open(self) -> None:
         if self._sealed:

@@ -48,14 +48,18 @@ def cut_at(generation: Generation, stops: Sequence[str], said: Callable[[Sequenc
         else:
             kept = middle + 1
     first = min(places, key=lambda stop: places[stop])
-    cut = replace(
+    return Cut(shortened(generation, kept), text[: places[first]], first)
+
+
+def shortened(generation: Generation, kept: int) -> Generation:
+    """Return the first tokens of a generation."""
+    return replace(
         generation,
-        token_ids=token_ids[:kept],
+        token_ids=generation.token_ids[:kept],
         logprobs=generation.logprobs[:kept],
         finish=Finish.STOP,
         versions=_spans(generation.versions, kept),
     )
-    return Cut(cut, text[: places[first]], first)
 
 
 def _spans(versions: Sequence[VersionSpan], end: int) -> tuple[VersionSpan, ...]:

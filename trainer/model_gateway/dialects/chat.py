@@ -41,6 +41,7 @@ class _Request(BaseModel):
     messages: tuple[Annotated[Message, BeforeValidator(_without_developer)], ...] = Field(min_length=1)
     tools: tuple[Tool, ...] | None = None
     tool_choice: str | JsonObject | None = None
+    parallel_tool_calls: bool | None = None
     response_format: JsonObject | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -63,6 +64,7 @@ def read(body: bytes) -> ModelCall:
         tools=() if request.tool_choice == "none" else request.tools or (),
         max_tokens=request.max_completion_tokens or request.max_tokens,
         stop=stops_of(request.stop),
+        one_tool_call=request.parallel_tool_calls is False,
         stream=bool(request.stream),
         usage_in_stream=request.stream_options is not None and request.stream_options.include_usage,
         asked=asked,
@@ -116,15 +118,19 @@ def error_event(failed: CallError) -> bytes:
 
 
 def models(name: str, context_tokens: int) -> JsonObject:
-    """Return the document that lists the only model, with its context length as vLLM names it."""
-    model: JsonObject = {
+    """Return the document that lists the only model."""
+    return {"object": "list", "data": [model(name, context_tokens)]}
+
+
+def model(name: str, context_tokens: int) -> JsonObject:
+    """Return the document of the model, with its context length as vLLM names it."""
+    return {
         "id": name,
         "object": "model",
         "created": 0,
         "owned_by": "sandbox-trainer",
         "max_model_len": context_tokens,
     }
-    return {"object": "list", "data": [model]}
 
 
 def _head(call: ModelCall, reply: ModelReply, kind: str) -> JsonObject:
@@ -166,12 +172,14 @@ def _finish(reply: ModelReply) -> str:
 
 
 def _usage(usage: Usage) -> JsonObject:
-    return {
+    counted: JsonObject = {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.sampled,
         "total_tokens": usage.prompt + usage.sampled,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
     }
+    if usage.cached is not None:
+        counted["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    return counted
 
 
 def _choice(delta: JsonObject, finish: str | None) -> JsonObject:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
@@ -50,7 +50,8 @@ def read(body: bytes) -> ModelCall:
     """Return the call of a request body. Raises CallError(400)."""
     request = parsed(_Request, body)
     asked = asked_of(request)
-    choice = (request.tool_choice or {}).get("type", "auto")
+    tool_choice = request.tool_choice or {}
+    choice = tool_choice.get("type", "auto")
     if choice not in ("auto", "none"):
         raise refused("tool_choice")
     messages: list[Message] = []
@@ -67,6 +68,7 @@ def read(body: bytes) -> ModelCall:
         tools=() if choice == "none" else _tools(request.tools or []),
         max_tokens=request.max_tokens,
         stop=stops_of(request.stop_sequences),
+        one_tool_call=tool_choice.get("disable_parallel_tool_use") is True,
         stream=bool(request.stream),
         asked=asked,
         dialect="messages",
@@ -111,23 +113,27 @@ def error_event(failed: CallError) -> bytes:
 
 def models(name: str, context_tokens: int) -> JsonObject:
     """Return the document that lists the only model."""
-    model: JsonObject = {
+    data: list[JsonValue] = [model(name, context_tokens)]
+    return {"data": data, "has_more": False, "first_id": name, "last_id": name}
+
+
+def model(name: str, context_tokens: int) -> JsonObject:
+    """Return the document of the model."""
+    return {
         "type": "model",
         "id": name,
         "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
         "max_input_tokens": context_tokens,
     }
-    return {"data": [model], "has_more": False, "first_id": name, "last_id": name}
 
 
 def _head(call: ModelCall, reply: ModelReply) -> JsonObject:
-    usage: JsonObject = {
-        "input_tokens": reply.usage.prompt - reply.usage.cached,
-        "cache_read_input_tokens": reply.usage.cached,
-        "cache_creation_input_tokens": 0,
-        "output_tokens": reply.usage.sampled,
-    }
+    used, cached = reply.usage, reply.usage.cached
+    # Clients add up the fields: tokens that were read from a cache are not among the input tokens.
+    usage: JsonObject = {"input_tokens": used.prompt - (cached or 0), "output_tokens": used.sampled}
+    if cached is not None:
+        usage |= {"cache_read_input_tokens": cached, "cache_creation_input_tokens": 0}
     return {
         "id": f"msg_{reply.call_id}",
         "type": "message",

@@ -26,6 +26,7 @@ KEEP_ALIVE = chat.KEEP_ALIVE
 error = chat.error
 """Errors have the document of chat completions."""
 models = chat.models
+model = chat.model
 
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _ROLES = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
@@ -40,6 +41,7 @@ class _Request(BaseModel):
     instructions: str | None = None
     tools: list[JsonObject] | None = None
     tool_choice: str | JsonObject | None = None
+    parallel_tool_calls: bool | None = None
     text: JsonObject | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
@@ -68,6 +70,7 @@ def read(body: bytes) -> ModelCall:
         messages=tuple(messages),
         tools=() if request.tool_choice == "none" else _tools(request.tools or []),
         max_tokens=request.max_output_tokens,
+        one_tool_call=request.parallel_tool_calls is False,
         stream=bool(request.stream),
         asked=asked,
         dialect="responses",
@@ -79,7 +82,8 @@ def answer(call: ModelCall, reply: ModelReply) -> JsonObject:
     usage = reply.usage
     counted: JsonObject = {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        # Both fields are required, so 0 also stands for what is not known.
+        "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},
         "output_tokens": usage.sampled,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt + usage.sampled,
@@ -124,7 +128,7 @@ def _response(call: ModelCall, reply: ModelReply, status: str) -> JsonObject:
         "instructions": None,
         "metadata": {},
         "output": [],
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": not call.one_tool_call,
         "temperature": None,
         "tool_choice": "auto",
         "tools": [],

@@ -128,18 +128,23 @@ class SessionRegistry:
     def add_reward(self, name: str, request: RewardRequest) -> None:
         """Add a reward to a call.
 
-        Raises CallError: 404 for no such session, 409 for one that has ended or has no answered call.
+        Raises CallError: 404 for no such session or call, 409 for a session that has ended or has no answered
+        call.
         """
         if name in self._ended:
             raise CallError(409, "session_sealed", f"session {name} has ended; its recording is final")
         session = self._entry(name).session
-        # Dialects write their own prefixes before ids, which begin with the session's.
-        given = request.call_id or ""
-        call_id = given[max(0, given.find(session.id)) :] or None
-        if not session.add_reward(request.reward, request.terms, 0.0, call_id):
+        if not session.answered:
             raise CallError(
                 409, "no_call", "no call of this session was answered yet; the reward has no place"
             )
+        call_id = None if request.call_id is None else _plain_id(request.call_id, session)
+        if not session.add_reward(request.reward, request.terms, 0.0, call_id):
+            detail = (
+                f"call_id: no answer of session {name}, and no tool call in one, has the id "
+                f"{request.call_id!r}; leave call_id out for the call answered last"
+            )
+            raise CallError(404, "call_not_found", detail, "call_id")
 
     async def end_session(self, name: str, state: SessionState) -> bytes:
         """Seal a session, and return everything that was recorded; again for one that has ended.
@@ -218,3 +223,8 @@ class SessionRegistry:
             for name in tuple(self._idle()):
                 logger.info("session %s expired: no call for %g s", name, self._retention.idle_s)
                 await self.end_session(name, SessionState.EXPIRED)
+
+
+def _plain_id(call_id: str, session: Session) -> str:
+    """Return a call's id without what dialects write around it: a prefix, and the number of an item."""
+    return call_id[max(0, call_id.find(session.id)) :].partition("_")[0]

@@ -18,7 +18,7 @@ from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, play
 from tests.harness.tiny_chat import tiny_chat
 from tests.harness.waiting import until
 from trainer.config.rollout import SamplingConfig
-from trainer.errors import AgentFailed, AgentLost, EngineError
+from trainer.errors import AgentFailed, AgentLost, ConfigError, EngineError
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import StopReason
@@ -44,8 +44,9 @@ CALL = '<tool_call>{"name": "submit", "arguments": {"answer": "95"}}</tool_call>
     ids=["terminated", "truncated", "horizon", "context", "cut-turn", "native-calls"],
 )
 async def test_what_is_recorded_is_what_the_trainers_own_loop_records(steps, lines, settings):
-    own = await play(ToldService(list(steps), tools=[TOOL]), *lines, **settings)
-    played = await play_agent(ToldService(list(steps), tools=[TOOL]), loop, *lines, **settings)
+    tools = [TOOL] if "chat" in settings else []
+    own = await play(ToldService(list(steps), tools=tools), *lines, **settings)
+    played = await play_agent(ToldService(list(steps), tools=tools), loop, *lines, **settings)
     assert (played.id, played.task, played.seed) == (own.id, own.task, own.seed)
     assert (played.stop, played.score, played.success) == (own.stop, own.score, own.success)
     assert played.failure is None
@@ -213,6 +214,24 @@ async def test_rewards_go_to_the_call_that_made_the_step():
     service = ToldService([observed("95", reward=0.5)], tools=[TOOL])
     played = await play_agent(service, late, CALL, PROGRAM, chat={"tool_format": "hermes"})
     assert [turn.reward for turn in played.turns] == [0.5, 0.0]
+
+
+async def test_rewards_of_a_step_that_names_no_call_of_the_model_go_to_the_last_one():
+    async def own_names(episode):
+        await ask(episode, episode.messages)
+        await ask(episode, episode.messages)
+        await episode.call_tool("submit", {"answer": "95"})
+
+    service = ToldService([observed("95", reward=0.5)])
+    played = await play_agent(service, own_names, PROGRAM, PROGRAM)
+    assert [turn.reward for turn in played.turns] == [0.0, 0.5]
+
+
+async def test_a_run_whose_settings_keep_the_model_from_calling_the_agents_tools_stops():
+    service = ToldService([END], tools=[TOOL])
+    with pytest.raises(ConfigError, match=r"set chat\.tool_format, which is 'text', to"):
+        await play_agent(service, loop, SUBMIT)
+    assert service.live == {}
 
 
 async def test_steps_of_one_episode_wait_for_each_other():

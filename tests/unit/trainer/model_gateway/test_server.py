@@ -314,12 +314,30 @@ async def test_the_model_and_its_context_are_listed_in_both_families():
         assert model.id == "policy"
 
 
+async def test_the_model_is_described_by_its_name_in_both_families():
+    openai, anthropic = pytest.importorskip("openai"), pytest.importorskip("anthropic")
+    async with served(context_tokens=777) as at, at.openai() as client, at.anthropic() as claude:
+        model = await client.models.retrieve("policy")
+        assert (model.id, model.model_extra["max_model_len"]) == ("policy", 777)
+        assert (await claude.models.retrieve("policy")).id == "policy"
+        with pytest.raises(openai.NotFoundError, match="the model 'gpt' does not exist; use 'policy'"):
+            await client.models.retrieve("gpt")
+        with pytest.raises(anthropic.NotFoundError, match="does not exist"):
+            await claude.models.retrieve("gpt")
+
+
+async def test_a_run_that_answers_to_any_name_describes_the_model_by_it():
+    async with served(settings=ServerSettings(any_model=True)) as at, at.openai() as client:
+        assert (await client.models.retrieve("Qwen/Qwen3-0.6B")).id == "Qwen/Qwen3-0.6B"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/policy"])
 @pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}])
-async def test_models_are_listed_for_sessions_only(headers):
+async def test_models_are_listed_for_sessions_only(headers, path):
     async with (
         served() as at,
         aiohttp.ClientSession(headers=headers) as client,
-        client.get(f"{at.gateway.url}/v1/models") as response,
+        client.get(f"{at.gateway.url}{path}") as response,
     ):
         assert response.status == 401
 

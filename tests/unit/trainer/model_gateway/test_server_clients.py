@@ -71,6 +71,18 @@ async def test_a_chat_agent_with_parallel_tool_calls_is_one_sequence(stream):
         assert [call.spliced for call in recording.calls] == [False, True]
 
 
+async def test_agents_that_ask_for_one_tool_call_at_a_time_get_one_in_every_dialect():
+    async with served(TWICE) as at, at.openai() as client, at.anthropic() as claude:
+        said = await chat_answer(client, [ASK], False, tools=CHAT_TOOLS, parallel_tool_calls=False)
+        assert len(said.tool_calls) == 1
+        made = await responses_answer(client, [ASK], False, tools=RESPONSES_TOOLS, parallel_tool_calls=False)
+        assert [item.type for item in made.output] == ["function_call"]
+        one = {"type": "auto", "disable_parallel_tool_use": True}
+        answer = await messages_answer(claude, [ASK], False, tools=MESSAGES_TOOLS, tool_choice=one)
+        assert [block.type for block in answer.content] == ["tool_use"]
+        assert [call.dropped for call in (await at.session.close()).calls] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_messages_agent_with_parallel_tool_calls_is_one_sequence(stream):
     async with served(TWICE, THOUGHT) as at, at.anthropic() as client:

@@ -132,6 +132,16 @@ async def test_a_failure_that_a_retry_made_good_is_none():
     assert trained_tokens(recording) == sampled_tokens(policy)
 
 
+async def test_tools_are_refused_where_answers_are_read_as_text_and_the_setting_is_named():
+    opened, policy = session(chat=tiny_chat(tool_format="text"))
+    with pytest.raises(CallError, match=r"chat\.tool_format, which is 'text'") as caught:
+        await opened.answer(call(ASK, tools=[LOOK]))
+    assert refused(caught) == (400, "tools_not_supported")
+    assert "chat.tool_format" in str(opened.misconfigured)
+    assert policy.asked == []
+    assert (await opened.answer(call(ASK))).message.content == "Yes."
+
+
 @pytest.mark.parametrize(
     "generation",
     [

@@ -21,7 +21,7 @@ from tests.harness.model_calls import (
     user,
 )
 from tests.harness.tiny_chat import tiny_chat
-from trainer.engines.generation import Sampling
+from trainer.engines.generation import Finish, Generation, Sampling
 from trainer.engines.pool import EnginePool
 from trainer.model_gateway.forest import Break
 from trainer.model_gateway.session import Session
@@ -188,6 +188,31 @@ async def test_an_answer_ends_at_the_agents_stop_text_and_is_extended():
     )
 
 
+async def test_an_agent_that_asks_for_one_tool_call_gets_the_first_and_only_its_tokens_are_trained():
+    opened, policy = session(calling("look", "look", "look"), "5")
+    reply = await opened.answer(call(ASK, tools=[LOOK], one_tool_call=True))
+    (only,) = reply.message.tool_calls
+    assert (only.function.name, reply.cut) == ("look", False)
+    await opened.answer(call(ASK, reply.message, result(only), tools=[LOOK], one_tool_call=True))
+    recording = await opened.close()
+    assert breaks(recording) == [Break.FIRST, Break.EXTENDS]
+    assert [each.dropped for each in recording.calls] == [2, 0]
+    kept = recording.calls[0].sampled
+    assert kept < len(policy.sampled[0].token_ids)
+    assert trained_tokens(recording) == sorted(
+        policy.sampled[0].token_ids[:kept] + policy.sampled[1].token_ids
+    )
+
+
+async def test_the_prompt_tokens_that_the_engine_had_cached_are_reported_and_recorded():
+    opened, policy = session()
+    ids = tuple(policy.chat.turn("5"))
+    policy.lines = [Generation(ids, (-1.0,) * len(ids), Finish.STOP, (), cached=12), "6"]
+    replies = [await opened.answer(call(ASK)) for _ in range(2)]
+    assert [reply.usage.cached for reply in replies] == [12, None]
+    assert [each.cached for each in (await opened.close()).calls] == [12, None]
+
+
 async def test_step_rewards_are_added_to_the_last_call_or_the_named_one():
     opened, _ = session(calling("look"), "6")
     assert not opened.add_reward(1.0, {}, 0.0)
@@ -198,6 +223,7 @@ async def test_step_rewards_are_added_to_the_last_call_or_the_named_one():
     opened.add_reward(2.0, {}, 0.0)
     opened.add_reward(0.25, {"found": 2.0}, 0.1, asked.id)
     opened.add_reward(0.125, {}, 0.0, first.call_id)
+    assert not opened.add_reward(1.0, {}, 0.0, "an-id-of-nothing")
     (segment,) = (await opened.close()).segments
     assert [turn.reward for turn in segment.turns] == [0.875, 2.0]
     assert segment.turns[0].terms == {"found": 3.0}

@@ -101,6 +101,20 @@ def test_an_answer_is_a_completion_of_the_sdk():
     assert made.usage.prompt_tokens_details.cached_tokens == 8
 
 
+def test_cached_tokens_are_left_out_where_the_engine_does_not_say_them():
+    unknown = ModelReply("0a1b", 0, Message(role="assistant", content="Hi"), False, Usage(10, 2))
+    made = openai_chat.ChatCompletion.model_validate(chat.answer(chat.read(request()), unknown))
+    assert made.usage.prompt_tokens_details is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "one"),
+    [({}, False), ({"parallel_tool_calls": True}, False), ({"parallel_tool_calls": False}, True)],
+)
+def test_an_agent_may_ask_for_one_tool_call_at_a_time(fields, one):
+    assert chat.read(request(**fields)).one_tool_call is one
+
+
 def test_tool_calls_have_their_arguments_as_text():
     made = openai_chat.ChatCompletion.model_validate(chat.answer(chat.read(request()), reply(CALLING)))
     (call,) = made.choices[0].message.tool_calls

@@ -106,6 +106,24 @@ def test_an_answer_is_a_message_of_the_sdk():
     assert made.usage.input_tokens + made.usage.cache_read_input_tokens == 10
 
 
+def test_cached_tokens_are_left_out_where_the_engine_does_not_say_them():
+    unknown = ModelReply("0a1b", 0, Message(role="assistant", content="Hi"), False, Usage(10, 2))
+    made = types.Message.model_validate(messages.answer(messages.read(request()), unknown))
+    assert (made.usage.input_tokens, made.usage.cache_read_input_tokens) == (10, None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "one"),
+    [
+        ({"type": "auto"}, False),
+        ({"type": "auto", "disable_parallel_tool_use": False}, False),
+        ({"type": "auto", "disable_parallel_tool_use": True}, True),
+    ],
+)
+def test_an_agent_may_ask_for_one_tool_call_at_a_time(choice, one):
+    assert messages.read(request(tool_choice=choice)).one_tool_call is one
+
+
 @pytest.mark.parametrize(("cut", "reason"), [(False, "end_turn"), (True, "max_tokens")])
 def test_the_end_of_an_answer_is_named(cut, reason):
     assert messages.answer(messages.read(request()), reply(cut=cut))["stop_reason"] == reason

@@ -100,6 +100,20 @@ def test_an_answer_is_a_response_of_the_sdk():
     assert [item.type for item in made.output] == ["reasoning", "message", "function_call"]
     assert made.output_text == "I look."
     assert (made.status, made.usage.total_tokens) == ("completed", 12)
+    assert made.usage.input_tokens_details.cached_tokens == 8
+
+
+def test_cached_tokens_which_the_sdk_requires_are_0_where_the_engine_does_not_say_them():
+    unknown = ModelReply("0a1b", 0, Message(role="assistant", content="Hi"), False, Usage(10, 2))
+    made = types.Response.model_validate(responses.answer(responses.read(request()), unknown))
+    assert made.usage.input_tokens_details.cached_tokens == 0
+
+
+@pytest.mark.parametrize(("fields", "one"), [({}, False), ({"parallel_tool_calls": False}, True)])
+def test_an_agent_may_ask_for_one_tool_call_at_a_time_and_the_answer_repeats_it(fields, one):
+    call = responses.read(request(**fields))
+    assert call.one_tool_call is one
+    assert responses.answer(call, reply())["parallel_tool_calls"] is not one
 
 
 def test_an_answer_at_its_limit_is_incomplete():

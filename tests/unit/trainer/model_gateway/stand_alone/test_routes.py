@@ -169,6 +169,34 @@ async def test_a_reward_needs_an_answered_call_and_a_session_that_exists():
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "session_not_found")
 
 
+async def test_a_reward_for_an_id_that_no_call_has_is_refused_and_given_to_none():
+    async with owner() as at:
+        session = await at.open()
+        await at.call(session)
+        for call_id in ("chatcmpl-0", session["id"], f"{session['id']}000001"):
+            answer = await at.http.post(
+                f"/sessions/{session['id']}/reward", json={"reward": 1, "call_id": call_id}
+            )
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "call_not_found")
+            assert repr(call_id) in answer.json()["error"]["message"]
+        assert (await at.delete(session))["reward"] == 0
+
+
+async def test_a_reward_may_name_a_call_by_any_id_in_its_answer():
+    async with owner('<tool_call>{"name": "look", "arguments": {}}</tool_call>') as at:
+        session = await at.open()
+        body = {"model": "m", "input": "Look.", "tools": [{"type": "function", "name": "look"}]}
+        headers = {"Authorization": f"Bearer {session['api_key']}"}
+        answer = (await at.http.post("/v1/responses", json=body, headers=headers)).json()
+        (item,) = answer["output"]
+        for call_id in (answer["id"], item["id"], item["call_id"]):
+            given = await at.http.post(
+                f"/sessions/{session['id']}/reward", json={"reward": 1, "call_id": call_id}
+            )
+            assert given.status_code == 200, given.text
+        assert (await at.delete(session))["reward"] == 3
+
+
 async def test_limits_and_prompts_are_those_that_were_asked_for():
     async with owner("5", "Yes.") as at:
         session = await at.open(limits={"turns": 1}, prompts="render")

@@ -1,0 +1,70 @@
+import pytest
+
+from tests.harness.model_calls import LOOK, calling
+from tests.harness.tiny_chat import tiny_chat
+from trainer.chat.tool_formats import TOOL_FORMATS
+from trainer.engines.generation import Finish, Generation
+from trainer.model_gateway.first_call import cut_after_first_call
+from trainer.model_gateway.stop_texts import Cut
+from trainer.types import VersionSpan
+
+CLOSED_TOGETHER = ("mistral", "pythonic", "cohere", "granite", "lfm2", "minimax", "nemotron_v2", "phi4_mini")
+"""Notations that close all calls of an answer together."""
+
+
+def sampled(chat, message):
+    text = chat.format.render(message)
+    ids = tuple(chat.encode(text))
+    logprobs = tuple(-float(place) for place in range(len(ids)))
+    return Cut(Generation(ids, logprobs, Finish.STOP, (VersionSpan(0, len(ids), 3),)), text, None)
+
+
+def first_of(chat, cut):
+    return cut_after_first_call(chat, cut, chat.parse(cut.text, tools=[LOOK]), [LOOK], [])
+
+
+@pytest.mark.parametrize("name", sorted(TOOL_FORMATS.keys() - {"text"} - set(CLOSED_TOGETHER)))
+def test_the_tokens_after_the_first_call_are_dropped(name):
+    chat = tiny_chat(tool_format=name)
+    whole = sampled(chat, calling("look", "look", "look"))
+    found = first_of(chat, whole)
+    assert [call.function.name for call in found.message.tool_calls] == ["look"]
+    assert found.dropped == 2
+    kept = len(found.cut.generation.token_ids)
+    assert kept < len(whole.generation.token_ids)
+    assert found.cut.generation.token_ids == whole.generation.token_ids[:kept]
+    assert found.cut.generation.logprobs == whole.generation.logprobs[:kept]
+    assert found.cut.generation.versions == (VersionSpan(0, kept, 3),)
+    assert found.cut.text == chat.decode(found.cut.generation.token_ids)
+
+
+@pytest.mark.parametrize("name", CLOSED_TOGETHER)
+def test_calls_that_are_closed_together_keep_their_tokens_and_the_first_is_shown(name):
+    chat = tiny_chat(tool_format=name)
+    whole = sampled(chat, calling("look", "look"))
+    found = first_of(chat, whole)
+    assert found.cut == whole
+    assert (len(found.message.tool_calls), found.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+def test_the_closing_mark_of_the_first_call_is_kept(name):
+    found = first_of(chat := tiny_chat(tool_format=name), sampled(chat, calling("look", "look")))
+    assert found.cut.text.strip() == chat.format.render(calling("look"))
+
+
+def test_nested_arguments_and_text_before_the_calls_are_kept():
+    chat = tiny_chat(tool_format="hermes")
+    message = calling("look", "look", arguments='{"of": {"a": [{"b": "}"}]}}')
+    found = first_of(chat, sampled(chat, message.model_copy(update={"content": "I look: {}>"})))
+    assert found.message.content == "I look: {}>"
+    assert found.message.tool_calls[0].function.arguments == '{"of": {"a": [{"b": "}"}]}}'
+    assert found.dropped == 1
+
+
+@pytest.mark.parametrize("message", [calling("look"), calling()], ids=["one", "none"])
+def test_an_answer_with_one_call_at_most_stays_as_it_is(message):
+    chat = tiny_chat(tool_format="hermes")
+    whole = sampled(chat, message)
+    found = first_of(chat, whole)
+    assert (found.cut, found.dropped) == (whole, 0)
