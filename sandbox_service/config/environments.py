@@ -88,6 +88,24 @@ class ScienceworldConfig(Branch):
     """Maximum instances in one container."""
 
 
+class SearchQaConfig(Branch):
+    """The search_qa environment."""
+
+    max_steps: Positive = 10
+    """Steps after which an episode is truncated."""
+    passages: Annotated[int, Field(ge=1, le=20)] = 3
+    """Passages that a search shows."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; otherwise each has one."""
+
+
+class TextToSqlConfig(Branch):
+    """The text_to_sql environment."""
+
+    max_steps: Positive = 12
+    """Steps after which an episode is truncated."""
+
+
 class TextcraftConfig(Branch):
     """The TextCraft environment."""
 
@@ -136,6 +154,10 @@ class EnvironmentsConfig(Branch):
     """The code environment."""
     scienceworld: ScienceworldConfig = ScienceworldConfig()
     """The ScienceWorld environment."""
+    search_qa: SearchQaConfig = SearchQaConfig()
+    """The search_qa environment."""
+    text_to_sql: TextToSqlConfig = TextToSqlConfig()
+    """The text_to_sql environment."""
     textcraft: TextcraftConfig = TextcraftConfig()
     """The TextCraft environment."""
     textworld: TextworldConfig = TextworldConfig()

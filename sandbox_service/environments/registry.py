@@ -21,6 +21,8 @@ from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .provisions import find
 from .scienceworld.service.catalog import ScienceworldCatalog
+from .search_qa.service.catalog import SearchQaCatalog
+from .text_to_sql.service.catalog import TextToSqlCatalog
 from .textcraft.service.catalog import TextcraftCatalog
 from .textworld.service.catalog import TextworldCatalog
 from .webshop.service.catalog import WebshopCatalog
@@ -37,6 +39,8 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
     {
         "code": lambda config: CodeCatalog(config.code),
         "echo": lambda _: EchoCatalog(),
+        "search_qa": lambda config: SearchQaCatalog(config.search_qa),
+        "text_to_sql": lambda config: TextToSqlCatalog(config.text_to_sql),
     }
 )
 """Environments of our code alone."""

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from tests.harness.runner_box import RunnerBox
 
 COUNT = int(os.environ.get("HOSTILE_MESSAGES", "150"))
-NAMES = ("appworld", "babyai", "bfcl", "code", "echo", "textcraft", "textworld", "webshop")
+NAMES = (
+    *("appworld", "babyai", "bfcl", "code", "echo", "search_qa", "text_to_sql", "textcraft"),
+    *("textworld", "webshop"),
+)
 REGISTRY = build_registry(EnvironmentsConfig())
 MESSAGES_AN_EPISODE = 12
 """Enough to get on in a task, few enough to see many tasks."""

@@ -19,6 +19,9 @@ from sandbox_service.environments.appworld.box.actions import read_actions
 from sandbox_service.environments.babyai.box.words import plain as babyai_plain
 from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.code.box.actions import parse_actions
+from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
+from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
+from sandbox_service.environments.search_qa.box.search import load_index
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls
 from sandbox_service.environments.shared.box.game_actions import parse_moves
 from sandbox_service.environments.textworld.box import words as textworld
@@ -44,6 +47,9 @@ PARSERS: dict[str, Parser] = {
     "appworld cells": lambda text: read_actions(said(text), simple=False),
     "appworld plain cells": lambda text: read_actions(said(text), simple=True),
     "babyai words": babyai_plain,
+    "search_qa actions": lambda text: search_actions(said(text)),
+    "search_qa scores": lambda text: (exact_match(text, "the answer"), f1(text, "the answer")),
+    "search_qa queries": lambda text: load_index().find(text, 3),
     "textworld words": lambda text: textworld.withheld(textworld.plain(text)),
     "exact answers": lambda text: answers.exact(text, ["a"], ignore_case=True),
     "numbers": lambda text: answers.number_in(text),
@@ -67,6 +73,12 @@ KNOWN = [
     ("", "```python\n", ""),
     ("", "`", ""),
     ("", "<think>", ""),
+    ("", "<answer>", ""),
+    ("", "</answer>", ""),
+    ("", "<search></answer>", ""),
+    ("", "(", ""),
+    ("1", "+1", ""),
+    ("", "-", "1"),
     ("", "</think>", ""),
     ("", '{"name": "f", "parameters": {}};', ""),
     ("[TOOL_CALLS]f[CALL_ID]", " ", "["),

@@ -76,7 +76,7 @@ class Subject:
     def halves(self) -> tuple[list[Json], list[Json]]:
         """The reference of the chosen task, cut in two."""
         messages = self.reference()
-        cut = max(1, len(messages) // 2)
+        cut = len(messages) // 2
         return messages[:cut], messages[cut:]
 
     def episode(self, task_id: str | None = None, *, seed: int | None = SEED) -> AsyncEpisode:

@@ -1,0 +1,115 @@
+"""The tasks of the environment: questions about the encyclopedia."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.search_qa.box.actions import SEARCH, SUBMIT, TOOLS
+from sandbox_service.environments.search_qa.box.encyclopedia import REGIONS
+from sandbox_service.errors import ServiceError
+
+from .questions import STEPS, SearchTask, load_tasks
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sandbox_service.config import SearchQaConfig
+
+
+class SearchQaCatalog:
+    """Questions by split, and by split and number of steps; no region is in two splits."""
+
+    def __init__(self, config: SearchQaConfig) -> None:
+        self._config = config
+        self.spec = EnvironmentSpec(
+            name="search_qa",
+            world_module="sandbox_service.environments.search_qa.box.world",
+            agent_code=False,
+            many_per_worker=config.many_per_worker,
+            fork=True,
+            deterministic=True,
+            image="sandbox-search_qa",
+            instances_per_box=1000,
+        )
+
+    def describe(self) -> Environment:
+        partial: dict[str, JsonValue] = {
+            "type": "boolean",
+            "description": "Score wrong answers by the F1 of their words instead of with 0.",
+        }
+        params: dict[str, JsonValue] = {"partial_credit": partial}
+        return Environment(
+            name="search_qa",
+            description="Answer questions of one to three steps by searching an invented encyclopedia.",
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
+            default_split="train",
+            action_format=(
+                "Calls of search and submit; or <search>words</search> and <answer>...</answer> in text, "
+                "the last of which counts."
+            ),
+            tools=tuple(Tool.model_validate(tool) for tool in TOOLS),
+            capabilities=Capabilities(
+                fork=True,
+                files=False,
+                agent_code=False,
+                deterministic=True,
+                many_per_worker=self.spec.many_per_worker,
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=self._config.max_steps,
+            params={"type": "object", "properties": params, "additionalProperties": False},
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return self._splits[split]
+        except KeyError:
+            known = ", ".join(self._splits)
+            detail = f"search_qa has no split {split!r}; there are: {known}"
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        task = self._task(task_id)
+        body: dict[str, JsonValue] = {
+            "id": task.id,
+            "question": task.question,
+            "category": f"{task.steps}_hop",
+            "passages": self._config.passages,
+            "max_steps": self._config.max_steps,
+        }
+        return TaskPayload(task=body, grading={"answer": task.answer}, max_steps=self._config.max_steps)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        task = self._task(task_id)
+        calls = [(SEARCH, {"query": name}) for name in task.entities]
+        calls.append((SUBMIT, {"answer": task.answer}))
+        return [_message(number, name, arguments) for number, (name, arguments) in enumerate(calls)]
+
+    @cached_property
+    def _splits(self) -> dict[str, tuple[str, ...]]:
+        splits: dict[str, tuple[str, ...]] = {}
+        for split in REGIONS:
+            tasks = [task for task in load_tasks().values() if task.split == split]
+            splits[split] = tuple(task.id for task in tasks)
+            for steps in STEPS:
+                splits[f"{split}_{steps}_hop"] = tuple(task.id for task in tasks if task.steps == steps)
+        return splits
+
+    def _task(self, task_id: str) -> SearchTask:
+        try:
+            return load_tasks()[task_id]
+        except KeyError:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"search_qa has no task {task_id!r}") from None
+
+
+def _message(number: int, name: str, arguments: dict[str, str]) -> dict[str, JsonValue]:
+    function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
+    call: dict[str, JsonValue] = {"id": f"call_{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
