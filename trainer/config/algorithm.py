@@ -10,15 +10,17 @@ from sandbox_settings import Branch, NonNegative, Positive, Share
 
 
 class Gae(Branch):
-    """Generalised advantage estimation (Schulman et al. 2016), over tokens or over turns."""
+    """Generalized advantage estimation (Schulman et al. 2016), over tokens or over turns."""
 
     kind: Literal["gae"] = "gae"
     level: Literal["token", "turn"] = "token"
     """A step is a token, or a whole turn whose tokens share its advantage."""
     gamma: Share = 1.0
+    """Discount of a step."""
     lam: Share = 0.95
+    """Weight of longer estimates: 0 uses the critic's next value only, 1 the rewards to the end."""
     whiten: bool = True
-    """Normalise to zero mean and unit deviation over the batch's tokens."""
+    """Normalize to zero mean and unit deviation over the batch's tokens."""
     bootstrap: bool = False
     """Bootstrap the value of episodes that a limit cut off, although they are graded: for rewards that come
     step by step, without an outcome.
@@ -30,6 +32,7 @@ class Grpo(Branch):
 
     kind: Literal["grpo"] = "grpo"
     epsilon: NonNegative = 1e-4
+    """Added to the standard deviation."""
 
 
 class DrGrpo(Branch):
@@ -57,6 +60,7 @@ class ReturnToGo(Branch):
 
     kind: Literal["return_to_go"] = "return_to_go"
     gamma: Share = 1.0
+    """Discount of a turn."""
     baseline: Literal["turn", "group", "batch", "none"] = "turn"
     """turn: the mean return of the group's other episodes from the same turn on. group, batch: the mean
     return of whole episodes, the same for every turn.
@@ -73,17 +77,21 @@ class PpoLoss(Branch):
 
     kind: Literal["ppo"] = "ppo"
     clip_low: NonNegative = 0.2
+    """Lower bound of the ratio is 1 - this."""
     clip_high: NonNegative = 0.28
+    """Upper bound of the ratio is 1 + this."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
     """Bound on the loss of bad actions that have become likelier; about 3 is usual."""
 
 
 class GspoLoss(Branch):
-    """Clips the length-normalised ratio of whole sequences (Zheng et al. 2025)."""
+    """Clips the length-normalized ratio of whole sequences (Zheng et al. 2025)."""
 
     kind: Literal["gspo"] = "gspo"
     clip_low: NonNegative = 3e-4
+    """Lower bound of the ratio is 1 - this."""
     clip_high: NonNegative = 4e-4
+    """Upper bound of the ratio is 1 + this."""
 
 
 class CispoLoss(Branch):
@@ -103,9 +111,11 @@ class KlConfig(Branch):
     """KL penalty to the reference model (estimators: Schulman 2020, http://joschu.net/blog/kl-approx.html)."""
 
     place: Literal["none", "reward", "loss"] = "none"
+    """reward: subtracted from each token's reward. loss: a term of the loss. none: no penalty."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """With ``place=reward`` the default is k1."""
     coefficient: NonNegative = 0.05
+    """Weight of the penalty."""
     target: Annotated[float, Field(gt=0)] | None = None
     """Adapt the coefficient to keep the KL of a sequence at this value (Ziegler et al. 2019); None: fixed.
 
@@ -135,7 +145,9 @@ class MismatchConfig(Branch):
     mode: Literal["off", "truncate", "mask"] = "truncate"
     """truncate: weights min(ratio, cap). mask: ratios outside of [floor, cap] have weight 0."""
     level: Literal["token", "sequence"] = "token"
+    """token: a ratio for each token. sequence: the product over a sequence."""
     cap: Annotated[float, Field(ge=1)] = 2.0
+    """Upper bound of the ratio."""
     floor: Share = 0.5
     """Lower bound of ``mask``."""
 

@@ -59,7 +59,9 @@ class EngineConfig(Branch):
     ``{"kv_cache_dtype": "fp8"}``, ``{"speculative_config": {...}}``, ``{"enable_expert_parallel": true}``,
     ``{"hf_overrides": {...}}`` or ``{"max_num_batched_tokens": 16384}``."""
     start_timeout_s: Seconds = 300.0
+    """Time limit for the start of an engine, and for its return after a failure."""
     health_every_s: Seconds = 10.0
+    """Seconds between health checks."""
     restarts: Positive = 10
     """Limit of restarts of one engine in a run."""
 
@@ -78,8 +80,9 @@ class SyncConfig(Branch):
     """Compare the engines' log-probabilities with the learner's before and after each weight sync, on tokens
     of the last batch."""
     checksum_every: Positive = 8
-    """Engines say of every weight sync which tensors they took, with precision and shape; of the first and of
-    each so many-th also checksums of the contents, which cost reading the weights once more at either end."""
+    """Compare checksums of the weights in the first weight sync, and then in one of so many; both ends read
+    the weights once more for that. Precision and shape of every tensor are compared each time.
+    """
     tolerance: float | None = None
     """Greatest mean difference that passes the check, in nats a token; by default 0.35 in 16 bits, and in
     float32 1e-4 on CPUs and 5e-3 on GPUs.
@@ -92,7 +95,9 @@ class SyncConfig(Branch):
     """Folder of weight snapshots: shared memory when missing. Engines on other machines need a folder that
     all machines see."""
     recovery: bool = True
-    """nccl and ipc: keep each snapshot as a file as well, from which an engine that died starts again;
-    in the run's own folder where shared memory has no room for it.
-    Without it, such an engine samples with the first weights until the next weight sync."""
+    """nccl and ipc: also write each snapshot to a file, which restarted engines load; to the run's own folder
+    if shared memory has no room for it. Without it, a restarted engine samples with the initial weights
+    until the next weight sync.
+    """
     timeout_s: Seconds = 300.0
+    """Time limit of one weight sync."""

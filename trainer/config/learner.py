@@ -15,11 +15,17 @@ class OptimizerConfig(Branch):
     """AdamW and its schedule."""
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    """Learning rate after the warm-up."""
     betas: tuple[Share, Share] = (0.9, 0.98)
+    """Decay of Adam's two moments."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    """Added to the root of the second moment."""
     weight_decay: NonNegative = 0.0
+    """Decoupled weight decay of matrices."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the learning rate after the warm-up, over the steps of the stage."""
     warmup_steps: Count = 0
+    """Steps in which the learning rate rises from 0."""
     final_share: Share = 0.1
     """Final learning rate of linear and cosine, as a share of the initial one."""
     clip_norm: NonNegative = 1.0
@@ -134,6 +140,7 @@ class CheckpointConfig(Branch):
     every: Positive = 10
     """Steps between checkpoints; there is always one at the end."""
     keep: Positive = 2
+    """Number of checkpoints to keep."""
     export: bool = True
     """Write the model at the end in Hugging Face's format: names, files and precision of the one that the run
     began with, adapters merged."""

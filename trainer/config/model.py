@@ -22,13 +22,19 @@ class TinyModel(Branch):
     vocabulary: Positive = 512
     """Number of tokens, special ones included; a multiple of 64."""
     hidden: Positive = 128
+    """Width of the hidden states."""
     layers: Positive = 4
+    """Decoder layers."""
     heads: Positive = 4
+    """Attention heads of a layer."""
     key_value_heads: Positive = 4
+    """Heads of keys and values, which the attention heads share."""
     feed_forward: Positive = 384
+    """Width of the feed-forward layers."""
     context: Positive = 2048
     """Positions: the system prompt of the code environment takes 485 of them."""
     tied_embeddings: bool = True
+    """Use the embedding as output layer."""
     seed: int = 0
     """Seed of the initial weights."""
 
@@ -40,6 +46,7 @@ class PretrainedModel(Branch):
     path: str
     """``Qwen/Qwen3-0.6B`` or ``/models/mine``."""
     revision: str | None = None
+    """Revision on the hub, such as a commit; the newest by default."""
 
 
 ModelConfig: TypeAlias = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]
@@ -49,8 +56,11 @@ class LoraConfig(Branch):
     """Low-rank adapters (Hu et al. 2021) in place of all weights."""
 
     rank: Positive = 16
+    """Rank of the adapters."""
     alpha: float = 32.0
+    """Adapters are scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Dropout of the adapters' inputs."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter."""
     base_dtype: Literal["auto", "float32", "bfloat16"] = "auto"

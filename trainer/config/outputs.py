@@ -11,6 +11,7 @@ class TrackingConfig(Branch):
     """Metrics always go to ``metrics.jsonl`` in the run's folder."""
 
     tensorboard: bool = False
+    """Write the metrics for TensorBoard, to ``tensorboard/`` in the run's folder."""
     wandb_project: str | None = None
     """Project at Weights & Biases. Needs the package ``wandb`` and a login; WANDB_MODE=offline works without
     one.
@@ -18,6 +19,7 @@ class TrackingConfig(Branch):
     mlflow_uri: str | None = None
     """Tracking URI of MLflow. Needs the package ``mlflow-skinny``."""
     mlflow_experiment: str = "training-sandbox"
+    """Experiment of the run in MLflow."""
     report: bool = True
     """Write ``report.html`` at the end."""
     progress: bool = True

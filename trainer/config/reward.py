@@ -30,12 +30,13 @@ class RewardConfig(Branch):
     outcome: Literal["score", "success"] = "score"
     """score: the graded score. success: 1 for solved, 0 otherwise."""
     outcome_weight: float = 1.0
+    """Weight of the outcome."""
     step_weight: float = 0.0
     """Weight of the environment's own step rewards, shaped terms included."""
     terms: TermWeights = TermWeights()
     least: float | None = None
     """Lower cap of an episode's composed reward."""
     most: float | None = None
-    """Upper cap of it."""
+    """Upper cap of an episode's composed reward."""
     shaping_cap: float | None = None
     """Greatest magnitude of the sum of all parts but the outcome."""

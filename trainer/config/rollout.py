@@ -23,13 +23,17 @@ class SandboxServiceConfig(Branch):
     set.
     """
     start_timeout_s: Seconds = 180.0
+    """Time limit for the start of the service, or for the first answer of the one at ``url``."""
     in_flight: Positive = 256
     """Concurrent calls."""
     creating: Positive = 64
     """Concurrent creates."""
     create_timeout_s: Seconds = 120.0
+    """Time limit for an instance, the wait for a sandbox included."""
     step_timeout_s: Seconds = 60.0
+    """Time limit of a step in the sandbox."""
     evaluate_timeout_s: Seconds = 120.0
+    """Time limit of grading."""
 
     @field_validator("start")
     @classmethod
@@ -69,7 +73,7 @@ class Retry(Branch):
     attempts: Positive = 3
     """Instances per episode, the first one included."""
     backoff_s: NonNegative = 0.5
-    """Doubles with each retry, unless the service sets the wait."""
+    """Seconds before the first retry, doubled for each further one, unless the service sets the wait."""
 
 
 class MinimumGroup(Branch):
@@ -77,7 +81,9 @@ class MinimumGroup(Branch):
 
     kind: Literal["minimum_group"] = "minimum_group"
     attempts: Positive = 2
+    """Instances per episode, the first one included."""
     backoff_s: NonNegative = 0.5
+    """Seconds before the first retry, doubled for each further one, unless the service sets the wait."""
     share: Share = 0.5
     """Least share of the group that must have a score."""
 

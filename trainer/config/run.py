@@ -41,6 +41,7 @@ class RunConfig(Branch):
     root: Path = Path("var/runs")
     """Folder of all runs."""
     seed: int = 0
+    """Seed of tasks, sampling and updates."""
     steps: Count = 100
     """Updates by reinforcement learning."""
     service: SandboxServiceConfig = SandboxServiceConfig()

@@ -16,6 +16,7 @@ class WarmStartConfig(Branch):
     limit: Positive | None = None
     """Use only this many demonstrations."""
     steps: Positive = 200
+    """Steps of the fine-tuning."""
     batch: Positive = 32
     """Demonstrations per step."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
@@ -33,12 +34,13 @@ class EvaluationConfig(Branch):
     """Evaluation on held-out tasks."""
 
     splits: tuple[str, ...] = ()
-    """None: no evaluation."""
+    """Splits of held-out tasks; without any there is no evaluation."""
     limit: Positive | None = None
     """Use only this many tasks."""
     episodes: Positive = 1
     """Episodes per task."""
     temperature: NonNegative = 1.0
+    """Sampling temperature; 0 is greedy."""
     every: Count = 0
     """Steps between evaluations; 0: only before and after training."""
     timeout_s: Seconds = 14_400.0

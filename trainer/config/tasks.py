@@ -15,6 +15,7 @@ class HorizonConfig(Branch):
     first: Positive
     """Turns at the first step."""
     add: Positive = 1
+    """Turns that are added each time."""
     every: Positive = 20
     """Steps between additions; the rollout's ``max_turns`` is the bound."""
 
@@ -52,14 +53,16 @@ class ReplayConfig(Branch):
     max_age: Positive = 4
     """Greatest number of updates since they were sampled."""
     use_decay: NonNegative = 0.5
-    """Factor of the priority for every use; ``age_decay`` is the factor for every update."""
+    """Factor of a group's priority for every use."""
     age_decay: NonNegative = 0.25
+    """Factor of the priority for every update since the group was sampled."""
 
 
 class TasksConfig(Branch):
     """Tasks of one environment."""
 
     environment: str = "code"
+    """Environment of the tasks."""
     splits: tuple[str, ...] = ()
     """The environment's default split when empty."""
     limit: Count | None = None
