@@ -25,7 +25,7 @@ class ServiceError(Exception):
         return f"{self.code.value}: {self.detail}"
 
     def problem(self, request_id: str | None = None, instance: str | None = None) -> Problem:
-        """The problem document of this error."""
+        """Return the problem document of this error."""
         return Problem.of(
             self.code, self.detail, request_id=request_id, instance=instance, retry_after_s=self.retry_after_s
         )

@@ -72,7 +72,7 @@ class Branch(BaseModel):
 
 
 def _admits_none(annotation: object) -> bool:
-    """Whether a setting may be None and has no ``none`` of its own."""
+    """Return whether a setting may be None and has no ``none`` of its own."""
     items = get_args(annotation)
     own = any(get_origin(item) is Literal and "none" in get_args(item) for item in items)
     return type(None) in items and not own

@@ -39,7 +39,7 @@ class Setting:
 
 
 def settings_of(model: type[BaseModel]) -> Iterator[Setting]:
-    """All settings of a model and of what is below it, in the order in which they are written down."""
+    """Yield all settings of a model and of what is below it, in the order in which they are written down."""
     yield from _settings(model, None, "", ())
 
 
@@ -69,7 +69,7 @@ def _settings(
 
 
 def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
-    """The models that an annotation admits by itself: unions are looked into, containers are not."""
+    """Return the models that an annotation admits by itself: unions are looked into, containers are not."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     if get_origin(annotation) is Annotated:

@@ -69,7 +69,7 @@ def _unknown(model: type[BaseModel], tree: Tree, group: tuple[str, ...], names: 
 
 
 def _proposal(model: type[BaseModel], name: str, known: Sequence[str]) -> str:
-    """A name of the same group that is near, else the same name in other groups, else all of the group."""
+    """Return a near name of the group, else the same name in other groups, else all of the group."""
     if close := difflib.get_close_matches(name, known, n=1):
         return f"; did you mean {close[0]}?"
     elsewhere = dict.fromkeys(
@@ -81,7 +81,7 @@ def _proposal(model: type[BaseModel], name: str, known: Sequence[str]) -> str:
 
 
 def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
-    """The key as it was written: without the names that pydantic gives to the branches of a union."""
+    """Return the key as it was written: without the names that pydantic gives to the branches of a union."""
     names: list[str] = []
     here: object = tree
     for place, part in enumerate(location):
@@ -94,7 +94,7 @@ def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
 
 
 def _known(model: type[BaseModel], tree: Tree, group: Iterable[str]) -> list[str]:
-    """The names of the settings that a group has."""
+    """Return the names of the settings that a group has."""
     candidates: tuple[type[BaseModel], ...] = (model,)
     here: object = tree
     for name in group:
@@ -105,7 +105,7 @@ def _known(model: type[BaseModel], tree: Tree, group: Iterable[str]) -> list[str
 
 
 def _chosen(field: FieldInfo, here: object) -> tuple[type[BaseModel], ...]:
-    """The models that a branch may be, by its kind where it has one."""
+    """Return the models that a branch may be, by its kind where it has one."""
     models = models_in(field.annotation)
     kind = here.get("kind", getattr(field.default, "kind", None)) if isinstance(here, dict) else None
     of_kind = tuple(

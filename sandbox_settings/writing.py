@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 
 def to_toml(config: BaseModel) -> str:
-    """The whole tree. Reading it gives the same configuration.
+    """Return the whole tree as TOML. Reading it gives the same configuration.
 
     TOML has no null: a setting that is None by default is left out, and one that was set to None is written
     as ``"none"``, which a branch reads as None where None is meant. Nulls inside free tables are left out.

@@ -60,7 +60,7 @@ def run_rows() -> Iterator[str]:
 
 
 def size_rows() -> Iterator[str]:
-    """By model and number of GPUs: what fits with all weights, and with LoRA."""
+    """Yield the sizes by model and number of GPUs: what fits with all weights, and with LoRA."""
     for name, path in _MODELS.items():
         for gpus in (1, 4, 8):
             cells = [name, str(gpus)]
@@ -78,7 +78,7 @@ def _first_that_fits(path: str, gpus: int, base: dict[str, object]) -> list[str]
 
 
 def sized_run(path: str, gpus: int, **learner: object) -> RunConfig:
-    """The run of the table: one GPU is shared, and of more a half trains and a half samples."""
+    """Return the run of the table: one GPU is shared, and of more a half trains and a half samples."""
     shared = gpus == 1
     here = {
         "workers": max(1, gpus // 2),
@@ -100,7 +100,7 @@ def sized_run(path: str, gpus: int, **learner: object) -> RunConfig:
 
 
 def with_rows(page: str, head: str, rows: Iterator[str]) -> str:
-    """The page, with the rows of the table that begins so."""
+    """Return the page, with the rows of the table that begins so."""
     found = re.search(rf"^{re.escape(head)}.*\n\|[-:|]+\n", page, re.MULTILINE)
     if found is None:
         raise ValueError(f"the page has no table that begins with {head}")

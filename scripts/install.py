@@ -130,7 +130,7 @@ def look(variables: Mapping[str, str]) -> Machine:
 
 
 def nvidia_driver(variables: Mapping[str, str]) -> str | None:
-    """The driver's version if nvidia-smi lists a GPU, else None."""
+    """Return the driver's version if nvidia-smi lists a GPU, else None."""
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
@@ -152,13 +152,13 @@ def find_links(variables: Mapping[str, str]) -> str:
 
 
 def has_torch(links: str) -> bool:
-    """Whether one of the folders holds a wheel of torch."""
+    """Return whether one of the folders holds a wheel of torch."""
     folders = [Path(link.removeprefix("file://")) for link in re.split(r"[\s,]+", links) if link]
     return any(any(folder.glob("torch-*.whl")) for folder in folders)
 
 
 def answers(address: str) -> bool:
-    """Whether an index page can be read within PROBE_S."""
+    """Return whether an index page can be read within PROBE_S."""
     try:
         with urllib.request.urlopen(address, timeout=PROBE_S) as page:
             return bool(page.status == 200)

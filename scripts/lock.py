@@ -53,7 +53,7 @@ class Build:
     overrides: str | None = None
 
     def lock(self, root: Path) -> Path:
-        """The file with the versions of this build."""
+        """Return the file with the versions of this build."""
         return root / "constraints" / f"{self.name}.txt"
 
 
@@ -131,7 +131,7 @@ def locked(build: Build, root: Path, uv: str) -> str:
 
 
 def text_of(pins: list[re.Match[str]]) -> list[str]:
-    """The lines of a lock.
+    """Return the lines of a lock.
 
     A version that serves all targets is written without its condition: a constraint on a package that a
     machine does not need asks for nothing.

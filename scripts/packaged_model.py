@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _installed(target: Path) -> bool:
-    """Whether the packages could be installed into ``target``."""
+    """Return whether the packages could be installed into ``target``."""
     uv = Path(sys.executable).with_name("uv")
     pip = [str(uv), "pip"] if uv.exists() else [sys.executable, "-m", "pip"]
     command = [*pip, "install", "--quiet", "--no-deps", "--target", str(target), *PACKAGES]

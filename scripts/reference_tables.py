@@ -28,7 +28,7 @@ _NO_VALUES = ("none", "required", "implied")
 
 
 def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """One row a key: its name, its default and what it means."""
+    """Yield one row a key: its name, its default and what it means."""
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -39,7 +39,7 @@ def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str
 
 
 def run_sections() -> dict[str, list[str]]:
-    """Rows of a run's settings by their branch; ``run`` has those of the root itself."""
+    """Return the rows of a run's settings by their branch; ``run`` has those of the root itself."""
     sections: dict[str, list[str]] = {"run": []}
     settings = list(settings_of(RunConfig))
     branches = {setting.key.partition(".")[0] for setting in settings if "." in setting.key}
@@ -50,7 +50,7 @@ def run_sections() -> dict[str, list[str]]:
 
 
 def run_page(page: str) -> str:
-    """The page about a run's configuration, with all that comes from the code as the code has it."""
+    """Return the page about a run's configuration, with all that comes from the code as the code has it."""
     parts = [page.partition(_GENERATED)[0], _GENERATED]
     for branch, rows in run_sections().items():
         head = "| key | default | values | meaning |\n|---|---|---|---|"
@@ -67,7 +67,7 @@ def _setting_row(setting: Setting) -> str:
 
 
 def error_rows() -> Iterator[str]:
-    """One row a code: status, failure class, whether it may be retried, and its title."""
+    """Yield one row a code: status, failure class, whether it may be retried, and its title."""
     for code, spec in ERROR_SPECS.items():
         retry = "yes" if spec.retryable else "no"
         yield f"| `{code.value}` | {spec.status} | `{spec.failure_class.value}` | {retry} | {spec.title} |"

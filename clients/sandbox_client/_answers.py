@@ -56,7 +56,7 @@ def step_outcome(outcome: OperationResult) -> StepResult | SandboxError:
 
 
 def operation_error(status: int, body: JsonValue) -> SandboxError:
-    """The typed error of one operation of a batch."""
+    """Return the typed error of one operation of a batch."""
     try:
         return error_of(_failure(_ForeignProblem.model_validate(body), status, None))
     except ValidationError as error:
@@ -65,7 +65,7 @@ def operation_error(status: int, body: JsonValue) -> SandboxError:
 
 
 def problem_error(response: httpx.Response, body: bytes) -> SandboxError:
-    """The typed error of an answer that is no success."""
+    """Return the typed error of an answer that is no success."""
     try:
         problem = _ForeignProblem.model_validate_json(body)
     except ValidationError:
@@ -90,7 +90,7 @@ def _failure(problem: _ForeignProblem, status: int, retry_after_s: float | None)
 
 
 def invalid_response(response: httpx.Response, detail: str, retryable: bool = False) -> InvalidResponse:
-    """The typed error of an answer that is not the contract's."""
+    """Return the typed error of an answer that is not the contract's."""
     return InvalidResponse(
         Failure(
             detail,
@@ -105,7 +105,7 @@ def invalid_response(response: httpx.Response, detail: str, retryable: bool = Fa
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds of a Retry-After header; its date form is ignored, since clocks differ."""
+    """Return the seconds of a Retry-After header; its date form is ignored, since clocks differ."""
     try:
         seconds = float(response.headers.get("retry-after", ""))
     except ValueError:

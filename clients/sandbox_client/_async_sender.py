@@ -69,7 +69,7 @@ class AsyncSender:
         await self._transport.aclose()
 
     async def is_ok(self, path: str) -> bool:
-        """Whether the service says yes; asked once."""
+        """Return whether the service answers with success; asked once."""
         try:
             await self._exchange(probe(path))
         except SandboxError:

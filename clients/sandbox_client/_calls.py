@@ -97,12 +97,12 @@ class ApiCall(Generic[ResultT]):
 
 
 def new_key() -> str:
-    """A fresh idempotency key."""
+    """Return a fresh idempotency key."""
     return secrets.token_hex(16)
 
 
 def keyed(request: Keyed) -> Keyed:
-    """The request with an idempotency key."""
+    """Return the request with an idempotency key."""
     if request.idempotency_key is not None:
         return request
     return request.model_copy(update={"idempotency_key": new_key()})
@@ -145,7 +145,7 @@ def step_request(
     timeout_s: float | None,
     idempotency_key: str | None,
 ) -> StepRequest:
-    """The step with an idempotency key, so that sending it twice acts once."""
+    """Return the step with an idempotency key, so that sending it twice acts once."""
     return _build(
         StepRequest,
         instance_id=instance_id,
@@ -211,7 +211,7 @@ def run_agent(
 
 
 def batch(operations: Sequence[BatchOperation]) -> ApiCall[BatchResult]:
-    """The batch, each operation with a key of its own; one that creates anything waits with the creates."""
+    """Return the batch, each operation with its own key; one that creates anything waits with the creates."""
     keys = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
     request = _build(BatchRequest, operations=tuple(keys))
     admits = any(operation.operation in ("create_instance", "fork_instance") for operation in operations)
@@ -237,12 +237,12 @@ def trajectory(instance_id: str, cursor: str | None = None) -> ApiCall[InstanceT
 
 
 def all_instances(pages: Sequence[Instances]) -> Instances:
-    """The pages of a listing as one."""
+    """Return the pages of a listing as one."""
     return Instances(instances=tuple(status for page in pages for status in page.instances))
 
 
 def whole_trajectory(pages: Sequence[InstanceTrajectory]) -> InstanceTrajectory:
-    """The pages of a trajectory as one."""
+    """Return the pages of a trajectory as one."""
     events = tuple(event for page in pages for event in page.events)
     return pages[-1].model_copy(update={"events": events, "next_cursor": None})
 
@@ -275,7 +275,7 @@ def write_file(
 
 
 def probe(path: str) -> ApiCall[None]:
-    """A call of ``/healthz`` or ``/readyz``: the status is the answer."""
+    """Return a call of ``/healthz`` or ``/readyz``: the status is the answer."""
     return ApiCall(verb=path.lstrip("/"), method="GET", path=path, read=_nothing)
 
 
@@ -300,7 +300,7 @@ def _file_path(instance_id: str, path: str) -> str:
 
 
 def _build(model: type[ModelT], **fields: object) -> ModelT:
-    """The request with the fields that were given; what does not match its schema never leaves the client."""
+    """Return the request with the fields that were given, if it matches its schema: others are never sent."""
     try:
         return model.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:

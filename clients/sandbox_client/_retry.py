@@ -32,7 +32,7 @@ class RetryPolicy:
     """Longest time in attempts and waits; time in the client's own queue is not counted."""
 
     def wait_s(self, failure: Failure, attempt: int, elapsed_s: float, jitter: float) -> float | None:
-        """Seconds until attempt ``attempt + 1``, or None to give up.
+        """Return the seconds until attempt ``attempt + 1``, or None to give up.
 
         ``attempt`` counts from 1, ``jitter`` is uniform in [0, 1). The back-off is drawn from its upper half,
         and a Retry-After is lengthened by up to a quarter, so that clients that were refused together do not

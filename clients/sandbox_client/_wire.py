@@ -71,7 +71,7 @@ class Wire:
         return self._base
 
     def request(self, call: ApiCall[ResultT]) -> httpx.Request:
-        """The HTTP request of a call."""
+        """Return the HTTP request of a call."""
         headers = self._headers
         if call.body:
             headers = [*headers, ("content-type", call.content_type)]
@@ -97,7 +97,7 @@ class Wire:
         return url
 
     def result(self, call: ApiCall[ResultT], response: httpx.Response, body: bytes) -> ResultT:
-        """The result in an answer. Raises the typed error that it stands for."""
+        """Return the result in an answer. Raises the typed error that it stands for."""
         if not 200 <= response.status_code < 300:
             raise problem_error(response, body)
         try:
@@ -116,7 +116,7 @@ class Wire:
 
 
 def transport_error(call: ApiCall[ResultT], error: Exception) -> TransportError:
-    """The typed error of a connection that failed, broke or fell silent."""
+    """Return the typed error of a connection that failed, broke or fell silent."""
     reason = str(error) or type(error).__name__
     detail = f"{call.verb} had no answer: {reason}"
     return TransportError(Failure(detail, "transport_error", FailureClass.SANDBOX, retryable=True))

@@ -83,7 +83,7 @@ class AsyncSandboxClient:
     async def get_env_profile(
         self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
     ) -> EnvProfile:
-        """The task ids of a split."""
+        """Return the task ids of a split."""
         return await self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
 
     async def create_instance(
@@ -111,7 +111,7 @@ class AsyncSandboxClient:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
         return await self._sender.send(_calls.step(request))
 
@@ -164,30 +164,30 @@ class AsyncSandboxClient:
         )
 
     async def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
-        """Many operations in one call; each has its own result or problem."""
+        """Execute many operations in one call; each has its own result or problem."""
         return await self._sender.send(_calls.batch(operations))
 
     async def environments(self) -> Environments:
-        """Descriptors of what is served."""
+        """Return the descriptors of the environments that are served."""
         return await self._sender.send(_calls.environments())
 
     async def instances(self) -> Instances:
-        """The tenant's instances, all pages of them."""
+        """Return the tenant's instances, all pages of them."""
         pages = [await self._sender.send(_calls.instances())]
         while (cursor := pages[-1].next_cursor) is not None:
             pages.append(await self._sender.send(_calls.instances(cursor)))
         return _calls.all_instances(pages)
 
     async def instance(self, instance_id: str) -> InstanceStatus:
-        """One instance."""
+        """Return the status of one instance."""
         return await self._sender.send(_calls.instance(instance_id))
 
     async def trajectory(self, instance_id: str) -> InstanceTrajectory:
-        """The recorded history of an instance, all pages of it."""
+        """Return the recorded history of an instance, all pages of it."""
         return _calls.whole_trajectory([page async for page in self.trajectory_pages(instance_id)])
 
     async def trajectory_pages(self, instance_id: str) -> AsyncIterator[InstanceTrajectory]:
-        """The recorded history of an instance a page at a time, for those that do not fit into memory."""
+        """Yield the recorded history of an instance by page, for those that do not fit into memory."""
         page = await self._sender.send(_calls.trajectory(instance_id))
         yield page
         while page.next_cursor is not None:
@@ -195,11 +195,11 @@ class AsyncSandboxClient:
             yield page
 
     async def list_files(self, instance_id: str, path: str = "") -> FileList:
-        """Files of the workspace, or of a folder in it."""
+        """Return the files of the workspace, or of a folder in it."""
         return await self._sender.send(_calls.list_files(instance_id, path))
 
     async def read_file(self, instance_id: str, path: str) -> bytes:
-        """A file of the workspace."""
+        """Return the content of a file of the workspace."""
         return await self._sender.send(_calls.read_file(instance_id, path))
 
     async def write_file(
@@ -209,15 +209,15 @@ class AsyncSandboxClient:
         return await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
     async def stats(self) -> Stats:
-        """Boxes, instances and queues of the fleet."""
+        """Return boxes, instances and queues of the fleet."""
         return await self._sender.send(_calls.stats())
 
     async def healthy(self) -> bool:
-        """Whether the service's front answers; asked once."""
+        """Return whether the service's front answers; asked once."""
         return await self._sender.is_ok("/healthz")
 
     async def ready(self) -> bool:
-        """Whether the service takes new instances; asked once."""
+        """Return whether the service takes new instances; asked once."""
         return await self._sender.is_ok("/readyz")
 
     def episode(
@@ -229,5 +229,5 @@ class AsyncSandboxClient:
         params: Mapping[str, JsonValue] | None = None,
         fresh: bool = False,
     ) -> AsyncEpisode:
-        """An episode as a context manager: created on entry, released on exit."""
+        """Return an episode as a context manager: created on entry, released on exit."""
         return AsyncEpisode(self, environment, task_id, seed=seed, params=params, fresh=fresh)

@@ -67,7 +67,7 @@ class StepBatcher:
         params: Mapping[str, JsonValue] | None = None,
         fresh: bool = False,
     ) -> AsyncEpisode:
-        """An episode whose steps travel in batches."""
+        """Return an episode whose steps are sent in batches."""
         return AsyncEpisode(
             self._client, environment, task_id, seed=seed, params=params, fresh=fresh, stepper=self
         )
@@ -81,7 +81,7 @@ class StepBatcher:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         request = step_request(instance_id, message, step_index, timeout_s, idempotency_key)
         if instance_id in self._waiting:
             self._send()

@@ -52,7 +52,7 @@ class Stepper(Protocol):
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         ...
 
 
@@ -89,7 +89,7 @@ class AsyncEpisode(Progress):
         await self.release()
 
     async def step(self, message: Action, *, timeout_s: float | None = None) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         result = await self._stepper.step(
             self.instance_id, message, step_index=self.step_index, timeout_s=timeout_s
         )
@@ -101,7 +101,7 @@ class AsyncEpisode(Progress):
         return await self._client.evaluate(self.instance_id, params=params)
 
     async def fork(self, count: int = 1) -> tuple[AsyncEpisode, ...]:
-        """Live copies of the episode, each to be used as a context manager."""
+        """Return live copies of the episode, each to be used as a context manager."""
         forked = await self._client.fork_instance(self.instance_id, count=count)
         return tuple(self._copy(instance_id, forked) for instance_id in forked.instance_ids)
 
@@ -164,7 +164,7 @@ class Episode(Progress):
         self.release()
 
     def step(self, message: Action, *, timeout_s: float | None = None) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         result = self._client.step(self.instance_id, message, step_index=self.step_index, timeout_s=timeout_s)
         self._stepped(result)
         return result
@@ -174,7 +174,7 @@ class Episode(Progress):
         return self._client.evaluate(self.instance_id, params=params)
 
     def fork(self, count: int = 1) -> tuple[Episode, ...]:
-        """Live copies of the episode, each to be used as a context manager."""
+        """Return live copies of the episode, each to be used as a context manager."""
         forked = self._client.fork_instance(self.instance_id, count=count)
         return tuple(self._copy(instance_id, forked) for instance_id in forked.instance_ids)
 

@@ -238,7 +238,7 @@ ERROR_CLASSES: Mapping[ErrorCode, type[SandboxError]] = MappingProxyType(
 
 
 def error_of(failure: Failure) -> SandboxError:
-    """The exception of a problem that the service sent."""
+    """Return the exception of a problem that the service sent."""
     try:
         known = ErrorCode(failure.code)
     except ValueError:

@@ -83,7 +83,7 @@ class SandboxClient:
     def get_env_profile(
         self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
     ) -> EnvProfile:
-        """The task ids of a split."""
+        """Return the task ids of a split."""
         return self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
 
     def create_instance(
@@ -111,7 +111,7 @@ class SandboxClient:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """One assistant message in, observation and reward out."""
+        """Send one assistant message, and return observation and reward."""
         request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
         return self._sender.send(_calls.step(request))
 
@@ -164,30 +164,30 @@ class SandboxClient:
         )
 
     def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
-        """Many operations in one call; each has its own result or problem."""
+        """Execute many operations in one call; each has its own result or problem."""
         return self._sender.send(_calls.batch(operations))
 
     def environments(self) -> Environments:
-        """Descriptors of what is served."""
+        """Return the descriptors of the environments that are served."""
         return self._sender.send(_calls.environments())
 
     def instances(self) -> Instances:
-        """The tenant's instances, all pages of them."""
+        """Return the tenant's instances, all pages of them."""
         pages = [self._sender.send(_calls.instances())]
         while (cursor := pages[-1].next_cursor) is not None:
             pages.append(self._sender.send(_calls.instances(cursor)))
         return _calls.all_instances(pages)
 
     def instance(self, instance_id: str) -> InstanceStatus:
-        """One instance."""
+        """Return the status of one instance."""
         return self._sender.send(_calls.instance(instance_id))
 
     def trajectory(self, instance_id: str) -> InstanceTrajectory:
-        """The recorded history of an instance, all pages of it."""
+        """Return the recorded history of an instance, all pages of it."""
         return _calls.whole_trajectory(list(self.trajectory_pages(instance_id)))
 
     def trajectory_pages(self, instance_id: str) -> Iterator[InstanceTrajectory]:
-        """The recorded history of an instance a page at a time, for those that do not fit into memory."""
+        """Yield the recorded history of an instance by page, for those that do not fit into memory."""
         page = self._sender.send(_calls.trajectory(instance_id))
         yield page
         while page.next_cursor is not None:
@@ -195,11 +195,11 @@ class SandboxClient:
             yield page
 
     def list_files(self, instance_id: str, path: str = "") -> FileList:
-        """Files of the workspace, or of a folder in it."""
+        """Return the files of the workspace, or of a folder in it."""
         return self._sender.send(_calls.list_files(instance_id, path))
 
     def read_file(self, instance_id: str, path: str) -> bytes:
-        """A file of the workspace."""
+        """Return the content of a file of the workspace."""
         return self._sender.send(_calls.read_file(instance_id, path))
 
     def write_file(
@@ -209,15 +209,15 @@ class SandboxClient:
         return self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
     def stats(self) -> Stats:
-        """Boxes, instances and queues of the fleet."""
+        """Return boxes, instances and queues of the fleet."""
         return self._sender.send(_calls.stats())
 
     def healthy(self) -> bool:
-        """Whether the service's front answers; asked once."""
+        """Return whether the service's front answers; asked once."""
         return self._sender.is_ok("/healthz")
 
     def ready(self) -> bool:
-        """Whether the service takes new instances; asked once."""
+        """Return whether the service takes new instances; asked once."""
         return self._sender.is_ok("/readyz")
 
     def episode(
@@ -229,5 +229,5 @@ class SandboxClient:
         params: Mapping[str, JsonValue] | None = None,
         fresh: bool = False,
     ) -> Episode:
-        """An episode as a context manager: created on entry, released on exit."""
+        """Return an episode as a context manager: created on entry, released on exit."""
         return Episode(self, environment, task_id, seed=seed, params=params, fresh=fresh)

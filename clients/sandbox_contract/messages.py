@@ -35,7 +35,7 @@ _OBJECT: JsonObject = {"type": "object", "additionalProperties": True}
 
 
 def _joined_parts(content: object) -> object:
-    """The text of a list of parts; all else is for the schema to judge."""
+    """Return the text of a list of parts; all else is for the schema to judge."""
     if not isinstance(content, list | tuple):
         return content
     if len(content) > _MOST_PARTS:

@@ -27,7 +27,7 @@ For each call give a JSON object with the function's name and arguments within <
 
 
 def tool_prompt(tools: Iterable[JsonValue]) -> str:
-    """The paragraph of a system prompt that describes tools in OpenAI's form, and how to call one as text.
+    """Return the paragraph of a system prompt that describes tools in OpenAI's form and how to call them.
 
     The notation is the one that environments read in an assistant's plain content.
     """

@@ -107,13 +107,13 @@ class RunnerConfig:
         return self.uid_base + first + number % (self.uid_count - first) if self.drop_uids else None
 
     def workspace(self, serial: int) -> str:
-        """The workspace of an instance."""
+        """Return the workspace of an instance."""
         return f"{self.workspace_root}/{serial}"
 
     def candidate_directory(self, number: int) -> str:
-        """The working directory of a candidate."""
+        """Return the working directory of a candidate."""
         return f"{self.workspace_root}/candidate-{number}"
 
     def temporary_directory(self, serial: int) -> str | None:
-        """The directory for temporary files of an instance; None where instances have own user ids."""
+        """Return the directory for temporary files of an instance; None where instances have own user ids."""
         return None if self.drop_uids else f"{self.workspace_root}/{serial}.tmp"

@@ -32,7 +32,7 @@ class WorldError(Exception):
 
 
 def wants_sparse(params: JsonObject) -> bool:
-    """Whether an evaluation is to give 1 or 0; the one parameter that evaluations have. Raises WorldError."""
+    """Return whether an evaluation gives 1 or 0 only, its one parameter. Raises WorldError for others."""
     sparse = params.get("sparse", False)
     if set(params) - {"sparse"} or not isinstance(sparse, bool):
         detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
@@ -77,7 +77,7 @@ class Candidate(Protocol):
         ...
 
     def usage(self) -> CpuUsage:
-        """A look at what it and everything of its uid has computed, and wants to."""
+        """Return what it and everything of its uid has computed, and wants to compute."""
         ...
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Agent(Protocol):
         ...
 
     def read_file(self, path: str, max_bytes: int) -> bytes:
-        """A regular file's bytes, at most ``max_bytes``; symbolic links are not followed."""
+        """Return a regular file's bytes, at most ``max_bytes``; symbolic links are not followed."""
         ...
 
     def write_file(self, path: str, data: bytes) -> None:
@@ -136,7 +136,7 @@ class Agent(Protocol):
         ...
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
-        """Files below ``path``, sorted by path."""
+        """Return the files below ``path``, sorted by path."""
         ...
 
     def freeze(self) -> None:
@@ -240,7 +240,7 @@ class World(ABC):
         """Give back what ``start`` took. The agent's processes and files are the runner's business."""
 
     def fork(self, context: Context) -> World:
-        """A copy with a context of its own; for worlds in a process of their own the process is the copy."""
+        """Return a copy with its own context; where a world has its own process, the process is the copy."""
         twin = copy.copy(self)
         twin.__dict__ = {
             key: copy.deepcopy(value) for key, value in self.__dict__.items() if key != "context"

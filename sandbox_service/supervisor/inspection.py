@@ -51,7 +51,7 @@ class Inspection:
         return frame.reply(listing.model_dump_json().encode(), goes_on)
 
     async def trajectory(self, frame: Frame) -> Frame:
-        """A part of a page of the recorded history of one of the tenant's instances.
+        """Return a part of a page of the recorded history of one of the tenant's instances.
 
         The gateway asks for the other parts of the page by their offsets.
         """

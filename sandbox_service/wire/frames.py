@@ -83,7 +83,7 @@ class Frame:
     """The bytes that it was decoded from; who passes a frame on sends them again."""
 
     def encode(self, request_id: int | None = None) -> bytes:
-        """The bytes, under another request id when one is given. Raises FrameError over a cap."""
+        """Return the bytes, under another request id when one is given. Raises FrameError over a cap."""
         if self.came_as is not None and request_id is None:
             return self.came_as
         return b"".join((self.head(request_id), self.body))
@@ -98,11 +98,11 @@ class Frame:
         return HEADER.pack(len(self.body), len(meta), len(instance), self.op, number) + instance + meta
 
     def reply(self, body: bytes = b"", meta: dict[str, Any] | None = None) -> Frame:
-        """The answer to this frame."""
+        """Return the answer to this frame."""
         return Frame(Op.REPLY, self.request_id, self.instance_id, meta or {}, body)
 
     def error(self, code: str, detail: str) -> Frame:
-        """The failure that answers this frame."""
+        """Return the failure that answers this frame."""
         body = json.dumps({"code": code, "detail": detail}).encode()
         return Frame(Op.ERROR, self.request_id, self.instance_id, {}, body)
 

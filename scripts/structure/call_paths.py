@@ -148,7 +148,7 @@ def path_of(calls: Sequence[Call], windows: Windows, idle: Windows) -> dict[str,
 
 
 def _first_calls(calls: Sequence[Call], window: tuple[int, int]) -> dict[tuple[str, str], Call]:
-    """The first call of each function of each process in a window, of calls in order of time."""
+    """Return the first call of each function of each process in a window, of calls in order of time."""
     begin = bisect_left(calls, window[0], key=lambda call: call.time_ns)
     end = bisect_right(calls, window[1], key=lambda call: call.time_ns)
     first: dict[tuple[str, str], Call] = {}

@@ -55,7 +55,7 @@ def _target() -> int | None:
 
 
 def _is_daemon_of_ray(word: str) -> bool:
-    """Whether a command line's word is a script of Ray other than that of its workers."""
+    """Return whether a command line's word is a script of Ray other than that of its workers."""
     return "/site-packages/ray/" in word and word.endswith(".py") and not word.endswith("/default_worker.py")
 
 
@@ -80,7 +80,7 @@ class _Trace:
                 self._record(frame, code, place)
 
     def _place(self, code: CodeType) -> str | None:
-        """The path of a code's file relative to the tree, or None outside of it."""
+        """Return the path of a code's file relative to the tree, or None outside of it."""
         file = code.co_filename
         try:
             return self._places[file]
@@ -109,7 +109,7 @@ class _Trace:
                 continue
 
     def _depth(self, frame: FrameType | None) -> int:
-        """The number of named functions of the tree on the stack; one that calls itself counts once."""
+        """Return the number of the tree's named functions on the stack; one that calls itself counts once."""
         around: set[int] = set()
         while frame is not None:
             code = frame.f_code

@@ -73,7 +73,7 @@ class Running:
                     self.names[pid] = title[1] if title else "command"
 
     def _command(self, name: str) -> list[str]:
-        """The arguments that start a command, wherever its module lies in this tree."""
+        """Return the arguments that start a command, wherever its module lies in this tree."""
         project = tomllib.loads((self.tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         module, _, function = project["scripts"][name].partition(":")
         start = f"import sys; from {module} import {function}; sys.argv[0] = {name!r}; {function}()"
@@ -100,7 +100,7 @@ def wait_for(process: subprocess.Popen[bytes], seconds: float, log: Path) -> Non
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
 
 

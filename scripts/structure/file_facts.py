@@ -170,7 +170,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    """Whether the node is an ``if TYPE_CHECKING:`` block."""
+    """Return whether the node is an ``if TYPE_CHECKING:`` block."""
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 

@@ -113,7 +113,7 @@ def _names(product: Sequence[SourceFile], facts: Mapping[str, FileFacts]) -> Fig
 
 
 def _fan_out(product: Sequence[SourceFile], facts: Mapping[str, FileFacts]) -> list[Figures]:
-    """The five modules that import most modules of the product at run time."""
+    """Return the five modules that import most modules of the product at run time."""
     modules = {file.module for file in product}
     rows: list[Figures] = []
     for file in product:
@@ -125,7 +125,7 @@ def _fan_out(product: Sequence[SourceFile], facts: Mapping[str, FileFacts]) -> l
 
 
 def _modules_among(names: set[str], modules: set[str]) -> set[str]:
-    """The modules that dotted names mean; a name within a module means the module."""
+    """Return the modules that dotted names mean; a name within a module means the module."""
     found = {name if name in modules else name.rpartition(".")[0] for name in names}
     return found & modules
 
@@ -141,6 +141,6 @@ def _duplicates(product: Sequence[SourceFile]) -> Figures:
 
 
 def _loggers(product: Sequence[SourceFile], facts: Mapping[str, FileFacts]) -> dict[str, int]:
-    """The number of uses of each spelling of a module's logger."""
+    """Return the number of uses of each spelling of a module's logger."""
     spellings = Counter(f"{name} = {maker}" for file in product for name, maker in facts[file.place].loggers)
     return dict(spellings.most_common())

@@ -113,7 +113,7 @@ class Connection:
         return result
 
     def ready(self) -> bool:
-        """Whether the service answers and says that it is ready."""
+        """Return whether the service answers and says that it is ready."""
         try:
             self._http.request("GET", "/readyz")
             answer = self._http.getresponse()

@@ -34,7 +34,7 @@ _PATHS = {"create": "a create", "step": "a step", "training_step": "a training s
 
 
 def tables(figures: Figures) -> Iterator[str]:
-    """The lines of all tables of a tree."""
+    """Yield the lines of all tables of a tree."""
     packages = figures["packages"]
     yield _line("", packages)
     for key, title in _ROWS.items():
@@ -46,7 +46,7 @@ def tables(figures: Figures) -> Iterator[str]:
 
 
 def wording_table(wording: Figures) -> Iterator[str]:
-    """A row a word, a column a package."""
+    """Yield a row a word, a column a package."""
     yield _line("", wording)
     for word, (_, better) in WORDING_TO_AVOID.items():
         yield _line(word, [counts.get(word, 0) for counts in wording.values()]) + f"  -> {better}"
@@ -54,7 +54,7 @@ def wording_table(wording: Figures) -> Iterator[str]:
 
 
 def comparison(before: Figures, after: Figures) -> Iterator[str]:
-    """The lines of a table with the product's figures of two trees."""
+    """Yield the lines of a table with the product's figures of two trees."""
     yield _line("product", ["before", "after"])
     for key, title in _ROWS.items():
         yield _line(title, [_short(each["packages"]["product"][key]) for each in (before, after)])
@@ -133,5 +133,5 @@ def _line(title: str, values: Mapping[str, object] | Sequence[object]) -> str:
 
 
 def _short(value: object) -> object:
-    """The number of a pair of number and place."""
+    """Return the number of a pair of number and place."""
     return value[0] if isinstance(value, list) and value else value

@@ -46,7 +46,7 @@ class BatchActor:
         self._producer: BatchProducer | None = None
 
     async def outline(self, step: int, objective: Objective) -> Outline:
-        """The outline of a step's batch, for every rank."""
+        """Return the outline of a step's batch, for every rank."""
         return outlined(await (await self._there()).get_batch(step, objective))
 
     async def tokens(self, step: int, objective: Objective, places: list[int]) -> RowTokens:
@@ -110,7 +110,7 @@ class BatchActorHandle:
         self._timeout_s = timeout_s
 
     def call_actor(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
-        """The answer of a method. Raises its TrainerError, and Stalled without an answer."""
+        """Return the answer of a method. Raises its TrainerError, and Stalled without an answer."""
         limit_s = timeout_s if timeout_s is not None else self._timeout_s
         try:
             return ray.get(getattr(self._actor, method).remote(*arguments), timeout=limit_s)
@@ -139,7 +139,7 @@ def run_batch_actor(
     namespace: str,
     kind: type[BatchActor] = BatchActor,
 ) -> Iterator[BatchActorHandle]:
-    """The run's batch actor while the block runs, on this machine, whose disk has the folder.
+    """Run the batch actor while the block runs, on this machine, whose disk has the folder.
 
     Raises what ``build`` raises, and Stalled when it does not begin.
     """

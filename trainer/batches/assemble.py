@@ -95,7 +95,7 @@ def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
 
 
 def _same_by_turn(judged: Sequence[Scored], gamma: float) -> bool:
-    """Whether all episodes have the same returns from each turn on."""
+    """Return whether all episodes have the same returns from each turn on."""
     longest = max((len(each.turn_rewards) for each in judged), default=0)
     returns_GK = [
         extended(return_to_go(np.array(each.turn_rewards, dtype=np.float64), gamma), longest)

@@ -49,7 +49,7 @@ def freeze_startup_objects() -> None:
 
 
 def open_client(service: SandboxServiceConfig, url: str, api_key: str | None = None) -> AsyncSandboxClient:
-    """A client of the run's service."""
+    """Return a client of the run's service."""
     limits = ClientLimits(in_flight=service.in_flight, creating=service.creating, agents=service.in_flight)
     return AsyncSandboxClient(url, api_key, limits=limits)
 

@@ -30,7 +30,7 @@ class DemonstrationBatches(Protocol):
     """Batches of the warm start."""
 
     def get_batch(self, step: int) -> Batch:
-        """A step's demonstrations, the same whenever they are asked for."""
+        """Return a step's demonstrations, the same whenever they are asked for."""
         ...
 
 

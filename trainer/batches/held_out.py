@@ -92,7 +92,7 @@ class HeldOut:
 
 
 def figures(result: EvaluationResult) -> dict[str, float]:
-    """The evaluation as metrics."""
+    """Return the evaluation as metrics."""
     by_difficulty = {
         f"evaluation/success/{name}": part.success_rate
         for name, part in result.by_difficulty().items()

@@ -70,12 +70,12 @@ class BatchJournal:
                 self.append(event, payload)
 
     def events(self) -> Iterator[Event]:
-        """Everything that happened, in order."""
+        """Yield all events, in order."""
         for (body,) in self._connection.execute("SELECT body FROM events ORDER BY sequence"):
             yield EVENTS.validate_json(body)
 
     def group(self, index: int) -> TrajectoryGroup:
-        """The episodes of a group. Raises CheckpointError when they were removed."""
+        """Return the episodes of a group. Raises CheckpointError when they were removed."""
         row = self._connection.execute("SELECT body FROM payloads WHERE group_index = ?", (index,)).fetchone()
         if row is None:
             raise CheckpointError(f"{self._file} does not have the episodes of group {index} any more")
@@ -90,12 +90,12 @@ class BatchJournal:
             )
 
     def exported(self) -> dict[str, tuple[int, int]]:
-        """For each file that batches are written to: the last step in it, and its length in bytes."""
+        """Return for each file that batches are written to: the last step in it, and its length in bytes."""
         rows = self._connection.execute("SELECT name, step, bytes FROM exports")
         return {name: (step, size) for name, step, size in rows}
 
     def mark_exported(self, step: int, sizes: Mapping[str, int]) -> None:
-        """The files hold everything up to a step."""
+        """Record that the files hold everything up to a step."""
         with self._transaction():
             self._connection.executemany(
                 "INSERT OR REPLACE INTO exports VALUES (?, ?, ?)",
@@ -118,7 +118,7 @@ class BatchJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """A transaction, or a part of the one that is open."""
+        """Open a transaction, or join the one that is open."""
         if self._connection.in_transaction:
             yield
             return

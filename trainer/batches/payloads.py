@@ -34,7 +34,7 @@ _GROUPS = TypeAdapter(TrajectoryGroup)
 
 
 def group_to_json(group: TrajectoryGroup) -> bytes:
-    """A line of JSON; every number comes back as it was. Threads get turns between two episodes."""
+    """Return a line of JSON; every number comes back as it was. Threads get turns between two episodes."""
     spec = to_json(group.spec)
     episodes = b",".join(to_json(each, inf_nan_mode="constants") for each in group.trajectories)
     return b'{"spec":' + spec + b',"trajectories":[' + episodes + b"]}"
@@ -46,7 +46,7 @@ def group_from_json(body: bytes) -> TrajectoryGroup:
 
 
 def group_to_payload(group: TrajectoryGroup) -> bytes:
-    """The group as bytes."""
+    """Return the group as bytes."""
     segments = list(_segments(group))
     hollow = replace(
         group,

@@ -245,7 +245,7 @@ class BatchProducer:
         )
 
     def _is_ready(self, step: int) -> bool:
-        """Whether the step has a batch, or all groups of one. Raises what ended the playing of groups."""
+        """Return whether a step has a batch, or the groups for one. Raises what ended the collection."""
         if step in self._ledger.batches:
             return True
         if self._collecting is not None and self._collecting.done():

@@ -39,7 +39,7 @@ class ReplayBuffer:
         return frozenset(self._groups)
 
     def choose(self, step: int) -> tuple[int, ...]:
-        """The groups for a step, as many as are wanted and there: highest priority first, then the newest."""
+        """Return the groups for a step, as many as there are: highest priority first, then the newest."""
         young = [
             (self._priority(held, step), index)
             for index, held in self._groups.items()
@@ -48,7 +48,7 @@ class ReplayBuffer:
         return tuple(index for _, index in sorted(young, reverse=True)[: self._wanted])
 
     def assembled(self, step: int, fresh: Mapping[int, Replayable], replayed: Iterable[int]) -> None:
-        """A step's batch was made: its fresh groups may be used again from the next step on."""
+        """Note that a step's batch was made: its fresh groups may be used again from the next step on."""
         if not self._wanted:
             return
         for index in replayed:

@@ -35,7 +35,7 @@ _CLOSE_S = 30.0
 
 
 async def open_pool(config: RunConfig, namespace: str) -> EnginePool:
-    """The run's engines as one policy, their health watched until it is closed."""
+    """Return the run's engines as one policy; their health is watched until it is closed."""
     limits = PoolLimits(
         generate_s=config.rollout.generate_timeout_s,
         revive_s=config.engine.start_timeout_s,
@@ -57,7 +57,7 @@ class EpisodeWorkerActor:
         self._pool: EnginePool | None = None
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """One episode."""
+        """Play one episode."""
         player = await self._there()
         try:
             return await player.play_episode(spec, member, sampling)
@@ -146,7 +146,7 @@ class RayEpisodeWorker:
 def start_workers(
     settings: ActorSettings, count: int, variables: Mapping[str, str]
 ) -> Sequence[RayEpisodeWorker]:
-    """So many workers on this machine; they end with the actor that started them."""
+    """Start so many workers on this machine; they end with the actor that started them."""
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     kind = ray.remote(EpisodeWorkerActor).options(
         num_cpus=0,

@@ -33,7 +33,7 @@ class EpisodeWorker(Protocol):
     name: str
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """One episode."""
+        """Play one episode."""
         ...
 
     def prepare_instance(self, spec: GroupSpec, member: int) -> None:
@@ -93,7 +93,7 @@ class WorkerPlayer:
         return frozenset(self._lost)
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """One episode of a group; a worker that is lost is a note on it."""
+        """Play one episode of a group; the loss of its worker is a note on it."""
         if not self._looking:
             self._looking = [asyncio.create_task(self._look(worker)) for worker in self._workers]
         try:
@@ -125,7 +125,7 @@ class WorkerPlayer:
         )
 
     async def _chosen(self, spec: GroupSpec, member: int) -> EpisodeWorker:
-        """The worker that has the episode's instance, or else the one that plays the fewest."""
+        """Return the worker that has the episode's instance, or else the one that plays the fewest."""
         prepared = self._prepared.pop((spec.index, member), None)
         if prepared is not None and prepared.name not in self._lost:
             return prepared

@@ -109,7 +109,7 @@ class Template:
         return self._dialect.calls
 
     def renders_tools(self) -> bool:
-        """Whether the template renders tools."""
+        """Return whether the template renders tools."""
         asked = [Message(role="user", content=".")]
         for head in ([], [Message(role="system", content=".")]):
             try:

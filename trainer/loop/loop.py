@@ -38,7 +38,7 @@ class BatchSource(Protocol):
         ...
 
     def weights_synced(self, version: int) -> None:
-        """The engines sample with these weights from now on."""
+        """Note that the engines sample with these weights from now on."""
         ...
 
     def evaluate(self, step: int) -> Mapping[str, float]:
@@ -90,7 +90,7 @@ class EngineSync(Protocol):
         ...
 
     def wake_engines(self) -> None:
-        """It has computed, and syncs nothing: they sample again."""
+        """Have the engines sample again, after a computation without a weight sync."""
         ...
 
 
@@ -200,7 +200,7 @@ class TrainingLoop:
         return report
 
     def _hand_over(self, step: int, stage: Stage) -> None:
-        """The engines have nobody's weights, or those of a run that was cut off: give them ours."""
+        """Give the engines our weights: they have none, or those of a run that was cut off."""
         self.weight_sync.sync_weights(stage.local(step))
         self.batches.weights_synced(stage.local(step))
         self._evaluate(step, stage)

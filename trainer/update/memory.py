@@ -223,7 +223,7 @@ def _moments(learner: LearnerConfig, parts: Sequence[tuple[Weight, int]]) -> int
 
 
 def _gathered(shape: ModelShape, *, half: bool) -> int:
-    """With FSDP2: the greater of a layer's backward pass and the final layers' needs."""
+    """Return for FSDP2 the greater of a layer's backward pass and the final layers' needs."""
     size = _HALF if half else _FLOAT32
     layer = max((sum(each.elements for each in layer) for layer in shape.layers), default=0)
     rest = sum(each.elements for each in shape.rest)

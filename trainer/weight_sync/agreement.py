@@ -73,7 +73,7 @@ class AgreementLimits:
 
 
 def limits_of(hardware: Hardware, device: Device) -> AgreementLimits:
-    """By the precision that both sides compute in, where the run does not say."""
+    """Return the bounds by the precision that both sides compute in, where the run sets none."""
     engine, learner, sync = hardware.engine, hardware.learner, hardware.sync
     exact_engine = engine.dtype == "float32" or (engine.dtype == "auto" and device == "cpu")
     exact_learner = learner.dtype == "float32" or (learner.dtype == "auto" and learner.gpus == 0)
@@ -156,7 +156,7 @@ class Agreement:
         self._evidence: dict[str, _Evidence] = {}
 
     def judge(self, name: str, now: Reading, before: Reading | None = None) -> AgreementResult:
-        """Of an engine that was asked for the same tokens ``now`` and ``before`` the weight sync.
+        """Judge an engine that was asked for the same tokens ``now`` and ``before`` the weight sync.
 
         Where the learner's former weights were never asked, its present ones stand for them.
 

@@ -186,7 +186,7 @@ def _compare(engine: str, version: int, sent: Mapping[str, Fingerprint], receipt
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first few, and how many there are."""
+    """Return the first few, and how many there are."""
     found = list(names)
     further = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return ", ".join(found[:NAMED]) + further

@@ -33,7 +33,7 @@ class LearnerSource(WeightSource):
         self._metadata: list[ParamMeta] | None = None
 
     def metadata(self) -> list[ParamMeta]:
-        """Names, precisions and shapes; gathers the weights once, at the first call."""
+        """Return names, precisions and shapes; gathers the weights once, at the first call."""
         if self._metadata is None:
             self._metadata = [
                 ParamMeta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self._weights()

@@ -59,6 +59,6 @@ def _wants(pid: int, leader: list[bytes]) -> bool:
 
 
 def _stat(path: str) -> list[bytes]:
-    """The fields after the command's name; none when the process is gone."""
+    """Return the fields after the command's name; none when the process is gone."""
     # From the last bracket on: a process chooses its name, and brackets and spaces in it are not escaped.
     return read_proc(path).rpartition(b")")[2].split()

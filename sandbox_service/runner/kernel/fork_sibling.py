@@ -38,7 +38,7 @@ def fork_sibling() -> int:
 
 @functools.cache
 def _interpreter() -> ctypes.PyDLL:
-    """The interpreter and the C library.
+    """Return the interpreter and the C library.
 
     PyDLL, not CDLL: its calls keep the GIL. The hooks around a fork must be called with it, and a copy that
     came to life without it could never take it.

@@ -56,7 +56,7 @@ class MountNamespace:
 
 @functools.cache
 def _outside() -> int:
-    """The namespace that the launcher itself is in."""
+    """Return the namespace that the launcher itself is in."""
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 

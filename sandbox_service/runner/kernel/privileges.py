@@ -35,7 +35,7 @@ class Identity:
 
     @classmethod
     def of(cls, uid: int) -> Identity:
-        """An ordinary process of ``uid``."""
+        """Return the rights of an ordinary process of ``uid``."""
         return cls(uid, uid)
 
 
@@ -75,7 +75,7 @@ def _lower(which: int, value: int) -> None:
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """The C library."""
+    """Return the C library."""
     return ctypes.CDLL(None, use_errno=True)
 
 

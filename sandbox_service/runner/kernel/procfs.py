@@ -48,7 +48,7 @@ def look_up(pid: int) -> ProcessEntry | None:
 
 
 def descendants(processes: dict[int, ProcessEntry], roots: Iterable[int]) -> set[int]:
-    """Those of ``roots`` that live, and everything below them."""
+    """Return those of ``roots`` that live, and everything below them."""
     below: dict[int, list[int]] = {}
     for process in processes.values():
         below.setdefault(process.parent, []).append(process.pid)
@@ -100,7 +100,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def has_children(pid: int) -> bool:
-    """Whether a process may have children; True when the kernel does not say."""
+    """Return whether a process may have children; True when the kernel does not say."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
@@ -112,7 +112,7 @@ def has_children(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether no thread of a process can run an instruction: each is stopped, about to be, dead or gone."""
+    """Return whether no thread of a process can run: each is stopped, about to be, dead or gone."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
@@ -154,7 +154,7 @@ def memory(pid: int) -> dict[str, int | None]:
 
 
 def read_proc(path: str) -> bytes:
-    """A file of /proc; empty when the process is gone or closed to us."""
+    """Return the content of a file of /proc; empty when the process is gone or closed to us."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             return file.read()

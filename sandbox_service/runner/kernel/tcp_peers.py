@@ -31,6 +31,6 @@ def uid_of_peer(peer: Address, own: Address) -> int | None:
 
 
 def _in_table(address: Address) -> str:
-    """An address as the kernel prints it: four bytes as one number of the machine, and the port."""
+    """Return an address as the kernel prints it: four bytes as one number of the machine, and the port."""
     host = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
     return f"{host:08X}:{address[1]:04X}"

@@ -72,7 +72,7 @@ class Cleanup:
         return ended and not os.path.lexists(directory)
 
     def _left_nothing(self, uid: int, directory: str) -> bool:
-        """Whether a candidate's directory, removed if it is empty, was all that its id made."""
+        """Return whether a candidate's directory, removed if it is empty, was all that its id made."""
         return _remove_empty(directory) and owns_nothing(uid, self._shared) and not _ipc_left({uid})
 
     def close(self, uid: int) -> bool:

@@ -110,7 +110,7 @@ class Ownership:
             self._ended.append((process, code))
 
     def owns(self, serial: int, pid: int) -> bool:
-        """Whether a process is an instance's."""
+        """Return whether a process is an instance's."""
         process = self._processes.get(pid)
         return process is not None and process.serial == serial
 

@@ -67,11 +67,11 @@ class Storage:
         return self._storages[serial]
 
     def has_candidate(self, serial: int) -> bool:
-        """Whether an instance has a candidate whose storage was not cleared."""
+        """Return whether an instance has a candidate whose storage was not cleared."""
         return serial in self._storages
 
     def candidate_uid(self, serial: int) -> int | None:
-        """The user id of an instance's candidate, if it has a candidate."""
+        """Return the user id of an instance's candidate, if it has a candidate."""
         storage = self._storages.get(serial)
         return None if storage is None else storage.uid
 

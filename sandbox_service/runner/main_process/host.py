@@ -108,7 +108,7 @@ class HostConnection:
         self._loop.call_at(time.monotonic() + _HANDSHAKE_S, lambda: self._give_up(connection))
 
     def _may_connect(self, end: socket.socket) -> bool:
-        """Whether a peer may: in a container all but agents, elsewhere only this user and root."""
+        """Return whether a peer may: in a container all but agents, elsewhere only this user and root."""
         # In a container the folder of the socket is private, which keeps everybody else out.
         credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, _ = _CREDENTIALS.unpack(credentials)

@@ -125,14 +125,14 @@ class BoxInstances:
         self.workers.submit(worker, request, _deadline(frame), started, carried)
 
     def _next_serial(self) -> int:
-        """A number never used before; 0 when the user ids are used up."""
+        """Return a number never used before; 0 when the user ids are used up."""
         self._serial += 1
         if self._config.drop_uids and self._serial > self._config.most_instances:
             return 0
         return self._serial
 
     def _worker(self) -> WorkerProcess:
-        """The worker for a new instance."""
+        """Return the worker for a new instance."""
         if not self._config.many_per_worker:
             return self.workers.fork()
         if self._shared is None or self._shared.lost:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def describe_processes(known: dict[int, str]) -> list[JsonObject]:
-    """The runner and everything below it; ``known`` names launcher and zygote."""
+    """Return the runner and everything below it; ``known`` names launcher and zygote."""
     processes = snapshot()
     roles = {os.getpid(): "runner"} | known
     return [

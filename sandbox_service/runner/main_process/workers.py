@@ -69,13 +69,13 @@ class Workers:
         self._all_ended: deque[Callable[[], None]] = deque()
 
     def fork(self) -> WorkerProcess:
-        """A new worker, which takes frames at once."""
+        """Return a new worker, which takes frames at once."""
         worker, theirs = self.prepare()
         self._zygote.send(ForkWorker(worker.number), (theirs,))
         return worker
 
     def prepare(self) -> tuple[WorkerProcess, socket.socket]:
-        """The runner's side of a worker that another worker will fork, and the socket it is to have."""
+        """Return the runner's side of a worker that another worker will fork, and that worker's socket."""
         ours, theirs = socket.socketpair()
         self._count += 1
         number = self._count
@@ -91,7 +91,7 @@ class Workers:
         return worker, theirs
 
     def adopt(self, worker: WorkerProcess, pid: int) -> None:
-        """The zygote is to take a copy, which a worker has made of itself, for this worker."""
+        """Have the zygote take a copy, which a worker has made of itself, for this worker."""
         self._zygote.send(AdoptWorker(worker.number, pid))
 
     def submit(

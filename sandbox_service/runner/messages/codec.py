@@ -68,7 +68,7 @@ def _field_types(message: type[RunnerMessage]) -> dict[str, frozenset[type]]:
 
 
 def _plain_types(hint: object) -> list[type]:
-    """The classes that an annotation stands for: ``int | None`` for two, ``list[str]`` for ``list``."""
+    """Return the classes of an annotation: two for ``int | None``, ``list`` for ``list[str]``."""
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
         return [each for argument in get_args(hint) for each in _plain_types(argument)]
     plain = get_origin(hint) or hint

@@ -66,7 +66,7 @@ def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None
 
 
 def components(path: str, workspace: str) -> list[str]:
-    """The names on the way to ``path``, relative to the workspace. Raises ValueError when it leads out."""
+    """Return the names on the way to ``path`` from the workspace. Raises ValueError when it leads out."""
     if "\0" in path or len(path) > 4096:
         raise ValueError("the path is malformed")
     try:
@@ -91,7 +91,7 @@ def components(path: str, workspace: str) -> list[str]:
 
 
 def _descend(root: int, names: list[str], make: bool = False) -> int:
-    """A descriptor of the directory that ``names`` lead to."""
+    """Return a descriptor of the directory that ``names`` lead to."""
     here = os.dup(root)
     for name in names:
         try:
@@ -141,7 +141,7 @@ def _write(root: int, path: list[str], data: bytes) -> None:
 
 
 def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
-    """Everything below ``path``, breadth first, so that a cut list still shows the top."""
+    """Return everything below ``path``, breadth first, so that a cut list still shows the top."""
     found: list[JsonObject] = []
     waiting: list[list[str]] = [path]
     while waiting and len(found) < max_entries:

@@ -173,7 +173,7 @@ def _print_error(error: BaseException) -> None:
 
 
 def _foreign(tb: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that lies below this module."""
+    """Return the part of a traceback that lies below this module."""
     while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
     return tb

@@ -291,7 +291,7 @@ class RunnerAgent:
             raise OSError("the session's copy does not answer")
 
     def become_copy(self, control: socket.socket, workspace: str, session: SessionClient | None) -> None:
-        """This process is the copy: go on with the copy's own sockets and workspace."""
+        """Continue as the copy, with the copy's own sockets and workspace."""
         if self._session is not None:
             self._session.close()
         self._control.replace(control)

@@ -228,7 +228,7 @@ def _name_calls(message: JsonObject, step_index: int) -> None:
 
 
 def _answers(message: JsonObject, text: str) -> list[JsonObject]:
-    """One text as the answer to every call of a message, or to the message."""
+    """Return one text as the answer to every call of a message, or to the message."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         return [{"role": "user", "content": text}]

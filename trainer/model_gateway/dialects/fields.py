@@ -66,7 +66,7 @@ def asked_of(request: BaseModel) -> dict[str, object]:
 
 
 def refused(name: str) -> CallError:
-    """The error for a field that constrains what may be sampled."""
+    """Return the error for a field that constrains what may be sampled."""
     return CallError(
         400,
         "unsupported_parameter",

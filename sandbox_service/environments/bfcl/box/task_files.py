@@ -36,7 +36,7 @@ class TaskFiles:
         self._data = data
 
     def __deepcopy__(self, memo: object) -> TaskFiles:
-        """Copies of an episode share the files, which are never changed."""
+        """Return the same object: copies of an episode share the files, which are never changed."""
         return self
 
     @cached_property

@@ -178,7 +178,7 @@ class CompatRoutes:
 
 
 def _offered_tools(page: bytes) -> JsonValue:
-    """The tools of the create with which a page of a trajectory begins."""
+    """Return the tools of the create with which a page of a trajectory begins."""
     created = InstanceTrajectory.model_validate_json(page).events
     return (created[0].result or {}).get("tools") if created else None
 
