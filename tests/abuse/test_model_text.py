@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from sandbox_service.environments.appworld.box.actions import read_actions
 from sandbox_service.environments.babyai.box.words import plain as babyai_plain
 from sandbox_service.environments.code.box import answers
-from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
 from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
 from sandbox_service.environments.search_qa.box.search import load_index
+from sandbox_service.environments.shared.box.actions import parse_actions
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls
 from sandbox_service.environments.shared.box.game_actions import parse_moves
 from sandbox_service.environments.textworld.box import words as textworld

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .tools import ToolResult
+    from sandbox_service.environments.shared.box.tool_results import ToolResult
 
 
 _LONG_MESSAGE = 4000

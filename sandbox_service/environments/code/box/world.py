@@ -13,16 +13,17 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.environments.shared.box.actions import parse_actions
+from sandbox_service.environments.shared.box.tool_results import ToolResult, answer_calls
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .actions import parse_actions
 from .grading import Submission, collect, grade
 from .prompts import NO_ACTION, system_prompt, task_message
 from .schemas import INTERFACES, TOOLS
 from .shaping import Milestones, StepFacts, parse_weights, shaped
-from .tools import ToolResult, run_tool
+from .tools import run_tool
 
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
@@ -84,7 +85,7 @@ class CodeWorld(World):
                 self.submitted, self.answer = True, results[-1].answer
         terms = self._shape(message, results) if self.weights else {}
         return Outcome(
-            messages=_observation(actions, results),
+            messages=answer_calls(actions, results, NO_ACTION),
             reward=sum(terms.values()),
             terminated=self.submitted,
             truncated=not self.submitted and self.steps >= self.task["max_steps"],
@@ -201,25 +202,6 @@ def _not_graded(error: OSError) -> WorldError:
 
 def _file_bytes(content: str | dict[str, str]) -> bytes:
     return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
-
-
-def _observation(actions: list[ParsedCall], results: list[ToolResult]) -> list[JsonObject]:
-    """Return tool messages for native calls; one user message for calls in plain text."""
-    if not actions:
-        return [{"role": "user", "content": NO_ACTION}]
-    pairs = list(zip(actions, results, strict=True))
-    if actions[0].native:
-        return [
-            {"role": "tool", "tool_call_id": action.call_id, "name": action.name, "content": result.text}
-            for action, result in pairs
-        ]
-    if len(pairs) == 1:
-        return [{"role": "user", "content": results[0].text}]
-    texts = [
-        f"[{index}: {action.name or 'call'}]\n{result.text}"
-        for index, (action, result) in enumerate(pairs, 1)
-    ]
-    return [{"role": "user", "content": "\n\n".join(texts)}]
 
 
 WORLD = CodeWorld

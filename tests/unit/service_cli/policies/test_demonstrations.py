@@ -7,9 +7,9 @@ import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from sandbox_service.environments.shared.box.actions import parse_actions
 from service_cli.policies.demonstrations import as_text, demonstrations, fences_of
 from service_cli.policies.policies import View, read_script
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.shared.box.actions import parse_actions
 from trainer.errors import DataError
 from trainer.sft.demonstrations import read_demonstrations
 from trainer.sft.questions import convert_questions, read_questions

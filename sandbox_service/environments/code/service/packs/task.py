@@ -22,7 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from sandbox_service.environments.code.box.schemas import ArgumentError, check_arguments
+from sandbox_service.environments.code.box.schemas import TOOLS
+from sandbox_service.environments.shared.box.tool_specs import ArgumentError, check_arguments
 
 from .source import parse_python
 
@@ -155,7 +156,7 @@ class ReferenceCall(_Model):
     @model_validator(mode="after")
     def _arguments_fit(self) -> Self:
         try:
-            check_arguments(self.tool, dict(self.arguments))
+            check_arguments(TOOLS, self.tool, dict(self.arguments))
         except ArgumentError as error:
             raise ValueError(str(error)) from None
         return self

@@ -1,9 +1,8 @@
-"""An agent in a temporary directory, and worlds of small tasks with it."""
+"""Worlds of small tasks with an agent in a temporary directory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ from sandbox_service.runner.world import Context
 from tests.harness.agent import FakeAgent
 
 MakeWorld = Callable[..., CodeWorld]
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[FakeAgent]:
-    fake = FakeAgent(tmp_path / "agent")
-    yield fake
-    fake.kill()
 
 
 @pytest.fixture

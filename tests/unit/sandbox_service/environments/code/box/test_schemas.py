@@ -1,7 +1,8 @@
 import pytest
 
 from sandbox_contract.messages import Tool
-from sandbox_service.environments.code.box.schemas import TOOL_NAMES, TOOLS, ArgumentError, check_arguments
+from sandbox_service.environments.code.box.schemas import TOOL_NAMES, TOOLS
+from sandbox_service.environments.shared.box.tool_specs import ArgumentError, check_arguments
 
 
 def test_the_four_tools_are_valid_openai_tools() -> None:
@@ -13,8 +14,8 @@ def test_the_four_tools_are_valid_openai_tools() -> None:
 
 
 def test_nulls_count_as_missing() -> None:
-    assert check_arguments("submit", {"answer": None}) == {}
-    assert check_arguments("python", {"code": "1"}) == {"code": "1"}
+    assert check_arguments(TOOLS, "submit", {"answer": None}) == {}
+    assert check_arguments(TOOLS, "python", {"code": "1"}) == {"code": "1"}
 
 
 @pytest.mark.parametrize(
@@ -35,4 +36,4 @@ def test_nulls_count_as_missing() -> None:
 )
 def test_what_does_not_fit_is_named(tool: str, arguments: dict, words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        check_arguments(tool, arguments)
+        check_arguments(TOOLS, tool, arguments)

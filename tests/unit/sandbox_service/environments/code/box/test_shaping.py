@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from sandbox_service.environments.code.box.shaping import TERMS, Milestones, StepFacts, parse_weights, shaped
-from sandbox_service.environments.code.box.tools import ToolResult
+from sandbox_service.environments.shared.box.tool_results import ToolResult
 
 NOTHING = Milestones()
 WELL = ToolResult("", succeeded=True, executed=True)

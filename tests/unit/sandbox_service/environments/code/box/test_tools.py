@@ -1,7 +1,8 @@
 import pytest
 
-from sandbox_service.environments.code.box.tools import MAX_ANSWER_BYTES, ToolResult, cut, run_tool
+from sandbox_service.environments.code.box.tools import MAX_ANSWER_BYTES, run_tool
 from sandbox_service.environments.shared.box.calls import ParsedCall
+from sandbox_service.environments.shared.box.tool_results import ToolResult, cut
 from tests.harness.agent import FakeAgent
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_service.environments.code.box.editor import MAX_FILE_BYTES, EditorError, edit
+from sandbox_service.environments.shared.box.editor import MAX_FILE_BYTES, EditorError, edit
 from tests.harness.agent import FakeAgent
 
 

@@ -12,13 +12,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from sandbox_service.environments.shared.box.calls import (
-    TAG,
-    ParsedCall,
-    native_calls,
-    plain_text,
-    tagged_call,
-)
+from .calls import TAG, ParsedCall, native_calls, plain_text, tagged_call
 
 JsonObject = dict[str, Any]
 

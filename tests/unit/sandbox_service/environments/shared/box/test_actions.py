@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.code.box.actions import MAX_ACTIONS, parse_actions
+from sandbox_service.environments.shared.box.actions import MAX_ACTIONS, parse_actions
 
 
 def native(name: object, arguments: object, call_id: str = "c1") -> dict:
