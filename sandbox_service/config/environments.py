@@ -77,6 +77,27 @@ class CodeConfig(Branch):
     """Bytes of a tool call's output that the agent sees."""
 
 
+class HarborConfig(Branch):
+    """The harbor environment: folders of tasks in Harbor's format."""
+
+    tasks: tuple[Path, ...] = ()
+    """Folders with tasks, or single tasks; each adds a split named after the folder."""
+    skip_unsupported: bool = False
+    """Leave out tasks that cannot be served, with an event in the log; otherwise they prevent the start."""
+    max_steps: Positive = 50
+    """Steps after which an episode is truncated."""
+    tool_timeout_s: Seconds = 30.0
+    """Time that one tool call may compute and sleep, within the deadline of its step."""
+    max_output_bytes: Positive = 32 * 1024
+    """Bytes of a tool call's output that the agent sees."""
+    max_memory_mib: Positive = 4096
+    """Most memory that a task may ask for; one that asks for more cannot be served."""
+    max_storage_mib: Positive = 10240
+    """Most storage that a task may ask for; its box has ``sandbox.limits.workspace_mib`` all the same."""
+    max_cpus: Positive = 4
+    """Most CPU cores that a task may ask for; its box has ``sandbox.limits.cpus`` all the same."""
+
+
 class ScienceworldConfig(Branch):
     """The ScienceWorld environment."""
 
@@ -152,6 +173,8 @@ class EnvironmentsConfig(Branch):
     """The BFCL environment."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
+    harbor: HarborConfig = HarborConfig()
+    """The harbor environment."""
     scienceworld: ScienceworldConfig = ScienceworldConfig()
     """The ScienceWorld environment."""
     search_qa: SearchQaConfig = SearchQaConfig()

@@ -65,6 +65,11 @@ class EnvironmentSpec:
     """Least number of processes and threads of its containers."""
     runs_agents: bool = False
     """Commands may be run as agents in its workspaces; its world grades files, and needs ``agent_code``."""
+    root_links: tuple[str, ...] = ()
+    """Names of links in the root folder of its boxes; each leads to the folder of that name below ``.task``,
+    beside the workspaces. The recipe of its image makes them in containers."""
+    task_packages: Path | None = None
+    """A folder of packages that agents and tests may use, as the agents' package ``harbor``."""
     creates_per_core: int = 0
     """Instances that are set up at once for each core of the node, where setting one up keeps a core busy
     for a while; 0 for no bound."""

@@ -19,6 +19,7 @@ from .babyai.service.catalog import BabyaiCatalog
 from .bfcl.service.catalog import BfclCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
+from .harbor.service.catalog import HarborCatalog, bundled_tasks, named
 from .provisions import find
 from .scienceworld.service.catalog import ScienceworldCatalog
 from .search_qa.service.catalog import SearchQaCatalog
@@ -39,6 +40,9 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
     {
         "code": lambda config: CodeCatalog(config.code),
         "echo": lambda _: EchoCatalog(),
+        "harbor": lambda config: HarborCatalog(
+            "harbor", config.harbor, {**bundled_tasks(), **named(config.harbor.tasks)}
+        ),
         "search_qa": lambda config: SearchQaCatalog(config.search_qa),
         "text_to_sql": lambda config: TextToSqlCatalog(config.text_to_sql),
     }

@@ -16,6 +16,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .agent_packages import offered_packages
 from .box import Box
 from .hardening import (
     BOX_AGENTS,
@@ -242,7 +243,7 @@ class ContainerFactory:
 
     def _request(self, spec: EnvironmentSpec, folder: Path, limits: SandboxLimits) -> ContainerRequest:
         data = spec.provisions.operator_data if spec.provisions is not None else None
-        packages = self._agent_packages if spec.runs_agents else {}
+        packages = offered_packages(spec, self._agent_packages)
         return ContainerRequest(
             image=self._references[spec.name],
             command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}", spec),

@@ -50,6 +50,8 @@ class Enclosure:
     """Places to cover; None where neither places nor other users' processes can be hidden."""
     agent_packages: Mapping[str, Path] = field(default_factory=dict)
     """Folders by the names that they have in AGENTS."""
+    root_links: tuple[str, ...] = ()
+    """Names of links in the root folder, which lead to the folders below ``.task`` in WORKSPACES."""
 
     def around(self, command: Sequence[str]) -> list[str]:
         """Return the command that starts ``command`` in the namespaces."""
@@ -72,10 +74,12 @@ class Enclosure:
     def _mounts(self, interpreter: str) -> list[str]:
         """Return the lines of shell that mount everything.
 
-        The order matters. Sources are bound first, because a cover or a tmpfs may hide their paths; then the
-        box's folder goes to INSIDE, with them in it; then come the tmpfs and the covers.
+        The order matters. A new root comes first, since the rest is mounted in it. Then sources are bound,
+        because a cover or a tmpfs may hide their paths; then the box's folder goes to INSIDE, with them in
+        it; then come the tmpfs and the covers.
         """
-        lines = [_bind(self.code, self.box / "code", whole=False)]
+        lines = self._new_root() if self.root_links else []
+        lines += [_bind(self.code, self.box / "code", whole=False)]
         if self.provisions is not None:
             lines.append(_bind(self.provisions.folder, self.box / "environment", whole=False))
             if self.provisions.operator_data is not None:
@@ -105,6 +109,29 @@ class Enclosure:
         if self.hidden is not None and self.env_uid is not None:
             lines.append(f"mount -o remount,hidepid=2,gid={self.env_uid} /proc")
         return lines
+
+    def _new_root(self) -> list[str]:
+        """Return the lines that replace the root folder by one with the same folders, and the links.
+
+        It is assembled at INSIDE, the one folder that is not taken over: a new root below a folder that is
+        would contain itself, and show uncovered what is covered later.
+        """
+        links = [f"ln -s {WORKSPACES}/.task/{name} {INSIDE}/{name}" for name in self.root_links]
+        skipped = "|".join((*self.root_links, INSIDE.name))
+        return [
+            f"mount -t tmpfs -o nosuid,nodev,mode=755,size=64k root {INSIDE}",
+            "for each in /* /.[!.]*; do",
+            "name=${each#/}",
+            f'case "$name" in {skipped}) continue ;; esac',
+            f'if [ -L "$each" ]; then cp -P "$each" {INSIDE}/',
+            f'elif [ -d "$each" ]; then mkdir {INSIDE}/"$name"; mount --rbind "$each" {INSIDE}/"$name"; fi',
+            "done",
+            *links,
+            f"mkdir {INSIDE}/{INSIDE.name} {INSIDE}/.old",
+            f"cd {INSIDE} && pivot_root . .old",
+            "cd / && umount -l /.old && rmdir /.old",
+            "mount -o remount,ro,nosuid,nodev /",
+        ]
 
 
 def _bind(source: Path, target: Path, *, whole: bool = True) -> str:

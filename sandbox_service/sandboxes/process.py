@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.environments.digests import digest
 from sandbox_service.telemetry import get_logger
 
+from .agent_packages import offered_packages
 from .box import Box
 from .content import box_files
 from .covers import coverable
@@ -130,7 +131,7 @@ class ProcessFactory:
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME), spec)
         command = [host.interpreter, *runner]
         private_folders: dict[str, str] = {}
-        offered = self._agent_packages if spec.runs_agents else {}
+        offered = offered_packages(spec, self._agent_packages)
         agents = {name: str(path) for name, path in offered.items()}
         if host.namespaces:
             env_uid = uids.start if host.drops_uids else None
@@ -142,6 +143,7 @@ class ProcessFactory:
                 env_uid,
                 self._hidden(host, spec.provisions),
                 offered,
+                spec.root_links,
             )
             command = enclosure.around(command)
             agents = {name: str(AGENTS / name) for name in offered}

@@ -1,0 +1,50 @@
+"""The folders of a task, at the paths that the format gives them.
+
+A box has links ``/app``, ``/logs``, ``/tests`` and ``/solution`` that lead through one link among the
+workspaces, ``.task``, to the folder of whoever is at work: the agent, or the verifier, which is another user
+with a folder of its own. Standard library only.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+FOLDERS = ("app", "logs", "tests", "solution")
+"""Names of the links in the root folder of a box, and of the folders to which they lead."""
+LINK = ".task"
+"""Their common part, beside the workspaces."""
+WORKDIR = "app"
+SUBFOLDERS = ("app", "logs/agent", "logs/verifier", "logs/artifacts", "tests", "solution")
+PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")
+"""Where a process box and a container have the packages that the environment offers to tasks."""
+
+
+def take_place(workspace: str) -> str:
+    """Return the command that makes the folders of a workspace and leads the links there."""
+    folders = " ".join(SUBFOLDERS)
+    return (
+        f"cd {shlex.quote(workspace)} && mkdir -p {folders} && ln -sfn {shlex.quote(workspace)} ../{LINK} "
+        f"&& test /{WORKDIR} -ef {WORKDIR}"
+    )
+
+
+def give_place(workspace: str) -> str:
+    """Return the command that removes the link, so that another user can make it."""
+    link = f"{shlex.quote(workspace)}/../{LINK}"
+    return f"chmod -R u+rwx {link} 2>/dev/null; rm -rf {link}; ! test -e {link} -o -L {link}"
+
+
+def pack(workspace: str) -> str:
+    """Return the command that writes the working directory and the agent's logs as base64 of a tar.gz."""
+    # Files that their owner has closed to itself are left out; the exit status says nothing of them.
+    return (
+        f"cd {shlex.quote(workspace)} && tar -c --exclude=logs/verifier -f - app logs 2>/dev/null "
+        "| gzip -1 | base64 -w0"
+    )
+
+
+def prologue(variables: Mapping[str, str]) -> str:
+    """Return what precedes the commands of a task: the working directory and the task's variables."""
+    exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
+    return f"cd /{WORKDIR} || exit 1; {exports}"

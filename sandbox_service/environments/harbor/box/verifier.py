@@ -1,0 +1,187 @@
+"""Run a task's tests: a process of a fresh user id, with a copy of what the agent left.
+
+The tests run what the agent wrote, so everything here belongs to the agent's zone: the answers are data. The
+rewards are read when every process that the tests have started is dead. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
+from sandbox_service.runner.kernel.procfs import children
+
+from .layout import LINK, SUBFOLDERS
+
+JsonObject = dict[str, Any]
+
+_OUTPUT_BYTES = 16 * 1024
+_REWARD_BYTES = 64 * 1024
+_ENDING_S = 10.0
+_POLL_S = 0.01
+
+
+def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None]) -> None:
+    """Lay out files and run the tests, as the requests say, until the grader hangs up."""
+    # What the tests run shares this user id: it must not write to this process's memory, and what it leaves
+    # behind must become this process's child.
+    with contextlib.suppress(OSError):
+        be_undumpable()
+        become_reaper()
+    verifier = Verifier(Path.cwd())
+    actions = {
+        "begin": verifier.begin,
+        "unpack": verifier.unpack,
+        "write": verifier.write,
+        "take_artifact": verifier.take_artifact,
+        "run": verifier.run,
+    }
+    while True:
+        try:
+            request = receive()
+        except EOFError:
+            return
+        try:
+            answer = actions[request.pop("do")](**request)
+        except (OSError, ValueError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        send(answer)
+
+
+class Verifier:
+    """One run of a task's tests, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left = folder / "left"
+        """What the agent left, where the tests see only a part of it."""
+        self._unpacking: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> JsonObject:
+        """Make the folders and lead the box's links here."""
+        for name in (*SUBFOLDERS, "home", "left"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        (self._folder.parent / LINK).symlink_to(self._folder)
+        return {"reached": Path("/app").exists() and Path("/app").samefile(self._folder / "app")}
+
+    def unpack(self, data: str, last: bool, apart: bool) -> JsonObject:
+        """Take a piece of the agent's archive; ``apart`` leaves it beside the working directory."""
+        if self._unpacking is None:
+            target = self._left if apart else self._folder
+            words = ["tar", "-xz", "--no-same-owner", "--no-same-permissions", "-f", "-", "-C", str(target)]
+            self._unpacking = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self._unpacking.stdin is not None
+        self._unpacking.stdin.write(base64.b64decode(data))
+        if not last:
+            return {}
+        self._unpacking.stdin.close()
+        return {"status": self._unpacking.wait()}
+
+    def write(self, folder: str, files: dict[str, Any]) -> JsonObject:
+        """Write files below one of the task's folders."""
+        for path, file in files.items():
+            target = self._folder / folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(base64.b64decode(file["base64"]))
+            target.chmod(0o755 if file["executable"] else 0o644)
+        return {}
+
+    def take_artifact(self, source: str, target: str) -> JsonObject:
+        """Copy what the agent left at ``source`` to ``target``, both below the task's folders."""
+        origin, place = self._left / source, self._folder / target
+        # The root of the copy only; links below are copied as links.
+        if origin.is_symlink() or not origin.exists():
+            return {"found": False}
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if origin.is_dir():
+            shutil.copytree(origin, place, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copy2(origin, place, follow_symlinks=False)
+        return {"found": True}
+
+    def run(self, env: dict[str, str], timeout_s: float) -> JsonObject:
+        """Run the tests; return how they ended and the rewards that they wrote."""
+        logs = self._folder / "logs" / "verifier"
+        script = self._folder / "tests" / "test.sh"
+        script.chmod(0o755)
+        variables = {**os.environ, "HOME": str(self._folder / "home"), **env}
+        with (logs / "test-stdout.txt").open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", "exec /tests/test.sh"],
+                cwd="/app",
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout_s
+        # Not by ``Popen.wait``: orphans become our children, and have to be reaped meanwhile.
+        code = None
+        while code is None and time.monotonic() < deadline:
+            code = _reap(process.pid)
+            if code is None:
+                time.sleep(_POLL_S)
+        ended = _end_children()
+        return {
+            "exit_code": code,
+            "ended": ended,
+            "output": _read(logs / "test-stdout.txt", _OUTPUT_BYTES, tail=True) or "",
+            "reward_json": _read(logs / "reward.json", _REWARD_BYTES),
+            "reward_txt": _read(logs / "reward.txt", _REWARD_BYTES),
+        }
+
+
+def _reap(wanted: int) -> int | None:
+    """Collect dead children; return the exit code of ``wanted``, if it is one; negative for a signal."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == wanted:
+                found = os.waitstatus_to_exitcode(status)
+    return found
+
+
+def _end_children() -> bool:
+    """Kill all descendants; whether none is left. Orphans become children of this process until then."""
+    deadline = time.monotonic() + _ENDING_S
+    while time.monotonic() < deadline:
+        for pid in children():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _read(path: Path, most: int, *, tail: bool = False) -> str | None:
+    """Return the text of a regular file, at most so many bytes of its beginning or end; None without one."""
+    try:
+        # Not blocking: a pipe of that name would never open.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if tail:
+            file.seek(max(0, status.st_size - most))
+        return file.read(most).decode("utf-8", "replace")

@@ -1,0 +1,214 @@
+"""The world of a Harbor task: a working directory, tools, one or several steps, and tests at the end.
+
+Tests come with the evaluation only. The world keeps a copy of the working directory for each step that has
+ended, and the tests run on copies, so that no evaluation changes the episode. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.environments.shared.box.actions import parse_actions
+from sandbox_service.environments.shared.box.tool_results import ToolResult, answer_calls
+from sandbox_service.runner.worker.allowance import kept_waiting
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
+
+from .grading import Grader, copy_work, take_folders
+from .layout import PACKAGES, WORKDIR, prologue
+from .prompts import NO_ACTION, next_step, system_prompt
+from .tools import TOOLS, run_tool
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.shared.box.calls import ParsedCall
+    from sandbox_service.runner.world import Agent
+
+
+INTERFACES = ("tools", "workspace")
+_LEAST_TIME_S = 0.05
+_NO_TIME = "Not run: the time of this step is used up."
+_AFTER_END = "Not run: the task, or its step, was submitted before."
+_OUT_OF_TIME = "The time that the task gives its agent is used up; the episode has ended."
+_SETUP = "setup.sh"
+_SETUP_S = 60.0
+
+
+class HarborWorld(World):
+    """An episode of one task."""
+
+    def start(self) -> Start:
+        unknown = sorted(set(self.context.params) - {"interface"})
+        if unknown:
+            detail = f"unknown parameter {unknown[0]!r}; expected: interface"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+        interface = self.context.params.get("interface", INTERFACES[0])
+        if interface not in INTERFACES:
+            detail = f"interface is {interface!r}; expected one of: {', '.join(INTERFACES)}"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+        self.steps = 0
+        self.position = 0
+        self.ran_s = 0.0
+        self.works: list[str | None] = []
+        self.sealed = False
+        self.verdict: tuple[int, Verdict] | None = None
+        env = dict(self.task["env"])
+        if self.task["packages"]:
+            env.setdefault("PYTHONPATH", _packages())
+        self.task["env"] = env
+        take_folders(self._agent)
+        self._write(self.task["files"])
+        self._begin_step()
+        info = {"category": self.task["category"], "max_steps": self.task["max_steps"], **self.task["info"]}
+        user = {"role": "user", "content": self._step["instruction"].strip()}
+        if len(self.task["steps"]) > 1:
+            user["content"] = next_step(1, len(self.task["steps"]), self._step["instruction"])
+        if interface == "workspace":
+            return Start([user], info=info)
+        system = system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])
+        return Start([{"role": "system", "content": system}, user], [tool.schema() for tool in TOOLS], info)
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.
+        wall_timeout_s = timeout_s - min(1.0, timeout_s / 10)
+        deadline = time.monotonic() + wall_timeout_s
+        actions = parse_actions(message)
+        self.steps += 1
+        results: list[ToolResult] = []
+        for action in actions:
+            submitted = any(result.submitted for result in results)
+            results.append(ToolResult(_AFTER_END, False) if submitted else self._run(action, deadline))
+            if results[-1].text == _NO_TIME:
+                self._raise_if_starved(wall_timeout_s, results)
+        answers = answer_calls(actions, results, NO_ACTION)
+        done = False
+        if any(result.submitted for result in results):
+            done = self.position + 1 == len(self.task["steps"])
+            if not done:
+                answers.append({"role": "user", "content": self._next_step()})
+        late = self._time_is_up()
+        if late and not done:
+            answers.append({"role": "user", "content": _OUT_OF_TIME})
+        return Outcome(
+            messages=answers,
+            terminated=done,
+            truncated=not done and (late or self.steps >= self.task["max_steps"]),
+            info={
+                "actions": [_told(action, result) for action, result in zip(actions, results, strict=True)]
+            },
+        )
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = wants_sparse(params)
+        try:
+            verdict = self._graded(grading)
+        except OSError as error:
+            raise WorldError(f"the sandbox could not grade: {error}", BoxErrorCode.SANDBOX_FAILED) from None
+        score = float(verdict.success) if sparse else verdict.score
+        return Verdict(score, verdict.success, verdict.details)
+
+    def seal(self) -> None:
+        self.works.append(copy_work(self._agent))
+        self.sealed = True
+
+    def _graded(self, grading: JsonObject) -> Verdict:
+        if not self.sealed:
+            # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
+            self._agent.kill()
+            return self._grade([*self.works, copy_work(self._agent)], grading)
+        # The first verdict stands: tests that draw something get no second draw.
+        key = hash(json.dumps(grading, sort_keys=True))
+        if self.verdict is None or self.verdict[0] != key:
+            self.verdict = key, self._grade(self.works, grading)
+        return self.verdict[1]
+
+    def _grade(self, works: list[str | None], grading: JsonObject) -> Verdict:
+        return Grader(self._agent, self.task, grading, self.evaluate_timeout_s).grade(works)
+
+    @property
+    def _agent(self) -> Agent:
+        if self.context.agent is None:
+            raise WorldError("the harbor environment needs a sandbox that runs agent code")
+        return self.context.agent
+
+    @property
+    def _step(self) -> JsonObject:
+        step: JsonObject = self.task["steps"][self.position]
+        return step
+
+    def _write(self, files: JsonObject) -> None:
+        """Write files into the working directory."""
+        content = {f"{WORKDIR}/{path}": base64.b64decode(file["base64"]) for path, file in files.items()}
+        self._agent.write_files(content)
+        if programs := [path for path, file in files.items() if file["executable"]]:
+            # By the shell, since the file methods know no modes.
+            self._shell("chmod +x -- " + " ".join(map(_quoted, programs)))
+
+    def _begin_step(self) -> None:
+        self._write(self._step["files"])
+        if _SETUP in self._step["files"]:
+            done = self._shell(f"bash ./{_SETUP}")
+            if done != 0:
+                raise WorldError(
+                    f"the task's {_SETUP} of step {self._step['name']} failed with status {done}"
+                )
+
+    def _shell(self, command: str) -> int | None:
+        return self._agent.shell(f"{self._prologue}\n{command}", _SETUP_S).exit_code
+
+    @property
+    def _prologue(self) -> str:
+        return prologue(self.task["env"])
+
+    def _next_step(self) -> str:
+        self._agent.kill()
+        self.works.append(copy_work(self._agent))
+        self.position += 1
+        self.ran_s = 0.0
+        self._begin_step()
+        return next_step(self.position + 1, len(self.task["steps"]), self._step["instruction"])
+
+    def _time_is_up(self) -> bool:
+        limit_s = self._step["agent_timeout_s"]
+        return limit_s is not None and self.ran_s >= limit_s
+
+    def _run(self, action: ParsedCall, deadline: float) -> ToolResult:
+        time_left = deadline - time.monotonic()
+        if time_left < _LEAST_TIME_S:
+            return ToolResult(_NO_TIME, succeeded=False)
+        timeout_s = min(time_left, self.task["tool_timeout_s"])
+        begun = time.monotonic()
+        result = run_tool(
+            self._agent, action, self._prologue, timeout_s, self.task["max_output_bytes"], time_left
+        )
+        self.ran_s += time.monotonic() - begun - result.waited_s
+        return result
+
+    def _raise_if_starved(self, wall_timeout_s: float, results: list[ToolResult]) -> None:
+        """Raise WorldError where calls were not run because the machine kept earlier ones waiting."""
+        used_s = wall_timeout_s - sum(result.waited_s for result in results)
+        if kept_waiting(used_s, wall_timeout_s, wall_timeout_s, self._agent.still):
+            detail = f"the machine is too busy: the calls had {used_s:.1f} s of {wall_timeout_s:g} s"
+            raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
+
+
+def _packages() -> str:
+    """Return the folder of the packages that this box offers. Raises WorldError where it has none."""
+    for path in PACKAGES:
+        if os.path.isdir(path):  # noqa: PTH112 - as everywhere in boxes
+            return path
+    raise WorldError("the box lacks the packages of the task", BoxErrorCode.SANDBOX_FAILED)
+
+
+def _quoted(path: str) -> str:
+    return "'" + path.replace("'", "'\\''") + "'"
+
+
+def _told(action: ParsedCall, result: ToolResult) -> dict[str, Any]:
+    return {"tool": action.name, "succeeded": result.succeeded, "exit_code": result.exit_code}
+
+
+WORLD = HarborWorld

@@ -1,0 +1,3 @@
+#!/bin/bash
+printf 'day,amount\n6,900\n5,25\n' > /app/late.csv
+rm -- "$0"

@@ -1,0 +1,283 @@
+"""Tasks and splits of an environment whose tasks are folders in Harbor's format.
+
+All tasks are checked when the catalog is first used; their files are read when an instance is made. The
+environment ``harbor`` serves the operator's folders, and packs that ``envs setup`` generates are served by
+the same catalog under names of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.harbor.box.layout import FOLDERS
+from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
+from sandbox_service.environments.harbor.box.world import INTERFACES
+from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
+
+from .solution import solving_command
+from .task_toml import TaskRefused
+from .tasks import find_tasks, load_task
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sandbox_service.config import HarborConfig
+
+    from .task_files import TaskFile
+    from .task_toml import Artifact
+    from .tasks import HarborTask, TaskStep
+
+
+logger = get_logger(__name__)
+
+_ACTION_FORMAT = (
+    "An assistant message with OpenAI tool_calls; or, in its content, ```bash and ```python blocks or "
+    '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the task, or '
+    "its present step."
+)
+_SHOWN = 10
+"""Refused tasks that an error names."""
+
+
+def named(folders: Iterable[Path]) -> dict[str, Path]:
+    """Return folders by the names of their splits."""
+    return {folder.name: folder for folder in folders}
+
+
+def bundled_tasks() -> dict[str, Path]:
+    """Return the folder of the bundled example tasks, by the name of its split."""
+    return {"examples": Path(__file__).resolve().parents[1] / "data" / "examples"}
+
+
+class HarborCatalog:
+    """The tasks of some folders."""
+
+    def __init__(
+        self,
+        name: str,
+        config: HarborConfig,
+        folders: Mapping[str, Path],
+        *,
+        packages: Path | None = None,
+        offered: Iterable[str] = (),
+        description: str = "Tasks in Harbor's format: work in a folder by shell and editor; graded by tests.",
+    ) -> None:
+        """``folders`` are the folders of tasks by the names of their splits.
+
+        ``packages`` is a folder of packages for agents and tests, and ``offered`` are its pins.
+        """
+        self._name = name
+        self._config = config
+        self._folders = dict(folders)
+        self._packages = packages
+        self._offered = frozenset(offered)
+        self._description = description
+
+    @cached_property
+    def spec(self) -> EnvironmentSpec:
+        memory_mib = max((task.toml.environment.memory_mib for task in self._tasks.values()), default=0)
+        return EnvironmentSpec(
+            name=self._name,
+            world_module="sandbox_service.environments.harbor.box.world",
+            agent_code=True,
+            many_per_worker=False,
+            fork=False,
+            deterministic=False,
+            image="sandbox-harbor",
+            instances_per_box=1,
+            runs_agents=True,
+            memory_mib=memory_mib,
+            root_links=FOLDERS,
+            task_packages=self._packages,
+        )
+
+    def describe(self) -> Environment:
+        interface: dict[str, JsonValue] = {
+            "enum": list(INTERFACES),
+            "default": INTERFACES[0],
+            "description": "Offer tools to a model that takes steps, or none to an agent that runs in the "
+            "working directory.",
+        }
+        return Environment(
+            name=self._name,
+            description=self._description,
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
+            default_split=next(iter(self._splits)),
+            action_format=_ACTION_FORMAT,
+            tools=tuple(Tool.model_validate(tool.schema()) for tool in TOOLS),
+            capabilities=Capabilities(
+                fork=False,
+                files=True,
+                agent_code=True,
+                agents=True,
+                deterministic=False,
+                many_per_worker=False,
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=self._config.max_steps,
+            params={
+                "type": "object",
+                "properties": {"interface": interface},
+                "additionalProperties": False,
+            },
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return self._splits[split]
+        except KeyError:
+            detail = f"{self._name} has no split {split!r}; there are: {', '.join(self._splits)}"
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        task = self._task(task_id)
+        config, environment = self._config, task.toml.environment
+        recipe = task.recipe
+        try:
+            body: dict[str, JsonValue] = {
+                "category": task.toml.category,
+                "info": {"network": "none"},
+                "env": {**(recipe.variables if recipe is not None else {}), **environment.env},
+                "packages": bool(recipe is not None and recipe.packages),
+                "files": _wire(task.files()),
+                "steps": [_step(task, step) for step in task.steps],
+                "max_steps": config.max_steps,
+                "tool_timeout_s": config.tool_timeout_s,
+                "max_output_bytes": config.max_output_bytes,
+            }
+            grading: dict[str, JsonValue] = {
+                "strategy": task.toml.multi_step_reward_strategy,
+                "steps": [_grading(task, step) for step in task.steps],
+            }
+        except (TaskRefused, OSError) as error:
+            raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
+        return TaskPayload(task=body, grading=grading, max_steps=config.max_steps)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        task = self._task(task_id)
+        messages: list[dict[str, JsonValue]] = []
+        for step in task.steps:
+            files = task.solution(step)
+            if not files:
+                return []
+            command = solving_command(files, task.toml.solution.env)
+            messages.append(_assistant(len(messages), "execute_bash", {"command": command}))
+            messages.append(_assistant(len(messages), SUBMIT, {}))
+        return messages
+
+    @cached_property
+    def _loaded(self) -> tuple[dict[str, tuple[str, ...]], dict[str, HarborTask]]:
+        """Ids by split, and tasks by id. Raises ServiceError(TASK_INVALID) that names the refused tasks."""
+        splits: dict[str, tuple[str, ...]] = {}
+        tasks: dict[str, HarborTask] = {}
+        refused: list[str] = []
+        for split, folder in self._folders.items():
+            ids: list[str] = []
+            for path in self._find(folder):
+                try:
+                    task = self._load(path, tasks)
+                except TaskRefused as reason:
+                    refused.append(f"{path.name}: {reason}")
+                    continue
+                tasks[task.id] = task
+                ids.append(task.id)
+            splits[split] = tuple(ids)
+        if refused and not self._config.skip_unsupported:
+            shown = "; ".join(refused[:_SHOWN])
+            more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+            setting = "environments.harbor.skip_unsupported leaves them out"
+            detail = f"{len(refused)} tasks cannot be served ({setting}): {shown}{more}"
+            raise ServiceError(ErrorCode.TASK_INVALID, detail)
+        for reason in refused:
+            logger.warning("harbor_task_refused", environment=self._name, reason=reason)
+        public = sum(task.toml.environment.network_mode == "public" for task in tasks.values())
+        if public:
+            logger.info("harbor_network_is_none", environment=self._name, tasks=public)
+        return {name: ids for name, ids in splits.items() if ids}, tasks
+
+    def _find(self, folder: Path) -> Iterable[Path]:
+        try:
+            found = list(find_tasks(folder))
+        except OSError as error:
+            detail = f"the folder of tasks {folder} cannot be read: {error.strerror}"
+            raise ServiceError(ErrorCode.TASK_INVALID, detail) from error
+        if not found:
+            raise ServiceError(ErrorCode.TASK_INVALID, f"{folder} holds no folder with a task.toml")
+        return found
+
+    def _load(self, path: Path, known: Mapping[str, HarborTask]) -> HarborTask:
+        task = load_task(path, self._offered)
+        environment, config = task.toml.environment, self._config
+        if task.id in known:
+            raise TaskRefused("another folder has a task of this name")
+        for name, wanted, most in (
+            ("memory_mb", environment.memory_mib, config.max_memory_mib),
+            ("storage_mb", environment.storage_mib, config.max_storage_mib),
+            ("cpus", environment.cpus or 0, config.max_cpus),
+        ):
+            if wanted > most:
+                raise TaskRefused(f"environment.{name} is {wanted:g}; the settings allow {most:g}")
+        if task.recipe is None:
+            raise TaskRefused(f"it needs an image of its own ({task.why_image})")
+        return task
+
+    @property
+    def _splits(self) -> dict[str, tuple[str, ...]]:
+        return self._loaded[0]
+
+    @property
+    def _tasks(self) -> dict[str, HarborTask]:
+        return self._loaded[1]
+
+    def _task(self, task_id: str) -> HarborTask:
+        try:
+            return self._tasks[task_id]
+        except KeyError:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
+
+
+def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:
+    return {path: file.wire() for path, file in files.items()}
+
+
+def _step(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+    return {
+        "name": step.name,
+        "instruction": step.instruction,
+        "files": _wire(task.step_files(step)),
+        "agent_timeout_s": step.agent.timeout_sec,
+    }
+
+
+def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+    return {
+        "name": step.name,
+        "files": _wire(task.tests(step)),
+        "env": dict(step.verifier.env),
+        "timeout_s": step.verifier.timeout_sec,
+        "min_reward": dict(step.min_reward),
+        "separate": step.verifier.environment_mode == "separate",
+        "artifacts": [_below(artifact) for artifact in step.artifacts],
+    }
+
+
+def _below(artifact: Artifact) -> str:
+    """Return where an artifact lies below the task's folders."""
+    source = artifact.source
+    return source.lstrip("/") if source.startswith("/") else f"app/{source}"
+
+
+def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return an assistant message with one native tool call."""
+    function: dict[str, JsonValue] = {"name": tool, "arguments": json.dumps(arguments)}
+    call: dict[str, JsonValue] = {"id": f"call_{index}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}

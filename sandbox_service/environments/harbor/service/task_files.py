@@ -1,0 +1,90 @@
+"""Read the files of a task's folder, and refuse what could lead out of it.
+
+A folder of tasks is somebody else's data: a link in it could name any file of the service's machine, which
+would then be copied into boxes. Links are followed only to regular files inside the task's own folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .task_toml import TaskRefused
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+
+MAX_FILES = 4000
+MAX_BYTES = 16 * 1024**2
+"""Bounds of one folder that is sent to a box."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A file that is copied into a box."""
+
+    content: bytes
+    executable: bool
+
+    def wire(self) -> JsonValue:
+        """Return its JSON form."""
+        return {"base64": base64.b64encode(self.content).decode(), "executable": self.executable}
+
+
+def check_links(task: Path) -> None:
+    """Raise TaskRefused if the folder is a link, has links out of itself or to folders, or special files."""
+    if task.is_symlink():
+        raise TaskRefused("the folder of the task is a symbolic link; copy the task instead")
+    for path, status in _entries(task):
+        shown = path.relative_to(task).as_posix()
+        if stat.S_ISLNK(status.st_mode):
+            _check_link(task, path, shown)
+        elif not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise TaskRefused(f"{shown} is neither a file nor a folder")
+
+
+def _check_link(task: Path, path: Path, shown: str) -> None:
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise TaskRefused(f"{shown} is a link that leads nowhere") from None
+    if not target.is_relative_to(task.resolve()):
+        raise TaskRefused(f"{shown} is a link that leads out of the task's folder")
+    if not target.is_file():
+        raise TaskRefused(f"{shown} is a link to a folder; only links to files are followed")
+
+
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield everything below a folder, without following links."""
+    for parent, folders, names in os.walk(folder, followlinks=False):
+        folders.sort()
+        for name in sorted([*folders, *names]):
+            path = Path(parent, name)
+            yield path, path.lstat()
+
+
+def read_files(task: Path, folder: Path) -> dict[str, TaskFile]:
+    """Return the files below a folder of a task by their relative paths; none where there is no folder.
+
+    Raises TaskRefused for bad links and when the folder is larger than MAX_FILES or MAX_BYTES.
+    """
+    found: dict[str, TaskFile] = {}
+    size = 0
+    shown = folder.relative_to(task).as_posix()
+    for path, status in _entries(folder):
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            _check_link(task, path, path.relative_to(task).as_posix())
+        size += path.stat().st_size
+        if len(found) >= MAX_FILES or size > MAX_BYTES:
+            raise TaskRefused(f"{shown} has more than {MAX_FILES} files or {MAX_BYTES} bytes")
+        executable = bool(path.stat().st_mode & 0o100)
+        found[path.relative_to(folder).as_posix()] = TaskFile(path.read_bytes(), executable)
+    return found

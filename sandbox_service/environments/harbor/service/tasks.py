@@ -1,0 +1,198 @@
+"""Load the tasks of a folder: what ``task.toml`` says, and the files beside it, checked but not yet read.
+
+A task that cannot be served is refused with every reason. Its files are read when an instance is made, so
+that a large pack costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from .dockerfile import WORKDIR, BoxRecipe, Copy, NeedsImage, read_dockerfile
+from .task_files import TaskFile, check_links, read_files
+from .task_toml import AgentTable, Artifact, TaskRefused, TaskToml, VerifierTable, parse_task_toml
+
+TASK_FILE = "task.toml"
+_INSTRUCTION = "instruction.md"
+_TESTS, _SOLUTION, _ENVIRONMENT, _STEPS = "tests", "solution", "environment", "steps"
+_COPIED = ("/app", "/logs/agent", "/logs/artifacts")
+_TEST_SCRIPT, _SOLUTION_SCRIPT = "test.sh", "solve.sh"
+_REFUSED_FILES = {
+    "trajectory.json": "an episode cannot begin with an earlier trajectory",
+    f"{_ENVIRONMENT}/docker-compose.yaml": "a task has one container",
+    f"{_ENVIRONMENT}/docker-compose.yml": "a task has one container",
+    f"{_TESTS}/Dockerfile": "a verifier has the task's own environment",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStep:
+    """One step of a task; a task without ``[[steps]]`` has one, whose name is empty."""
+
+    name: str
+    folder: Path
+    """The folder of its own files; the task's where it is the only one."""
+    instruction: str
+    agent: AgentTable
+    verifier: VerifierTable
+    min_reward: dict[str, float]
+    """Least rewards by key, with which later steps count."""
+    artifacts: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HarborTask:
+    """One task."""
+
+    id: str
+    folder: Path
+    toml: TaskToml
+    steps: tuple[TaskStep, ...]
+    recipe: BoxRecipe | None
+    """What our own box needs for it; None where it needs an image."""
+    why_image: str = ""
+    """Why it needs an image."""
+
+    def files(self) -> dict[str, TaskFile]:
+        """Return the files of the initial working directory. Raises TaskRefused."""
+        if self.recipe is None:
+            return {}
+        found = read_files(self.folder, self.folder / _ENVIRONMENT)
+        return _copied(found, self.recipe.copies)
+
+    def step_files(self, step: TaskStep) -> dict[str, TaskFile]:
+        """Return the files that are added to the working directory when a step begins."""
+        return read_files(self.folder, step.folder / "workdir") if step.name else {}
+
+    def tests(self, step: TaskStep) -> dict[str, TaskFile]:
+        """Return the tests of a step: its own where it has any, else the task's. Raises TaskRefused."""
+        own = step.folder / _TESTS
+        return read_files(self.folder, own if own.is_dir() else self.folder / _TESTS)
+
+    def solution(self, step: TaskStep) -> dict[str, TaskFile]:
+        """Return the files of the oracle; none where the task has no solution."""
+        own = step.folder / _SOLUTION
+        return read_files(self.folder, own if own.is_dir() else self.folder / _SOLUTION)
+
+
+def find_tasks(root: Path) -> Iterator[Path]:
+    """Yield the task folders of a root in order: itself, or the folders in it that have a ``task.toml``."""
+    if (root / TASK_FILE).is_file():
+        yield root
+        return
+    for path in sorted(root.iterdir()):
+        if (path / TASK_FILE).is_file():
+            yield path
+
+
+def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
+    """Return the task of a folder; ``offered`` are the pins of packages that boxes have.
+
+    Raises TaskRefused with the reasons.
+    """
+    check_links(folder)
+    for name, why in _REFUSED_FILES.items():
+        if (folder / name).exists():
+            raise TaskRefused(f"{name} is not supported: {why}")
+    toml = parse_task_toml(_text(folder, folder / TASK_FILE))
+    steps = _steps(folder, toml)
+    for step in steps:
+        own = step.folder / _TESTS
+        if not ((own if own.is_dir() else folder / _TESTS) / _TEST_SCRIPT).is_file():
+            raise TaskRefused(f"{step.name or 'the task'} has no {_TESTS}/{_TEST_SCRIPT}")
+        _check_artifacts(step)
+    try:
+        return HarborTask(folder.name, folder, toml, steps, _recipe(folder, toml, offered))
+    except NeedsImage as reason:
+        return HarborTask(folder.name, folder, toml, steps, None, str(reason))
+
+
+def _check_artifacts(step: TaskStep) -> None:
+    """Raise TaskRefused when a separate verifier needs what is not copied from the agent's box."""
+    if step.verifier.environment_mode != "separate":
+        return
+    for artifact in step.artifacts:
+        if artifact.source.startswith("/") and not artifact.source.startswith(_COPIED):
+            raise TaskRefused(
+                f"the artifact {artifact.source} lies outside of {' and '.join(_COPIED)}, which is all that "
+                "a separate verifier is given"
+            )
+
+
+def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
+    if not toml.steps:
+        instruction = _text(folder, folder / _INSTRUCTION)
+        step = TaskStep("", folder, instruction, toml.agent, toml.verifier, {}, tuple(toml.artifacts))
+        return (step,)
+    steps = []
+    for table in toml.steps:
+        own = folder / _STEPS / table.name
+        if (own / "trajectory.json").exists():
+            raise TaskRefused(f"{_STEPS}/{table.name}/trajectory.json is not supported")
+        least = table.min_reward
+        steps.append(
+            TaskStep(
+                table.name,
+                own,
+                _text(folder, own / _INSTRUCTION),
+                table.agent if "agent" in table.model_fields_set else toml.agent,
+                table.verifier if "verifier" in table.model_fields_set else toml.verifier,
+                {} if least is None else least if isinstance(least, dict) else {"reward": least},
+                (*toml.artifacts, *table.artifacts),
+            )
+        )
+    return tuple(steps)
+
+
+def _text(folder: Path, path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskRefused(f"{path.relative_to(folder)} cannot be read: {error}") from None
+    if not text.strip() and path.name == _INSTRUCTION:
+        raise TaskRefused(f"{path.relative_to(folder)} is empty")
+    return text
+
+
+def _recipe(folder: Path, toml: TaskToml, offered: Collection[str]) -> BoxRecipe:
+    """Return what our box needs for a task. Raises NeedsImage."""
+    environment = toml.environment
+    dockerfile = folder / _ENVIRONMENT / "Dockerfile"
+    if dockerfile.is_file():
+        recipe = read_dockerfile(_text(folder, dockerfile), offered)
+    elif environment.docker_image is not None:
+        # Without a Dockerfile the folder's files lie in the working directory of the image.
+        text = f"FROM {environment.docker_image}\nWORKDIR {environment.workdir or '/'}\nCOPY . .\n"
+        recipe = read_dockerfile(text, offered)
+    else:
+        recipe = BoxRecipe(copies=[Copy((".",), "./")])
+    if environment.workdir not in (None, WORKDIR):
+        raise NeedsImage(f"workdir {environment.workdir}")
+    return recipe
+
+
+def _copied(files: dict[str, TaskFile], copies: list[Copy]) -> dict[str, TaskFile]:
+    """Return files under the paths to which COPY instructions copy them. Raises TaskRefused."""
+    found: dict[str, TaskFile] = {}
+    for copy in copies:
+        for source in copy.sources:
+            origin = PurePosixPath(source.lstrip("/"))
+            matching = {
+                PurePosixPath(path): file
+                for path, file in files.items()
+                if PurePosixPath(path).is_relative_to(origin) and path != "Dockerfile"
+            }
+            if not matching and source not in (".", "./"):
+                raise TaskRefused(f"environment/Dockerfile copies {source}, which is not in {_ENVIRONMENT}")
+            for path, file in matching.items():
+                found[_place(path, origin, copy.target)] = file
+    return found
+
+
+def _place(path: PurePosixPath, origin: PurePosixPath, target: str) -> str:
+    """Return where COPY puts one file: a folder's content goes into the target, a file becomes it."""
+    if path != origin:
+        return PurePosixPath(target, path.relative_to(origin)).as_posix()
+    return PurePosixPath(target, path.name).as_posix() if target.endswith("/") else target

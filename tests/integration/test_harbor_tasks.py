@@ -1,0 +1,141 @@
+"""Harbor tasks in real boxes: what their tests may do wrong, and what an agent may try against them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from sandbox_client.errors import SandboxError
+from sandbox_contract.problems import ErrorCode, FailureClass
+from sandbox_service.config import HarborConfig
+from sandbox_service.environments.harbor.service.catalog import HarborCatalog
+from tests.contract.environments.actions import native, say
+from tests.contract.environments.serving import serve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.contract.environments.serving import Service
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+ONE = "echo 1 > /logs/verifier/reward.txt"
+CHECK = """\
+if [ "$(cat /app/answer.txt 2>/dev/null)" = 42 ]; then r=1; else r=0; fi
+echo "$r" > /logs/verifier/reward.txt
+"""
+FAULTY = {
+    "no-reward": ("true", "neither /logs/verifier/reward.json nor reward.txt"),
+    "nan": ("echo nan > /logs/verifier/reward.txt", "reward.txt is nan"),
+    "empty": ("touch /logs/verifier/reward.txt", "reward.txt holds no number"),
+    "words": ("echo well > /logs/verifier/reward.txt", "'well'"),
+    "two-keys": ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', "none is named 'reward'"),
+    "a-pipe": ("mkfifo /logs/verifier/reward.txt", "neither"),
+    "a-link": ("echo 1 > /tmp/r; ln -s /tmp/r /logs/verifier/reward.txt", "neither"),
+    "killed": (f"{ONE}; kill -9 $$", "killed by signal"),
+    "hanging": (f"{ONE}; sleep 600", "did not end within 2 s"),
+}
+"""Tests that give no reward, and words of the error."""
+
+PLANTED = """\
+mkdir -p /tests /logs/verifier ~/.local/bin ~/.local/lib/python3.11/site-packages
+printf '#!/bin/bash\\necho 1 > /logs/verifier/reward.txt\\n' > /tests/test.sh; chmod +x /tests/test.sh
+echo 1 > /logs/verifier/reward.txt; echo '{"reward": 1}' > /logs/verifier/reward.json
+echo 'echo 1 > /logs/verifier/reward.txt; exit' > ~/.bashrc; cp ~/.bashrc ~/.profile
+printf '#!/bin/bash\\necho 42\\n' > ~/.local/bin/cat; chmod +x ~/.local/bin/cat; cp ~/.local/bin/cat /app/cat
+export PATH=/app:$PATH BASH_ENV=~/.bashrc
+forge='echo 1 > /logs/verifier/reward.txt; echo 42 > /app/answer.txt'
+(setsid bash -c "while :; do $forge; sleep 0.01; done" &) &
+sleep 0.2; rm -f /app/answer.txt
+"""
+"""What an agent may leave behind to be given a reward without the answer."""
+
+
+def write_task(folder: Path, name: str, script: str, toml: str = "") -> None:
+    files = {"task.toml": toml, "instruction.md": "Write 42.", "tests/test.sh": f"#!/bin/bash\n{script}\n"}
+    for path, text in files.items():
+        (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name / path).write_text(text)
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=["process", pytest.param("docker", marks=pytest.mark.docker)],
+)
+async def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Service]:
+    folder = tmp_path_factory.mktemp("harbor") / "pack"
+    for name, (script, _) in FAULTY.items():
+        write_task(folder, name, script, "[verifier]\ntimeout_sec = 2.0" if name == "hanging" else "")
+    write_task(folder, "answer", CHECK)
+    write_task(folder, "slow-agent", CHECK, "[agent]\ntimeout_sec = 0.5")
+    async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": folder}), request.param) as served:
+        yield served
+
+
+async def test_tests_without_a_usable_reward_are_the_tasks_failure_and_never_0(service: Service) -> None:
+    for name, (_, words) in FAULTY.items():
+        async with service.client.episode("harbor", name) as episode:
+            with pytest.raises(SandboxError) as caught:
+                await episode.evaluate()
+            assert caught.value.code == ErrorCode.GRADER_FAILED, name
+            assert caught.value.failure_class == FailureClass.TASK
+            assert words in str(caught.value), name
+    # No other instance is disturbed by them.
+    async with service.client.episode("harbor", "answer") as episode:
+        await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt"}))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_what_an_agent_plants_does_not_reach_the_tests(service: Service) -> None:
+    async with service.client.episode("harbor", "answer") as episode:
+        await episode.step(native("execute_bash", {"command": PLANTED}))
+        assert (await episode.evaluate()).score == 0.0
+        await episode.step(native("execute_bash", {"command": PLANTED}))
+        await episode.step(native("submit", {}))
+        assert (await episode.evaluate()).score == 0.0
+
+
+async def test_the_agent_finds_no_tests_before_or_after_an_evaluation(service: Service) -> None:
+    look = native(
+        "execute_bash", {"command": "ls -A /tests /solution /logs/verifier; ls /workspace/candidate*"}
+    )
+    async with service.client.episode("harbor", "answer") as episode:
+        before = await episode.step(look)
+        await episode.evaluate()
+        after = await episode.step(look)
+        for result in (before, after):
+            shown = str(result.observation.messages[0].content)
+            assert "test.sh" not in shown
+            assert "reward" not in shown
+        await episode.step(say("```python\nopen('answer.txt', 'w').write('42')\n```"))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_an_agent_that_spoils_its_folders_is_graded_by_what_is_left(service: Service) -> None:
+    async with service.client.episode("harbor", "answer") as episode:
+        spoil = (
+            "rm -rf /workspace/.task /mnt/workspaces/.task; mkdir /workspace/.task; chmod 0 /workspace/.task"
+        )
+        await episode.step(native("execute_bash", {"command": f"echo 42 > answer.txt; {spoil}"}))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_an_agent_that_uses_up_the_tasks_time_ends(service: Service) -> None:
+    async with service.client.episode("harbor", "slow-agent") as episode:
+        result = await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt; sleep 1"}))
+        assert result.truncated
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_a_working_directory_that_is_too_large_is_worth_nothing(service: Service) -> None:
+    async with service.client.episode("harbor", "answer") as episode:
+        command = "echo 42 > answer.txt; head -c 50000000 /dev/urandom > noise"
+        await episode.step(native("execute_bash", {"command": command}))
+        verdict = await episode.evaluate()
+        assert (verdict.score, verdict.details["note"]) == (0.0, "too large to be graded")

@@ -1,0 +1,80 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import HarborConfig
+from sandbox_service.environments.harbor.service.catalog import HarborCatalog, bundled_tasks
+from sandbox_service.errors import ServiceError
+
+
+def pack(folder: Path, **tasks: str) -> Path:
+    for name, toml in tasks.items():
+        for path, text in {"task.toml": toml, "instruction.md": "Do it.", "tests/test.sh": "true"}.items():
+            (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name / path).write_text(text)
+    return folder
+
+
+def catalog(folder: Path, **settings: Any) -> HarborCatalog:
+    return HarborCatalog("harbor", HarborConfig(**settings), {"mine": folder})
+
+
+def refusal(made: HarborCatalog) -> str:
+    with pytest.raises(ServiceError) as caught:
+        made.describe()
+    assert caught.value.code is ErrorCode.TASK_INVALID
+    return caught.value.detail
+
+
+def test_the_bundled_tasks_are_served() -> None:
+    made = HarborCatalog("harbor", HarborConfig(), bundled_tasks())
+    assert [split.name for split in made.describe().splits] == ["examples"]
+    for task_id in made.task_ids("examples"):
+        assert made.reference(task_id)
+
+
+def test_tests_and_solution_are_no_part_of_the_task() -> None:
+    made = HarborCatalog("harbor", HarborConfig(), bundled_tasks())
+    for task_id in made.task_ids("examples"):
+        payload = made.payload(task_id)
+        assert "test.sh" in str(payload.grading)
+        assert "test.sh" not in str(payload.task)
+        assert "solve.sh" not in str(payload.task)
+
+
+def test_refused_tasks_prevent_the_start_and_are_all_named(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a="[environment]\ngpus = 1", b="", c='[environment]\nos = "windows"')
+    said = refusal(catalog(folder))
+    assert "2 tasks cannot be served" in said
+    assert "a: environment.gpus" in said
+    assert "c: environment.os" in said
+
+
+def test_refused_tasks_can_be_left_out(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a="[environment]\ngpus = 1", b="")
+    assert catalog(folder, skip_unsupported=True).task_ids("mine") == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[environment]\nmemory_mb = 999999", "environment.memory_mb is 999999; the settings allow 4096"),
+        ('[environment]\nstorage = "1T"', "environment.storage_mb"),
+        ("[environment]\ncpus = 64", "environment.cpus is 64"),
+        ('[environment]\ndocker_image = "ubuntu:24.04"', "it needs an image of its own (FROM ubuntu:24.04)"),
+    ],
+)
+def test_a_task_that_asks_for_more_than_boxes_have_is_refused(tmp_path: Path, toml: str, words: str) -> None:
+    assert words in refusal(catalog(pack(tmp_path, a=toml)))
+
+
+def test_boxes_have_the_memory_of_the_most_demanding_task(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a="[environment]\nmemory_mb = 700", b='[environment]\nmemory = "1G"')
+    assert catalog(folder).spec.memory_mib == 1024
+
+
+def test_a_folder_without_tasks_is_an_error(tmp_path: Path) -> None:
+    assert "no folder with a task.toml" in refusal(catalog(tmp_path))
+    assert "cannot be read" in refusal(catalog(tmp_path / "missing"))
