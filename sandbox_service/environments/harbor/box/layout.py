@@ -17,7 +17,7 @@ LINK = ".task"
 WORKDIR = "app"
 SUBFOLDERS = ("app", "logs/agent", "logs/verifier", "logs/artifacts", "tests", "solution")
 PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")
-"""Where a process box and a container have the packages that the environment offers to tasks."""
+"""The places of the packages that the environment offers to tasks, in process boxes and containers."""
 
 
 def take_place(workspace: str) -> str:

@@ -64,7 +64,7 @@ class Verifier:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = folder / "left"
-        """What the agent left, where the tests see only a part of it."""
+        """The agent's files, where the tests see only a part of them."""
         self._unpacking: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> JsonObject:

@@ -45,7 +45,7 @@ class Copy:
 
 @dataclass(slots=True)
 class BoxRecipe:
-    """What our box has to be given to satisfy a Dockerfile."""
+    """The files, variables and packages that our box needs to satisfy a Dockerfile."""
 
     copies: list[Copy] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)

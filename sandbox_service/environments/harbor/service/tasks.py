@@ -51,9 +51,9 @@ class HarborTask:
     toml: TaskToml
     steps: tuple[TaskStep, ...]
     recipe: BoxRecipe | None
-    """What our own box needs for it; None where it needs an image."""
+    """The things that our own box needs for it; None where it needs an image."""
     why_image: str = ""
-    """Why it needs an image."""
+    """The instruction that needs an image."""
 
     def files(self) -> dict[str, TaskFile]:
         """Return the files of the initial working directory. Raises TaskRefused."""
