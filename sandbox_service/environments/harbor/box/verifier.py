@@ -39,7 +39,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         be_undumpable()
         become_reaper()
     verifier = Verifier(Path.cwd())
-    actions = {
+    actions: dict[str, Callable[..., JsonObject]] = {
         "begin": verifier.begin,
         "unpack": verifier.unpack,
         "write": verifier.write,

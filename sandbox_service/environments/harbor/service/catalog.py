@@ -185,8 +185,8 @@ class HarborCatalog:
             for path in self._find(folder):
                 try:
                     task = self._load(path, tasks)
-                except TaskRefused as reason:
-                    refused.append(f"{path.name}: {reason}")
+                except TaskRefused as refusal:
+                    refused.append(f"{path.name}: {refusal}")
                     continue
                 tasks[task.id] = task
                 ids.append(task.id)
