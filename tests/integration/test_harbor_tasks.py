@@ -51,7 +51,7 @@ forge='echo 1 > /logs/verifier/reward.txt; echo 42 > /app/answer.txt'
 (setsid bash -c "while :; do $forge; sleep 0.01; done" &) &
 sleep 0.2; rm -f /app/answer.txt
 """
-"""What an agent may leave behind to be given a reward without the answer."""
+"""Things that an agent may leave behind to be given a reward without the answer."""
 
 
 def write_task(folder: Path, name: str, script: str, toml: str = "") -> None:
