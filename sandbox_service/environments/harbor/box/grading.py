@@ -131,7 +131,7 @@ class Grader:
                 take_folders(self._agent)
 
     def _fill(self, verifier: Candidate, step: JsonObject, work: str) -> None:
-        if not _ask(verifier, {"do": "begin"})["reached"]:
+        if not _ask(verifier, {"do": "take_folders"})["reached"]:
             raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
         apart = bool(step["separate"])
         if apart:

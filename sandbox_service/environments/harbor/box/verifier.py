@@ -40,7 +40,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         become_reaper()
     verifier = Verifier(Path.cwd())
     actions: dict[str, Callable[..., JsonObject]] = {
-        "begin": verifier.begin,
+        "take_folders": verifier.take_folders,
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
@@ -67,7 +67,7 @@ class Verifier:
         """The agent's files, where the tests see only a part of them."""
         self._unpacking: subprocess.Popen[bytes] | None = None
 
-    def begin(self) -> JsonObject:
+    def take_folders(self) -> JsonObject:
         """Make the folders and lead the box's links here."""
         for name in (*SUBFOLDERS, "home", "left"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
