@@ -14,35 +14,18 @@ from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
 from tests.fakes.supervisor_backend import SupervisorBackend
 from tests.harness.agent_boxes import KINDS, agent_boxes
+from tests.harness.box_players import TASK, box_player, play_in_box
 from tests.harness.boxes import need_engine
 from tests.harness.tiny_chat import tiny_chat
-from trainer.agents.launchers import make_launcher
-from trainer.agents.player import AgentPlayer
-from trainer.config.agent import BoxAgent
-from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.rollout.scripted import ScriptedPolicy
-from trainer.types import GroupSpec, StopReason, TaskRef, Trajectory
+from trainer.types import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = pytest.mark.slow
+    from trainer.agents.player import AgentPlayer
 
-TASK = TaskRef("code", "arithmetic_test", "arithmetic/test/easy/1", "easy")
-"""compute 90 times 23"""
-_AGENT = """
-import json, os, sys, urllib.request
-key = os.environ["OPENAI_API_KEY"]
-def ask(text):
-    body = {"model": os.environ["AGENT_MODEL"], "messages": [{"role": "user", "content": text}]}
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json", "Authorization": "Bearer " + key},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)["choices"][0]["message"]["content"]
-"""
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=KINDS)
@@ -56,31 +39,20 @@ def kind(request: pytest.FixtureRequest) -> str:
 @asynccontextmanager
 async def _player(kind: str, code: str, *lines: str, **settings: Any) -> AsyncIterator[AgentPlayer]:
     """A player whose agents run ``code`` in boxes, and whose model says some lines."""
-    agent = BoxAgent(command=("python3", "-c", _AGENT + code, "{task}"), **settings)
-    chat = tiny_chat()
-    policy = ScriptedPolicy({TASK.task_id: lines}, chat)
-    rollout = RolloutConfig(params={"interface": "workspace"})
+    policy = ScriptedPolicy({TASK.task_id: lines}, tiny_chat())
     async with agent_boxes(kind, endpoints=("127.0.0.1:*",)) as boxes:
         app = build_app(ServerConfig(), build_registry(EnvironmentsConfig()), SupervisorBackend([boxes.core]))
-        async with AsyncSandboxClient("http://localhost", transport=httpx.ASGITransport(app)) as client:
-            launcher = make_launcher(agent, None, frozenset(), client, "code")
-            player = AgentPlayer(agent, launcher, client, policy, chat, rollout, SandboxServiceConfig())
-            await player.start()
-            try:
-                yield player
-            finally:
-                await player.close()
-
-
-async def _play(player: AgentPlayer) -> Trajectory:
-    spec = GroupSpec(index=0, task=TASK, seed=1, size=1, max_turns=8)
-    return await player.play_episode(spec, 0, SamplingConfig())
+        async with (
+            AsyncSandboxClient("http://localhost", transport=httpx.ASGITransport(app)) as client,
+            box_player(client, policy, code, **settings) as player,
+        ):
+            yield player
 
 
 async def test_an_agent_in_its_box_asks_the_model_and_is_graded_for_its_file(kind: str) -> None:
     code = "open('answer.txt', 'w').write(ask(sys.argv[1]))"
     async with _player(kind, code, "2070") as player:
-        played = await _play(player)
+        played = await play_in_box(player)
     assert (played.stop, played.score, played.failure) == (StopReason.AGENT_ENDED, 1.0, None)
     assert len(played.segments) == 1
     assert sum(played.segments[0].loss_mask) > 0
@@ -91,13 +63,13 @@ async def test_an_agent_in_its_box_asks_the_model_and_is_graded_for_its_file(kin
 async def test_an_agent_that_fails_after_an_answer_is_graded_as_it_stands(kind: str) -> None:
     code = "open('answer.txt', 'w').write(ask('?')); sys.exit(3)"
     async with _player(kind, code, "2070") as player:
-        played = await _play(player)
+        played = await play_in_box(player)
     assert (played.stop, played.score) == (StopReason.AGENT_ERROR, 1.0)
 
 
 async def test_an_agent_that_never_asks_the_model_is_a_failure_without_a_score(kind: str) -> None:
     async with _player(kind, "sys.exit('cannot start')") as player:
-        played = await _play(player)
+        played = await play_in_box(player)
     assert (played.stop, played.score) == (StopReason.FAILED, None)
     assert played.failure is not None
     assert "cannot start" in played.failure.detail
@@ -106,5 +78,5 @@ async def test_an_agent_that_never_asks_the_model_is_a_failure_without_a_score(k
 async def test_an_agent_over_its_time_is_killed_and_graded(kind: str) -> None:
     code = "open('answer.txt', 'w').write(ask('?')); import time; time.sleep(1000)"
     async with _player(kind, code, "2070", timeout_s=10) as player:
-        played = await _play(player)
+        played = await play_in_box(player)
     assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 1.0)
