@@ -71,7 +71,7 @@ def _convert(packages: Path, folder: Path) -> None:
     del config.quantization_config
     # transformers refuses to save a model that it read from GGUF, so the weights go into a fresh one.
     config.dtype = torch.bfloat16
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    model = LlamaForCausalLM(config).to(torch.bfloat16)  # type: ignore[arg-type]  # transformers wraps the method
     model.load_state_dict(loaded.state_dict())
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(package, gguf_file=packed).save_pretrained(folder)

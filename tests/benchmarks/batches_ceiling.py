@@ -24,6 +24,7 @@ from aiohttp import web
 
 from tests.benchmarks import training_runs as runs
 from trainer.batches.build import build, freeze_startup_objects, open_client
+from trainer.batches.producer import BatchProducer
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.config.model import ChatConfig
@@ -179,7 +180,7 @@ async def measure(options: argparse.Namespace, sizes: Sizes, policy: ReadyPolicy
 
 
 async def _steps(
-    producer: object, policy: ReadyPolicy, options: argparse.Namespace, sizes: Sizes
+    producer: BatchProducer, policy: ReadyPolicy, options: argparse.Namespace, sizes: Sizes
 ) -> dict[str, object]:
     loop = asyncio.get_running_loop()
     lags: list[float] = []

@@ -60,9 +60,15 @@ class Agent:
         self._continue(json.loads(text))
 
     def _request(self) -> tuple[str, dict[str, Any]]:
+        tools: list[dict[str, Any]]
         if self.dialect == "messages":
             tools = [{"name": n, "description": d, "input_schema": _schema(p)} for n, d, p in TOOLS]
-            body = {"messages": self.items, "system": SYSTEM, "tools": tools, "max_tokens": _MOST_TOKENS}
+            body: dict[str, Any] = {
+                "messages": self.items,
+                "system": SYSTEM,
+                "tools": tools,
+                "max_tokens": _MOST_TOKENS,
+            }
             return "/v1/messages", body | {"model": "policy"}
         if self.dialect == "responses":
             tools = [

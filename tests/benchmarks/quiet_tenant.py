@@ -19,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
@@ -106,7 +107,7 @@ class Greedy:
         self.answers[200] += load.requests
 
 
-Doing = Callable[[Greedy, asyncio.Event], Awaitable[None]]
+Doing = Callable[[Greedy, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 def large(path: str, body: Callable[[Greedy], bytes]) -> Doing:

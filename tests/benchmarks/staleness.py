@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from tests.benchmarks import training_runs as runs
 from tests.benchmarks.slow_service import LongTail, SlowService, slow_service
@@ -146,7 +147,7 @@ def _trained(
     }
 
 
-def _table(measured: dict[str, dict[str, object]]) -> str:
+def _table(measured: dict[str, dict[str, Any]]) -> str:
     rows = [["policy", "synchronous", "one ahead", "ratio", "engine idle", "one ahead"]]
     for policy, figures in measured.items():
         before, after = figures["synchronous"], figures["one_ahead"]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.benchmarks.gateway_agents import DIALECTS, Agent
+from tests.benchmarks.gateway_agents import ANSWER, DIALECTS, Agent
 from tests.benchmarks.gateway_conversation import conversation
-from tests.benchmarks.gateway_server import ANSWER
 from tests.harness.served_gateway import served
 from tests.harness.tiny_chat import tiny_folder
 

@@ -14,9 +14,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from tests.benchmarks import training_runs as runs
 
@@ -44,7 +45,7 @@ def _compared(at: runs.Place, turns: int, options: argparse.Namespace) -> dict[s
     shown = demonstrations(at.root / f"turns-{turns}.jsonl", turns)
     warm = [f"warm_start.demonstrations={shown}", f"rollout.max_turns={turns}"]
     model = runs.warm_model(at, options.warm_steps, warm, f"warm-{turns}-turns")
-    rounds: dict[str, list[dict[str, object]]] = {"ours": [], "trl": []}
+    rounds: dict[str, list[dict[str, Any]]] = {"ours": [], "trl": []}
     for index in range(options.rounds):
         for name, measure in (("ours", _ours), ("trl", _trl)):
             figures = measure(at, index, model, options, turns)
@@ -165,7 +166,7 @@ def _figures(
     seconds: Sequence[float],
     tokens: Sequence[float],
     rewards: Sequence[float],
-    phases: dict[str, Sequence[float]],
+    phases: Mapping[str, Sequence[float]],
 ) -> dict[str, object]:
     return {
         "tokens_per_s": sum(tokens) / sum(seconds),
@@ -177,7 +178,7 @@ def _figures(
     }
 
 
-def _medians(rounds: Sequence[dict[str, object]]) -> dict[str, object]:
+def _medians(rounds: Sequence[dict[str, Any]]) -> dict[str, object]:
     names = ("tokens_per_s", "step_s", "tokens_a_step", "reward")
     phases = rounds[0]["phase_s"]
     return {
@@ -186,7 +187,7 @@ def _medians(rounds: Sequence[dict[str, object]]) -> dict[str, object]:
     }
 
 
-def _table(sides: dict[str, dict[str, object]], ratio: float) -> str:
+def _table(sides: dict[str, dict[str, Any]], ratio: float) -> str:
     rows = [["", "tokens/s", "seconds a step", "tokens a step", "reward", "phases"]]
     for name, figures in sides.items():
         rows.append(

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]  # they are imported lazily
 
 from sandbox_client import AsyncSandboxClient, ClientLimits
 from tests.benchmarks.trl_turns import TurnsRollout, score_of
@@ -43,13 +43,15 @@ def main(path: Path) -> None:
         raise ValueError("TRL would see other prompt tokens than we do")
     reward = EpisodeReward(settings["url"], chat)
     rollout = _rollout(config, settings["url"], chat, rows)
+    steps: list[dict[str, float]] = []
+    graded: Any = reward.of_completions if rollout is None else score_of
     trainer = TimedTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
         processing_class=tokenizer,
-        reward_funcs=reward.of_completions if rollout is None else score_of,
+        reward_funcs=graded,
         args=_arguments(config, settings),
         train_dataset=Dataset.from_list(rows),
-        callbacks=[StepClock(steps := [])],
+        callbacks=[StepClock(steps)],
         rollout_func=rollout,
     )
     trainer.measured = steps
@@ -174,7 +176,8 @@ class TimedTrainer(GRPOTrainer):
     def _generate(self, *arguments: Any, **named: Any) -> Any:
         began = time.perf_counter()
         result = super()._generate(*arguments, **named)
-        sandbox_s = 0.0 if self.rollout_func is None else self.rollout_func.sandbox_s
+        rollout: Any = self.rollout_func
+        sandbox_s = 0.0 if rollout is None else rollout.sandbox_s
         self._add("sampling", time.perf_counter() - began - sandbox_s)
         self._add("sandbox", sandbox_s)
         self._add("tokens", sum(map(len, result[1])) if result[2] is None else sum(map(sum, result[2])))

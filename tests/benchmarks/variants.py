@@ -13,6 +13,7 @@ import time
 from itertools import product
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from tests.benchmarks import training_runs as runs
 
@@ -123,7 +124,7 @@ def _figures(steps: runs.Steps) -> dict[str, object]:
     }
 
 
-def _table(measured: dict[str, dict[str, object]]) -> str:
+def _table(measured: dict[str, dict[str, Any]]) -> str:
     rows = [["variant", "reward first", "last", "seconds a step", "sync difference", "failures"]]
     for name, figures in measured.items():
         if "error" in figures:

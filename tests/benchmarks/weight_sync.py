@@ -17,6 +17,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,15 +69,16 @@ class Bench:
         self.weight_sync = WeightSync(settings, [self.engine], self.owner, 0, transport, check)
         self.sync_weights(None)
 
-    def update(self, rate: float) -> dict[str, float]:
+    def update(self, rate: float) -> dict[str, Any]:
         """One update on what the engine samples now, and its weight sync."""
         batch = _batch(self.engine.sample_text(self.sequences, self.tokens).result(), self.version)
         self.owner.learn([sample.token_ids_T.tolist() for sample in batch.samples], rate)
         return self.sync_weights(batch)
 
-    def sync_weights(self, batch: Batch | None) -> dict[str, float]:
+    def sync_weights(self, batch: Batch | None) -> dict[str, Any]:
         self.version += 1
         report = self.weight_sync.report(self.version, batch)
+        assert report.agreement is not None  # each sync is checked
         judged = asdict(report.agreement)
         return {**judged, "warnings": list(judged["warnings"]), "seconds": report.seconds}
 
@@ -93,7 +95,9 @@ class FaultyTransport(SharedFile):
         size = super().gather(version)
         if self.bench.fault_on_the_way is not None:
             run = self.bench.run
-            path = newest_snapshot(snapshot_folder(run.folder, run.sync.folder)).path
+            written = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
+            assert written is not None
+            path = written.path
             sent = [each for item in load_file(path).items() for each in self.bench.fault_on_the_way(*item)]
             save_file({name: weight.to(torch.bfloat16).contiguous() for name, weight in sent}, path)
         return size
