@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -60,6 +60,17 @@ class BfclConfig(Branch):
     """Share of each category that is in the validation splits."""
     split_seed: Count = 0
     """Seed of the train and validation splits."""
+
+
+class BikeRentalConfig(Branch):
+    """The bike rental environment."""
+
+    user: Literal["scripted", "solo", "model"] = "scripted"
+    """The customer of episodes without the parameter ``user``."""
+    max_steps: Positive = 60
+    """Steps after which an episode is truncated, those of a model's customer included."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; otherwise each has one."""
 
 
 class CodeConfig(Branch):
@@ -171,6 +182,8 @@ class EnvironmentsConfig(Branch):
     """The BabyAI environment."""
     bfcl: BfclConfig = BfclConfig()
     """The BFCL environment."""
+    bike_rental: BikeRentalConfig = BikeRentalConfig()
+    """The bike rental environment."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
     harbor: HarborConfig = HarborConfig()

@@ -17,6 +17,7 @@ from .alfworld.service.catalog import AlfworldCatalog
 from .appworld.service.catalog import AppworldCatalog
 from .babyai.service.catalog import BabyaiCatalog
 from .bfcl.service.catalog import BfclCatalog
+from .bike_rental.service.catalog import BikeRentalCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .harbor.service.catalog import HarborCatalog, bundled_tasks, named
@@ -38,6 +39,7 @@ SETUP_COMMAND = "sandbox-service envs setup"
 
 _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType(
     {
+        "bike_rental": lambda config: BikeRentalCatalog(config.bike_rental),
         "code": lambda config: CodeCatalog(config.code),
         "echo": lambda _: EchoCatalog(),
         "harbor": lambda config: HarborCatalog(

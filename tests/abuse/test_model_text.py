@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from sandbox_service.environments.appworld.box.actions import read_actions
 from sandbox_service.environments.babyai.box.words import plain as babyai_plain
+from sandbox_service.environments.bike_rental.box.grading import is_told
+from sandbox_service.environments.bike_rental.box.scripted_user import ScriptedUser
 from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
 from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
@@ -39,6 +41,7 @@ def said(text: str) -> dict[str, object]:
     return {"role": "assistant", "content": text}
 
 
+SCRIPT = {"facts": [], "wishes": [{"say": "Cancel it.", "values": ["B-1"], "facts": []}]}
 PARSERS: dict[str, Parser] = {
     "calls": lambda text: parse_calls(said(text)),
     "native arguments": lambda text: native_calls([{"function": {"name": text, "arguments": text}}]),
@@ -51,6 +54,8 @@ PARSERS: dict[str, Parser] = {
     "search_qa scores": lambda text: (exact_match(text, "the answer"), f1(text, "the answer")),
     "search_qa queries": lambda text: load_index().find(text, 3),
     "textworld words": lambda text: textworld.withheld(textworld.plain(text)),
+    "scripted customers": ScriptedUser(SCRIPT).reply,
+    "facts told": lambda text: is_told({"kind": "amount", "value": "1.00"}, [text]),
     "exact answers": lambda text: answers.exact(text, ["a"], ignore_case=True),
     "numbers": lambda text: answers.number_in(text),
     "choices": lambda text: answers.picked(text),

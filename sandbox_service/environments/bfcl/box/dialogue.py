@@ -1,21 +1,16 @@
-"""The base of the kinds of episodes: options, limits, and the answers to calls."""
+"""The base of the kinds of episodes: options and limits."""
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sandbox_service.runner.world import Outcome, Start, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .prompts import FUNCTION_CALLS
-
-if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import ParsedCall
-
 
 JsonObject = dict[str, Any]
 
@@ -83,18 +78,3 @@ def opened(instructions: str, turn: Sequence[Mapping[str, Any]]) -> list[JsonObj
     system += [each["content"] for each in turn if each["role"] == "system"]
     said = [dict(each) for each in turn if each["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(system)}, *said]
-
-
-def answered(calls: Sequence[ParsedCall], texts: Sequence[str]) -> list[JsonObject]:
-    """Return tool messages for native calls; one user message for calls in plain text."""
-    pairs = list(zip(calls, texts, strict=True))
-    if calls[0].native:
-        return [
-            {"role": "tool", "tool_call_id": call.call_id, "name": call.name, "content": text}
-            for call, text in pairs
-        ]
-    blocks = [
-        f"<tool_response>\n{json.dumps({'name': call.name, 'content': text})}\n</tool_response>"
-        for call, text in pairs
-    ]
-    return [{"role": "user", "content": "\n".join(blocks)}]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.environments.shared.box.call_answers import answered
 from sandbox_service.environments.shared.box.calls import parse_calls
 from sandbox_service.runner.world import JsonObject, Outcome, Start
 
 from . import checkers
-from .dialogue import Dialogue, Graded, answered, opened
+from .dialogue import Dialogue, Graded, opened
 from .prompts import COMPLETED, NOT_RUN, ONE_ANSWER
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.environments.shared.box.call_answers import answered
 from sandbox_service.environments.shared.box.calls import MOST_CALLS, parse_calls
 from sandbox_service.runner.world import JsonObject, Outcome, Start
 
 from . import checkers, engine
-from .dialogue import Dialogue, Graded, answered, opened
+from .dialogue import Dialogue, Graded, opened
 from .prompts import COMPLETED, MORE_FUNCTIONS, NEW_FUNCTIONS, TURNS
 
 if TYPE_CHECKING:

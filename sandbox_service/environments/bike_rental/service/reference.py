@@ -1,0 +1,71 @@
+"""Assistant messages that solve a task, with a customer to talk to and without."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from .generator import RentalTask
+    from .wish import Wish
+
+_DECLINED = "I am sorry, that is not possible."
+_MORE = "Is there anything else?"
+
+
+class _Messages:
+    """Assistant messages in order; calls are numbered."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, JsonValue]] = []
+
+    def say(self, text: str) -> None:
+        self.messages.append({"role": "assistant", "content": text})
+
+    def call(self, *calls: tuple[str, dict[str, Any]]) -> None:
+        number = len(self.messages)
+        given: list[JsonValue] = [
+            {
+                "id": f"call_{number}_{index}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for index, (name, arguments) in enumerate(calls)
+        ]
+        self.messages.append({"role": "assistant", "content": None, "tool_calls": given})
+
+
+def reference_messages(task: RentalTask, *, customer: bool) -> list[dict[str, JsonValue]]:
+    """Return the solution of a task; ``customer`` says whether there is one to talk to."""
+    written = _Messages()
+    if customer:
+        written.say("Welcome. What are your e-mail address and your postcode?")
+    known = {"email": task.customer["email"], "postcode": task.customer["postcode"]}
+    written.call(("verify_customer", known))
+    written.call(("get_customer", {"customer_id": task.customer["id"]}))
+    replies = []
+    for wish in task.wishes:
+        if wish.reads:
+            written.call(*wish.reads)
+        if customer and not _is_free_of_consent(wish):
+            written.say(f"Shall I go ahead with this: {', '.join(wish.values)}?")
+        written.call(*wish.calls)
+        reply = _reply(wish)
+        replies.append(reply)
+        if customer:
+            written.say(f"{reply} {_MORE}")
+    if not customer:
+        written.say(" ".join(replies))
+    return written.messages
+
+
+def _is_free_of_consent(wish: Wish) -> bool:
+    return wish.calls[0][0] in ("record_refusal", "transfer_to_staff")
+
+
+def _reply(wish: Wish) -> str:
+    told = ", ".join(value for _, value in wish.told)
+    done = _DECLINED if wish.calls[0][0] == "record_refusal" else "It is done."
+    return f"{done} For you: {told}." if told else done
