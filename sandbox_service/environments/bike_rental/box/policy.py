@@ -78,7 +78,8 @@ Refusals and transfers need no consent. When a request is settled, say so and as
 else. A message without a call goes to the customer."""
 NO_CUSTOMER = """\
 You work on a ticket. The customer cannot be asked and agrees to everything that these rules allow. Settle \
-its requests in their order. When all is settled, write the reply to the customer, in a message without a call: it closes the ticket."""
+its requests in their order. When all is settled, write the reply to the customer, in a message without a \
+call: it closes the ticket."""
 
 CALLS = """\
 Call tools natively, or write for each call
