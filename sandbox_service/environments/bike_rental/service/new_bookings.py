@@ -45,7 +45,7 @@ def _book(draw: Draw, rule: str | None) -> Wish | None:
     extras = sorted(rng.sample(("helmet", "lock", "panniers"), rng.randint(0, 2)))
     if rule == "child_seat" or (rule is None and kind in SEAT_KINDS and rng.random() < 0.3):
         extras = sorted({*extras, "child_seat"})
-    wanted = {
+    wanted: JsonObject = {
         "start": (TODAY + timedelta(days=rng.randint(1, 40))).isoformat(),
         "days": rng.randint(15, 20) if rule == "rental_length" else rng.randint(1, 8),
         "extras": extras,
@@ -53,7 +53,7 @@ def _book(draw: Draw, rule: str | None) -> Wish | None:
     }
     if _forbidden(draw, kind, wanted) != rule:
         return None
-    search = {"kind": kind, "station": rng.choice(STATIONS), "size": rng.choice(SIZES)}
+    search: JsonObject = {"kind": kind, "station": rng.choice(STATIONS), "size": rng.choice(SIZES)}
     search |= {"start": wanted["start"], "days": wanted["days"]}
     wish = Wish("I would like to rent a bike.", (kind, wanted["start"]), _booking_facts(search, wanted))
     if rule is not None:
