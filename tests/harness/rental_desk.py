@@ -44,7 +44,7 @@ class Conversation:
 
     @property
     def customer(self) -> Json:
-        """What verifies the customer."""
+        """The arguments that verify the customer."""
         called = next(each for each in self.reference if "verify_customer" in json.dumps(each))
         arguments: Json = json.loads(called["tool_calls"][0]["function"]["arguments"])
         return arguments

@@ -25,7 +25,7 @@ _KINDS = MappingProxyType(
         "transfer": re.compile(r"\bT-\d{1,6}\b"),
     }
 )
-"""How the values of a kind of fact are written."""
+"""The written form of the values of a kind of fact."""
 _MOST_IN_MESSAGE = 4
 """Different values of a kind in a message that tells one."""
 _MOST_IN_CONVERSATION = 12

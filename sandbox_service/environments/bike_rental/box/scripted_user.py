@@ -45,7 +45,7 @@ class ReplyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the customer says."""
+    """One message of the customer, and its meaning."""
 
     text: str
     kind: ReplyKind

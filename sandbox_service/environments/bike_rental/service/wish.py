@@ -31,7 +31,7 @@ class Wish:
     facts: Facts = ()
     """Details that the customer tells when asked, each with the words of such a question."""
     told: tuple[tuple[str, str], ...] = ()
-    """What the customer has to be told: kind and value."""
+    """Facts that the customer has to be told: kind and value."""
     reads: tuple[tuple[str, JsonObject], ...] = ()
     """Look-ups that an agent needs before."""
     calls: tuple[tuple[str, JsonObject], ...] = ()
