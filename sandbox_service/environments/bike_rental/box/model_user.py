@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .scripted_user import Reply, ReplyKind
+from .scripted_user import ReplyKind, UserReply
 
 JsonObject = dict[str, Any]
 
@@ -36,11 +36,11 @@ def opening(script: JsonObject) -> list[JsonObject]:
     return [{"role": "system", "content": prompt}, {"role": "user", "content": _GREETING}]
 
 
-def read_reply(text: str) -> Reply:
+def read_reply(text: str) -> UserReply:
     """Return what a message of the model means: consent if it begins with yes, the end if it says so."""
     if _LEFT in text:
         said = text.replace(_LEFT, "").strip() or "That is all. Goodbye."
-        return Reply(said, ReplyKind.END)
+        return UserReply(said, ReplyKind.END)
     first = text.strip().casefold().lstrip("*\"'“")
     agrees = first.startswith("yes") and not first[3:4].isalpha()
-    return Reply(text, ReplyKind.CONSENT if agrees else ReplyKind.FACTS)
+    return UserReply(text, ReplyKind.CONSENT if agrees else ReplyKind.FACTS)

@@ -44,7 +44,7 @@ class ReplyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class UserReply:
     """One message of the customer, and its meaning."""
 
     text: str
@@ -62,7 +62,7 @@ class ScriptedUser:
         """Return the customer's first message."""
         return f"{self._script['opening']} {self._script['wishes'][0]['say']}"
 
-    def reply(self, message: str) -> Reply:
+    def reply(self, message: str) -> UserReply:
         """Answer a message of the agent."""
         words = message[:_MOST_READ].casefold()
         if _MORE.search(words):
@@ -71,33 +71,33 @@ class ScriptedUser:
             return self._consent(words)
         told = self._facts(words) if _REQUEST.search(words) else []
         if told:
-            return Reply(" ".join(told), ReplyKind.FACTS)
+            return UserReply(" ".join(told), ReplyKind.FACTS)
         if _SETTLED.search(words):
             return self._next()
-        return Reply(f"I am not sure what you mean. {self._current['say']}", ReplyKind.WISH)
+        return UserReply(f"I am not sure what you mean. {self._current['say']}", ReplyKind.WISH)
 
     @property
     def _current(self) -> JsonObject:
         wish: JsonObject = self._script["wishes"][self._wish]
         return wish
 
-    def _next(self) -> Reply:
+    def _next(self) -> UserReply:
         """Make the next request, or leave."""
         if self._wish + 1 >= len(self._script["wishes"]):
-            return Reply("No, that is all. Thank you, goodbye.", ReplyKind.END)
+            return UserReply("No, that is all. Thank you, goodbye.", ReplyKind.END)
         self._wish += 1
-        return Reply(f"Yes, one more thing. {self._current['say']}", ReplyKind.WISH)
+        return UserReply(f"Yes, one more thing. {self._current['say']}", ReplyKind.WISH)
 
-    def _consent(self, words: str) -> Reply:
+    def _consent(self, words: str) -> UserReply:
         missing = [value for value in self._current["values"] if not _names(words, value)]
         if not missing:
-            return Reply("Yes, please go ahead.", ReplyKind.CONSENT)
+            return UserReply("Yes, please go ahead.", ReplyKind.CONSENT)
         told = self._facts(words)
         if told:
             # A question for details often offers to go on, too.
-            return Reply(" ".join(told), ReplyKind.FACTS)
+            return UserReply(" ".join(told), ReplyKind.FACTS)
         text = "I can only agree to something definite: name the bookings, bikes and dates that it is about."
-        return Reply(text, ReplyKind.VAGUE)
+        return UserReply(text, ReplyKind.VAGUE)
 
     def _facts(self, words: str) -> list[str]:
         known = [*self._script["facts"], *self._current["facts"]]

@@ -28,7 +28,7 @@ def _one_of(*values: object) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class DeskTool:
     """One tool: a method of the desk, and its schema."""
 
     description: str
@@ -44,30 +44,30 @@ _NEW_BOOKING = {"customer_id": _CUSTOMER, "bike_id": _BIKE, "start": _START, "da
 _OPTIONS = {"extras": _EXTRAS, "insurance": _INSURANCE}
 
 
-def _change(description: str, **required: JsonObject) -> Tool:
-    return Tool(description, required, writes=True, needs_consent=True)
+def _change(description: str, **required: JsonObject) -> DeskTool:
+    return DeskTool(description, required, writes=True, needs_consent=True)
 
 
-TOOLS: Mapping[str, Tool] = MappingProxyType(
+TOOLS: Mapping[str, DeskTool] = MappingProxyType(
     {
-        "verify_customer": Tool(
+        "verify_customer": DeskTool(
             "Verify a customer; return the customer's number.", {"email": _TEXT, "postcode": _TEXT}
         ),
-        "get_customer": Tool(
+        "get_customer": DeskTool(
             "Show a customer: membership, unpaid fees, numbers of bookings.", {"customer_id": _CUSTOMER}
         ),
-        "get_booking": Tool("Show a booking.", {"booking_id": _BOOKING}),
-        "find_bikes": Tool(
+        "get_booking": DeskTool("Show a booking.", {"booking_id": _BOOKING}),
+        "find_bikes": DeskTool(
             "List the bikes of a kind at a station that are free on all of these days.",
             {"kind": _one_of(*DAY_RATES), "station": _one_of(*STATIONS), "start": _START, "days": _DAYS},
             {"size": _one_of(*SIZES)},
         ),
-        "quote": Tool(
+        "quote": DeskTool(
             "Compute the price of a new booking, with the customer's discount.",
             {"customer_id": _CUSTOMER, "bike_id": _BIKE, "days": _DAYS},
             _OPTIONS,
         ),
-        "create_booking": Tool("Book a bike.", _NEW_BOOKING, _OPTIONS, writes=True, needs_consent=True),
+        "create_booking": DeskTool("Book a bike.", _NEW_BOOKING, _OPTIONS, writes=True, needs_consent=True),
         "cancel_booking": _change(
             "Cancel a booking and refund a part of its price.",
             booking_id=_BOOKING,
@@ -95,12 +95,12 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
             membership=_one_of(*MEMBERSHIPS),
         ),
         "give_voucher": _change("Give a voucher for a returned booking.", booking_id=_BOOKING),
-        "record_refusal": Tool(
+        "record_refusal": DeskTool(
             "Record that a request was declined, and the rule that forbids it.",
             {"customer_id": _CUSTOMER, "rule": _one_of(*RULES)},
             writes=True,
         ),
-        "transfer_to_staff": Tool(
+        "transfer_to_staff": DeskTool(
             "Transfer a customer to the staff; return the number of the transfer.",
             {"customer_id": _CUSTOMER, "reason": _one_of(*REASONS)},
             writes=True,
@@ -114,7 +114,7 @@ def tool_schemas() -> list[JsonObject]:
     return [{"type": "function", "function": _function(name, tool)} for name, tool in TOOLS.items()]
 
 
-def _function(name: str, tool: Tool) -> JsonObject:
+def _function(name: str, tool: DeskTool) -> JsonObject:
     parameters = {
         "type": "object",
         "properties": {**tool.required, **tool.optional},

@@ -15,7 +15,7 @@ from .desk import Desk, DeskError
 from .grading import grade
 from .policy import system_prompt
 from .rental_data import make_database
-from .scripted_user import Reply, ReplyKind, ScriptedUser
+from .scripted_user import ReplyKind, ScriptedUser, UserReply
 from .tools import TOOLS, run_tool, tool_schemas
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class BikeRentalWorld(World):
         outcome = self._answer(reply)
         return outcome if self.told else Outcome(self._opening(text), info=outcome.info)
 
-    def _answer(self, reply: Reply) -> Outcome:
+    def _answer(self, reply: UserReply) -> Outcome:
         """Give the customer's reply to the agent."""
         self.consented = reply.kind is ReplyKind.CONSENT
         said = [{"role": "user", "content": reply.text}]
