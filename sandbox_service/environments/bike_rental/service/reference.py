@@ -21,10 +21,10 @@ class _Messages:
     def __init__(self) -> None:
         self.messages: list[dict[str, JsonValue]] = []
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         self.messages.append({"role": "assistant", "content": text})
 
-    def call(self, *calls: tuple[str, dict[str, Any]]) -> None:
+    def add_calls(self, *calls: tuple[str, dict[str, Any]]) -> None:
         number = len(self.messages)
         given: list[JsonValue] = [
             {
@@ -41,23 +41,23 @@ def reference_messages(task: RentalTask, *, customer: bool) -> list[dict[str, Js
     """Return the solution of a task; ``customer`` says whether there is one to talk to."""
     written = _Messages()
     if customer:
-        written.say("Welcome. What are your e-mail address and your postcode?")
+        written.add_text("Welcome. What are your e-mail address and your postcode?")
     known = {"email": task.customer["email"], "postcode": task.customer["postcode"]}
-    written.call(("verify_customer", known))
-    written.call(("get_customer", {"customer_id": task.customer["id"]}))
+    written.add_calls(("verify_customer", known))
+    written.add_calls(("get_customer", {"customer_id": task.customer["id"]}))
     replies = []
     for wish in task.wishes:
         if wish.reads:
-            written.call(*wish.reads)
+            written.add_calls(*wish.reads)
         if customer and not _is_free_of_consent(wish):
-            written.say(f"Shall I go ahead with this: {', '.join(wish.values)}?")
-        written.call(*wish.calls)
+            written.add_text(f"Shall I go ahead with this: {', '.join(wish.values)}?")
+        written.add_calls(*wish.calls)
         reply = _reply(wish)
         replies.append(reply)
         if customer:
-            written.say(f"{reply} {_MORE}")
+            written.add_text(f"{reply} {_MORE}")
     if not customer:
-        written.say(" ".join(replies))
+        written.add_text(" ".join(replies))
     return written.messages
 
 
