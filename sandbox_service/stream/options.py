@@ -47,6 +47,8 @@ class ServerOptions:
     """Longest handshake."""
     stall_timeout_s: float = 30.0
     """Time after which a peer that does not read its answers is disconnected."""
+    hang_up_timeout_s: float = 5.0
+    """Time that peers have to read their last answers when the server closes."""
 
 
 class BackOff:

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_HANG_UP_S = 1.0
-"""Longest time in which a peer reads its last answers."""
-
 
 class StreamServer:
     """The server end of any number of connections."""
@@ -94,7 +91,7 @@ class StreamServer:
         for peer in peers:
             peer.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HANG_UP_S):
+            async with asyncio.timeout(self._options.hang_up_timeout_s):
                 await asyncio.gather(*(peer.wait_closed() for peer in peers))
         for peer in list(self.peers):
             peer.abort("the peer did not read its last answers")

@@ -123,12 +123,12 @@ async def test_an_answer_that_is_being_sent_when_the_server_closes_arrives_whole
         began.set()
         return frame.reply(frame.body)
 
-    server = StreamServer(answer)
+    server = StreamServer(answer, options=ServerOptions(hang_up_timeout_s=120))
     await server.listen_unix(socket_path)
     client = MultiplexedClient(UnixAddress(str(socket_path)))
-    asked = asyncio.create_task(client.request(large(0, 5_000_000), 30))
+    asked = asyncio.create_task(client.request(large(0, 5_000_000), 150))
     await began.wait()
-    await server.close(drain_s=5)
+    await server.close(drain_s=120)
     assert (await asked).body == large(0, 5_000_000).body
     await client.close()
 
@@ -150,3 +150,21 @@ async def test_a_peer_that_stops_reading_a_large_answer_is_cut(socket_path):
     await asyncio.wait_for(peer.wait_closed(), 5)
     writer.close()
     await server.close()
+
+
+async def test_a_peer_that_does_not_read_its_last_answers_is_cut_when_the_server_closes(socket_path):
+    handled = asyncio.Event()
+
+    async def much(frame: Frame) -> Frame:
+        handled.set()
+        return frame.reply(bytes(4_000_000))
+
+    server = StreamServer(much, options=ServerOptions(hang_up_timeout_s=0.05))
+    await server.listen_unix(socket_path)
+    _, writer = await asyncio.open_unix_connection(str(socket_path))
+    writer.transport.pause_reading()
+    writer.write(Frame(Op.STEP, 1).encode())
+    await handled.wait()
+    await server.close()
+    assert server.connections == 0
+    writer.close()
