@@ -4,6 +4,9 @@ The changes are those since the merge base with BASE (``origin/main`` unless giv
 BASE itself, those of the last commit. CI runs the conformance suite in containers for these environments, in
 addition to the representative ones. Changes of the runner, of sandboxes and of images print no environment:
 they affect all alike, and the representative ones find what they break.
+
+With ``--parts`` the names are those of ``tests/harness/sampling.py``: agents in ``examples``, and suites of
+which each run plays a sample only.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ ENVIRONMENTS = Path("sandbox_service/environments")
 _SHARED = re.compile(r"sandbox_service/environments/shared/(?:box|service)/(\w+)\.py")
 _OWN = re.compile(r"(?:sandbox_service/environments|tests/unit/sandbox_service/environments)/(\w+)/.+")
 _IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
+_EXAMPLE = re.compile(r"examples/(\w+)/.+")
+_PARTS = {
+    "ranks": re.compile(r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py")
+}
+"""A suite's name to the files that it tests."""
 
 
 def environments(root: Path) -> list[str]:
@@ -37,6 +45,17 @@ def affected(paths: Iterable[str], root: Path) -> list[str]:
             found |= {name for name in names if _imports(root / ENVIRONMENTS / name, shared[1])}
         elif own := _OWN.fullmatch(path) or _IMAGE.fullmatch(path):
             found |= names & {own[1]}
+    return sorted(found)
+
+
+def affected_parts(paths: Iterable[str], root: Path) -> list[str]:
+    """Return the agents of ``examples`` and the sampled suites that the files belong to."""
+    agents = {file.parent.name for file in (root / "examples").glob("*/requirements.txt")}
+    found = set()
+    for path in paths:
+        if own := _EXAMPLE.fullmatch(path):
+            found |= agents & {own[1]}
+        found |= {name for name, files in _PARTS.items() if files.fullmatch(path)}
     return sorted(found)
 
 
@@ -59,7 +78,8 @@ def _git(root: Path, *words: str) -> str:
 
 def main(words: list[str], root: Path = ROOT) -> int:
     """Print the names in one line; without the history that a comparison needs, print none and say why."""
-    base = words[0] if words else "origin/main"
+    find = affected_parts if "--parts" in words else affected
+    base = next((word for word in words if word != "--parts"), "origin/main")
     try:
         paths = changed_paths(root, base)
     except subprocess.CalledProcessError as error:
@@ -67,7 +87,7 @@ def main(words: list[str], root: Path = ROOT) -> int:
             f"cannot compare with {base}: {error.stderr.strip()}; fetch it or name another", file=sys.stderr
         )
         paths = []
-    print(*affected(paths, root))
+    print(*find(paths, root))
     return 0
 
 

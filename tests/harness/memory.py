@@ -1,15 +1,14 @@
 """Measure the memory of ranks while they load a model."""
 
 import re
-import time
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import start_processes
 
 from tests.harness.learning import run_config
+from tests.harness.rank_processes import run_rank_processes
 from trainer.update.learner import Learner
 
 WORLD = 2
@@ -21,15 +20,7 @@ def peaks_of_two_ranks(warm: Path, folder: Path) -> list[int]:
 
     The model in ``warm`` is loaded before, so that imports and process groups do not count.
     """
-    context = start_processes(
-        _rank, args=(warm, folder), nprocs=WORLD, join=False, start_method="spawn", daemon=True
-    )
-    deadline = time.monotonic() + DEADLINE_S
-    while not context.join(timeout=1.0):
-        if time.monotonic() > deadline:
-            for process in context.processes:
-                process.kill()
-            raise TimeoutError("ranks wait for each other")
+    run_rank_processes(_rank, (warm, folder), WORLD, DEADLINE_S)
     return [int((folder.parent / f"peak-{rank}").read_text()) for rank in range(WORLD)]
 
 

@@ -1,16 +1,15 @@
 """A learner of several ranks: processes that talk by gloo, and what each of them found."""
 
-import multiprocessing
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import start_processes
 
 from tests.harness.learning import run_config, small_batch
+from tests.harness.rank_processes import run_rank_processes
+from tests.harness.sampling import sampled
 from trainer.types import Objective
 from trainer.update.learner import Learner
 from trainer.update.outline import filled, outlined, row_tokens
@@ -37,7 +36,7 @@ CASES = {
 }
 EXPORTED = ("grpo", "lora")
 
-WAYS = {
+_WAYS = {
     2: {
         "ddp": {"sharding": "ddp"},
         "fsdp2": {"sharding": "fsdp2"},
@@ -56,6 +55,13 @@ WAYS = {
         "context of 4, whole": {"sharding": "ddp", "context_parallel": 4},
         "copies and context": {"sharding": "fsdp2", "replicas": 2, "context_parallel": 2},
     },
+}
+_TELLING_WAYS = ("ddp", "fsdp2", "context", "offload", "copies and context")
+"""Those that are tested in every run; the others combine what is in them otherwise."""
+
+WAYS = {
+    world: {name: ways[name] for name in sampled("ranks", tuple(ways), set(ways) & set(_TELLING_WAYS))}
+    for world, ways in _WAYS.items()
 }
 """By the number of ranks: how they share the work."""
 
@@ -121,17 +127,7 @@ def run_ranks(folder: Path, world: int) -> list[dict]:
 
     ``folder`` holds ``model``, and for the case ``ppo`` the checkpoint ``from-1`` of one rank after a step.
     """
-    # Forked from a process that has imported torch and this module: to import them takes most of a start.
-    multiprocessing.set_forkserver_preload([__name__])
-    context = start_processes(
-        _rank, args=(folder, world), nprocs=world, join=False, start_method="forkserver", daemon=True
-    )
-    deadline = time.monotonic() + DEADLINE_S
-    while not context.join(timeout=1.0):  # which also ends early, when the first one is done
-        if time.monotonic() > deadline:
-            for process in context.processes:
-                process.kill()
-            raise TimeoutError("ranks wait for each other")
+    run_rank_processes(_rank, (folder, world), world, DEADLINE_S)
     return [torch.load(folder / f"found-{world}-{rank}.pt", weights_only=False) for rank in range(world)]
 
 

@@ -5,14 +5,15 @@ from datetime import timedelta
 from threading import Timer
 
 import torch.distributed as dist
-from torch.multiprocessing.spawn import start_processes
 
 from tests.fakes.rollout_engines import FakeHandle
+from tests.harness.rank_processes import run_rank_processes
 from trainer.config import RunConfig
 from trainer.weight_sync.sync import make_weight_sync
 
 WORLD = 2
-SLOW_S = 1.0
+SLOW_S = 0.3
+DEADLINE_S = 150
 
 
 class SlowEngine(FakeHandle):
@@ -31,7 +32,7 @@ class SlowEngine(FakeHandle):
 
 def sync_by_two_ranks(owner, folder, check):
     """Whether the engine had the weights when each rank's weight sync returned."""
-    start_processes(_rank, args=(owner, folder, check), nprocs=WORLD, start_method="spawn", daemon=True)
+    run_rank_processes(_rank, (owner, folder, check), WORLD, DEADLINE_S)
     return [(folder / f"returned-{rank}").read_text() == "True" for rank in range(WORLD)]
 
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from scripts.changed_environments import affected, changed_paths, environments, main
+from scripts.changed_environments import affected, affected_parts, changed_paths, environments, main
 
 WORLDS = "sandbox_service/environments"
 FILES = {
@@ -56,6 +56,31 @@ def test_shared_code_is_no_environment(project):
 )
 def test_a_file_changes_the_environments_that_use_it(project, path, names):
     assert affected([path], project) == names
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("examples/shell/run.toml", ["shell"]),
+        ("examples/sums.toml", []),
+        ("examples/data/lines.jsonl", []),
+        ("trainer/update/mesh.py", ["ranks"]),
+        ("trainer/loop/loop.py", []),
+    ],
+)
+def test_a_file_changes_the_sampled_suites_that_test_it(project, path, names):
+    (project / "examples/shell").mkdir(parents=True)
+    (project / "examples/shell/requirements.txt").write_text("")
+    assert affected_parts([path], project) == names
+
+
+def test_the_sampled_suites_that_a_branch_changes_are_printed(project, git, capsys):
+    (project / "trainer/update").mkdir(parents=True)
+    (project / "trainer/update/mesh.py").write_text("")
+    git("add", ".")
+    git("commit", "-m", "second")
+    assert main(["--parts", "main"], project) == 0
+    assert capsys.readouterr().out == "ranks\n"
 
 
 def test_a_branch_is_compared_with_its_merge_base(project, git):
