@@ -26,6 +26,18 @@ host, port = os.environ["MODEL_ENDPOINT"].split(":")
 def connect(timeout=60):
     return socket.create_connection((host, int(port)), timeout)
 """
+_LINE = """
+line = connect()
+line.sendall(b"POST / HTTP/1.1\\r\\nContent-Length: 1\\r\\n\\r\\nx")
+line.recv(1000)
+def await_end():
+    line.settimeout(300)
+    try:
+        line.recv(1)
+    except ConnectionError:
+        pass
+"""
+"""A connection by which the test ends the agent: it breaks when the endpoint dies."""
 
 
 @pytest.fixture(params=KINDS)
@@ -105,11 +117,11 @@ async def test_an_instance_cannot_use_the_endpoint_of_another(boxes: AgentBoxes)
         "body = port.encode()\n"
         "end = connect()\n"
         "end.sendall(b'POST / HTTP/1.1\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))\n"
-        "time.sleep(1000)"
+        "await_end()"
     )
-    running = asyncio.create_task(boxes.python(one, _CONNECT + say, timeout_s=20))
-    await until(lambda: boxes.endpoint.requests)
-    foreign = int(boxes.endpoint.requests[0])
+    running = asyncio.create_task(boxes.python(one, _CONNECT + _LINE + say))
+    await until(lambda: len(boxes.endpoint.requests) == 2)
+    foreign = int(boxes.endpoint.requests[1])
     code = f"""
 import socket
 try:
@@ -122,14 +134,16 @@ except OSError as error:
 """
     end = await boxes.python(two, code)
     assert end["stdout"] in ("refused\n", "b''\n")
-    assert len(boxes.endpoint.requests) == 1
-    assert (await running)["timed_out"] is True
+    assert len(boxes.endpoint.requests) == 2
+    boxes.endpoint.die()
+    assert (await running)["exit_code"] == 0
 
 
 async def test_a_thousand_connections_leave_the_neighbour_its_own(boxes: AgentBoxes) -> None:
     one, two = await boxes.start(), await boxes.start()
     hoard = (
         _CONNECT
+        + _LINE
         + """
 ends = []
 def hoard():
@@ -138,15 +152,19 @@ def hoard():
             ends.append(connect(5))
         except OSError:
             pass
+threading.stack_size(1 << 18)  # twenty ordinary stacks are more than a process box has room for
 for _ in range(20): threading.Thread(target=hoard, daemon=True).start()
-time.sleep(15)
+await_end()
 """
     )
-    flood = asyncio.create_task(boxes.python(one, hoard, timeout_s=30))
+    flood = asyncio.create_task(boxes.python(one, hoard))
+    await until(lambda: boxes.endpoint.open_connections >= 20 or flood.done())
+    assert not flood.done(), flood.result()
     for _ in range(5):
         end = await boxes.python(two, _CONNECT + _ask(1000))
         assert end["stdout"] == "True\n", end["stderr"]
-    await flood
+    boxes.endpoint.die()
+    assert (await flood)["exit_code"] == 0
     assert await boxes.solve(one)
     assert await boxes.solve(two)
 
@@ -155,7 +173,9 @@ async def test_an_agent_that_sends_and_never_reads_holds_no_more_than_its_window
     one, two = await boxes.start(), await boxes.start()
     fill = (
         _CONNECT
+        + _LINE
         + """
+threading.Thread(target=lambda: (await_end(), os._exit(0))).start()
 ends = {connect(): 5_000_000 for _ in range(20)}
 for end in ends:
     end.sendall(b"POST / HTTP/1.1\\r\\nContent-Length: 5000000\\r\\n\\r\\n")
@@ -164,16 +184,17 @@ while True:
     for end, left in ends.items():
         try:
             ends[end] -= end.send(b"x" * min(left, 65536)) if left else 0
-        except BlockingIOError:
+        except OSError:
             pass
     time.sleep(0.001)
 """
     )
-    flood = asyncio.create_task(boxes.python(one, fill, timeout_s=15))
+    flood = asyncio.create_task(boxes.python(one, fill))
+    await until(lambda: len(boxes.endpoint.requests) >= 4)  # one of the line, the others of 5 MB
     end = await boxes.python(two, _CONNECT + _ask(200_000), timeout_s=120)
     assert end["stdout"] == "True\n", end["stderr"]
-    end = await flood
-    assert end["timed_out"] is True, end["stderr"]
+    boxes.endpoint.die()
+    assert (await flood)["exit_code"] == 0
     assert await boxes.solve(one)
 
 

@@ -48,6 +48,11 @@ class Endpoint:
         """Read requests, and answer none."""
         self._open: set[asyncio.StreamWriter] = set()
 
+    @property
+    def open_connections(self) -> int:
+        """Connections that the endpoint has accepted and nobody has ended."""
+        return len(self._open)
+
     def die(self) -> None:
         """Break all connections."""
         for writer in self._open:
