@@ -1,6 +1,8 @@
 """Agents as their authors write them, good and bad: functions, and a command that runs one of them.
 
 python -m tests.fakes.agent_functions NAME
+
+The openai package is imported by those that use it: it takes longer to import than all else in a host.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 import threading
 from typing import Any
 
-import openai
+import httpx
 
 from sandbox_client import AgentEpisode, SyncAgentEpisode
 
@@ -20,6 +22,8 @@ __all__ = ["PLAIN"]
 
 async def loop(episode: AgentEpisode) -> None:
     """The loop that most agents are."""
+    import openai
+
     async with openai.AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
         messages: list[Any] = [*episode.messages]
         while not episode.finished:
@@ -30,6 +34,8 @@ async def loop(episode: AgentEpisode) -> None:
 
 def loop_in_thread(episode: SyncAgentEpisode) -> None:
     """The same, as a plain function."""
+    import openai
+
     with openai.OpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
         messages: list[Any] = [*episode.messages]
         while not episode.finished:
@@ -40,8 +46,13 @@ def loop_in_thread(episode: SyncAgentEpisode) -> None:
 
 def ask(episode: AgentEpisode | SyncAgentEpisode) -> None:
     """One call of the model."""
-    with openai.OpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
-        model.chat.completions.create(model=episode.model, messages=list(episode.messages))  # type: ignore[arg-type]
+    answer = httpx.post(
+        f"{episode.base_url}/chat/completions",
+        json={"model": episode.model, "messages": list(episode.messages)},
+        headers={"Authorization": f"Bearer {episode.api_key}"},
+        timeout=600,
+    )
+    answer.raise_for_status()
 
 
 def raises(episode: SyncAgentEpisode) -> None:
