@@ -37,11 +37,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "architecture": ("tests/architecture",),
     "contract of environments": ("tests/contract/environments",),
+    "units of environments": ("tests/unit/sandbox_service/environments",),
+    "units of the learner": ("tests/unit/trainer/update", "tests/unit/trainer/weight_sync"),
     "units of the trainer": ("tests/unit/trainer",),
-    "units of environments and runner": (
-        "tests/unit/sandbox_service/environments",
-        "tests/unit/sandbox_service/runner",
-    ),
+    "units of the runner": ("tests/unit/sandbox_service/runner",),
     "units of the service": ("tests/unit",),
     "contract": ("tests/contract",),
     "abuse": ("tests/abuse",),
