@@ -6,6 +6,7 @@ import json
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import httpx
 from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.agents import AgentStepResult, AgentTask
@@ -17,7 +18,6 @@ from .errors import Failure, TransportError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import httpx
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
@@ -46,7 +46,7 @@ AgentMessage: TypeAlias = "Mapping[str, JsonValue] | BaseModel | str"
 class AgentProgress:
     """State of an agent's episode."""
 
-    def __init__(self, url: str, api_key: str) -> None:
+    def __init__(self, url: str, api_key: str, task: AgentTask | None, timeout_s: float) -> None:
         self.url = url.rstrip("/")
         """Address of the episode at the trainer."""
         self.api_key = api_key
@@ -55,9 +55,10 @@ class AgentProgress:
         """The episode has ended: neither the environment nor the model takes another message."""
         self.new_session = False
         """The last step's messages begin a new conversation with the user."""
-        self._task: AgentTask | None = None
+        self._task = task
         self._tools: tuple[JsonObject, ...] | None = None
         self._headers = {"authorization": f"Bearer {api_key}"}
+        self._timeouts = httpx.Timeout(timeout_s).as_dict()
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
@@ -87,10 +88,18 @@ class AgentProgress:
         return self._known.model
 
     @property
+    def _is_open(self) -> bool:
+        return self._task is not None
+
+    @property
     def _known(self) -> AgentTask:
         if self._task is None:
             raise RuntimeError("the episode has not begun; enter it with a with-statement first")
         return self._task
+
+    def _request(self, method: str, url: str, document: JsonObject | None) -> httpx.Request:
+        extensions = {"timeout": self._timeouts}
+        return httpx.Request(method, url, headers=self._headers, json=document, extensions=extensions)
 
     def _opened(self, response: httpx.Response) -> None:
         self._task = _read(AgentTask, response)

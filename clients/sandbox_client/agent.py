@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from sandbox_contract.agents import AgentTask
     from sandbox_contract.base import JsonObject
 
     from ._agent_wire import AgentMessage
@@ -38,21 +39,29 @@ __all__ = ["AgentEpisode"]
 
 
 class AgentEpisode(AgentProgress):
-    """One episode as its agent sees it. Use it as a context manager, which fetches the task."""
+    """One episode as its agent sees it. Use it as a context manager, which fetches the task if need be."""
 
     def __init__(
         self,
         url: str,
         api_key: str,
         *,
+        task: AgentTask | None = None,
         timeout_s: float = EPISODE_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """``url`` is the episode's address at the trainer, and ``timeout_s`` the limit of each request."""
-        super().__init__(url, api_key)
+        """
+        Args:
+            url: address of the episode at the trainer.
+            api_key: key of the episode.
+            task: what that address answers, where it is known; otherwise it is fetched.
+            timeout_s: limit of each request.
+            transport: carries the requests, and is not closed; by default connections of the episode's own.
+        """
+        super().__init__(url, api_key, task, timeout_s)
+        self._is_shared = transport is not None
         # Certificates take longer to read than the whole first request: they are for https alone.
-        transport = transport or httpx.AsyncHTTPTransport(verify=url.startswith("https:"))
-        self._client = httpx.AsyncClient(transport=transport, headers=self._headers, timeout=timeout_s)
+        self._transport = transport or httpx.AsyncHTTPTransport(verify=url.startswith("https:"))
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -65,7 +74,8 @@ class AgentEpisode(AgentProgress):
 
     async def __aenter__(self) -> Self:
         try:
-            self._opened(await self._send("GET", self.url))
+            if not self._is_open:
+                self._opened(await self._send("GET", self.url))
         except BaseException:
             await self.aclose()
             raise
@@ -78,7 +88,8 @@ class AgentEpisode(AgentProgress):
 
     async def aclose(self) -> None:
         """Close the connection. The episode itself ends with the agent."""
-        await self._client.aclose()
+        if not self._is_shared:
+            await self._transport.aclose()
 
     async def step(self, message: AgentMessage, *, tool_call_id: str | None = None) -> Sequence[JsonObject]:
         """Send an assistant message to the environment, and return the messages that answer it.
@@ -106,7 +117,13 @@ class AgentEpisode(AgentProgress):
         self._ended(await self._send("POST", f"{self.url}/end", {"error": error}))
 
     async def _send(self, method: str, url: str, document: JsonObject | None = None) -> httpx.Response:
+        # Straight to the transport: httpx's own client costs more than the trainer's answer to a step.
         try:
-            return await self._client.request(method, url, json=document)
-        except httpx.HTTPError as error:
+            response = await self._transport.handle_async_request(self._request(method, url, document))
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+        except (httpx.HTTPError, OSError) as error:
             raise no_answer(error) from error
+        return response

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from sandbox_contract.agents import AgentTask
     from sandbox_contract.base import JsonObject
 
     from ._agent_wire import AgentMessage
@@ -33,21 +34,29 @@ __all__ = ["SyncAgentEpisode"]
 
 
 class SyncAgentEpisode(AgentProgress):
-    """One episode as its agent sees it. Use it as a context manager, which fetches the task."""
+    """One episode as its agent sees it. Use it as a context manager, which fetches the task if need be."""
 
     def __init__(
         self,
         url: str,
         api_key: str,
         *,
+        task: AgentTask | None = None,
         timeout_s: float = EPISODE_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """``url`` is the episode's address at the trainer, and ``timeout_s`` the limit of each request."""
-        super().__init__(url, api_key)
+        """
+        Args:
+            url: address of the episode at the trainer.
+            api_key: key of the episode.
+            task: what that address answers, where it is known; otherwise it is fetched.
+            timeout_s: limit of each request.
+            transport: carries the requests, and is not closed; by default connections of the episode's own.
+        """
+        super().__init__(url, api_key, task, timeout_s)
+        self._is_shared = transport is not None
         # Certificates take longer to read than the whole first request: they are for https alone.
-        transport = transport or httpx.HTTPTransport(verify=url.startswith("https:"))
-        self._client = httpx.Client(transport=transport, headers=self._headers, timeout=timeout_s)
+        self._transport = transport or httpx.HTTPTransport(verify=url.startswith("https:"))
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -60,7 +69,8 @@ class SyncAgentEpisode(AgentProgress):
 
     def __enter__(self) -> Self:
         try:
-            self._opened(self._send("GET", self.url))
+            if not self._is_open:
+                self._opened(self._send("GET", self.url))
         except BaseException:
             self.close()
             raise
@@ -73,7 +83,8 @@ class SyncAgentEpisode(AgentProgress):
 
     def close(self) -> None:
         """Close the connection. The episode itself ends with the agent."""
-        self._client.close()
+        if not self._is_shared:
+            self._transport.close()
 
     def step(self, message: AgentMessage, *, tool_call_id: str | None = None) -> Sequence[JsonObject]:
         """Send an assistant message to the environment, and return the messages that answer it.
@@ -99,7 +110,13 @@ class SyncAgentEpisode(AgentProgress):
         self._ended(self._send("POST", f"{self.url}/end", {"error": error}))
 
     def _send(self, method: str, url: str, document: JsonObject | None = None) -> httpx.Response:
+        # Straight to the transport: httpx's own client costs more than the trainer's answer to a step.
         try:
-            return self._client.request(method, url, json=document)
-        except httpx.HTTPError as error:
+            response = self._transport.handle_request(self._request(method, url, document))
+            try:
+                response.read()
+            finally:
+                response.close()
+        except (httpx.HTTPError, OSError) as error:
             raise no_answer(error) from error
+        return response

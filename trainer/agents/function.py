@@ -13,6 +13,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
 from sandbox_client.agent import AgentEpisode
 from sandbox_client.sync_agent import SyncAgentEpisode
 from trainer.errors import AgentFailed, ConfigError
@@ -50,6 +54,9 @@ class FunctionAgents:
 
     def __init__(self, function: AgentFunction) -> None:
         self._function = function
+        # All episodes share connections: those of its own would cost each more than its requests do.
+        self._transport = AiohttpTransport(client=_open_session)
+        self._thread_transport = httpx.HTTPTransport(verify=False, limits=httpx.Limits())
         self._awaits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object's own method decides
         )
@@ -66,7 +73,8 @@ class FunctionAgents:
 
     async def _run_here(self, job: AgentJob) -> None:
         try:
-            async with AgentEpisode(job.task.episode_url, job.api_key) as episode:
+            url, transport = job.task.episode_url, self._transport
+            async with AgentEpisode(url, job.api_key, task=job.task, transport=transport) as episode:
                 result = self._function(episode)
                 if isinstance(result, Awaitable):
                     await result
@@ -80,10 +88,15 @@ class FunctionAgents:
 
     def _run_in_thread(self, job: AgentJob) -> None:
         try:
-            with SyncAgentEpisode(job.task.episode_url, job.api_key) as episode:
+            url, transport = job.task.episode_url, self._thread_transport
+            with SyncAgentEpisode(url, job.api_key, task=job.task, transport=transport) as episode:
                 self._function(episode)
         except BaseException as error:
             raise _failed(error) from error
+
+
+def _open_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
 
 
 def _failed(error: BaseException) -> AgentFailed:
