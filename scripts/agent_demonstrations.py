@@ -9,6 +9,7 @@ Agents differ in the tools that they offer the model, and in how it gives its an
     final_answer    smolagents: a program, then its result to the agent's own ``final_answer``
     shell           mini-swe-agent: a shell command that writes the answer's file, then the command that ends
                     the task
+    code            smolagents' CodeAgent: a program that writes the answer's file and ends the task
 """
 
 from __future__ import annotations
@@ -18,35 +19,53 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "deploy" / "runs" / "data" / "arithmetic_easy.jsonl"
 FOLDER = ROOT / "examples" / "demonstrations"
 LINES = 400
 
+Message: TypeAlias = dict[str, object]
+
 _PROGRAM = re.compile(r"```python\nprint\((.+)\)\n```")
 _SUBMITTED = re.compile(r'"answer": (-?\d+)')
 _END = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
-def _with_tools(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
-    return [("python", {"code": f"print({expression})"}), ("submit", {"answer": answer})]
+def _with_tools(expression: str, answer: int) -> list[Message]:
+    return [_call("python", {"code": f"print({expression})"}), _call("submit", {"answer": answer})]
 
 
-def _with_final_answer(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
-    return [("python", {"code": f"print({expression})"}), ("final_answer", {"answer": answer})]
+def _with_final_answer(expression: str, answer: int) -> list[Message]:
+    return [_call("python", {"code": f"print({expression})"}), _call("final_answer", {"answer": answer})]
 
 
-def _with_shell(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
-    return [("bash", {"command": f"echo $(({expression})) > answer.txt"}), ("bash", {"command": _END})]
+def _with_shell(expression: str, answer: int) -> list[Message]:
+    return [
+        _call("bash", {"command": f"echo $(({expression})) > answer.txt"}),
+        _call("bash", {"command": _END}),
+    ]
 
 
-MANNERS: Mapping[str, Callable[[str, int], list[tuple[str, dict[str, object]]]]] = {
+def _with_code(expression: str, answer: int) -> list[Message]:
+    lines = (
+        "<code>",
+        "import pathlib",
+        f'pathlib.Path("answer.txt").write_text(str({expression}))',
+        'final_answer("done")',
+        "</code>",
+    )
+    return [{"role": "assistant", "content": "\n".join(lines)}]
+
+
+MANNERS: Mapping[str, Callable[[str, int], list[Message]]] = {
     "tools": _with_tools,
     "final_answer": _with_final_answer,
     "shell": _with_shell,
+    "code": _with_code,
 }
-"""The calls of a demonstration, by the name of its file."""
+"""The messages of a demonstration, by the name of its file."""
 
 
 def written(text: str, manner: str) -> str:
@@ -60,12 +79,11 @@ def _line(line: str, manner: str) -> str:
     calculated, submitted = _PROGRAM.fullmatch(program), _SUBMITTED.search(answer)
     if calculated is None or submitted is None:
         raise ValueError(f"{row['task_id']} does not print a sum and submit it")
-    calls = MANNERS[manner](calculated[1], int(submitted[1]))
-    row["messages"] = [_message(name, arguments) for name, arguments in calls]
+    row["messages"] = MANNERS[manner](calculated[1], int(submitted[1]))
     return json.dumps(row)
 
 
-def _message(name: str, arguments: dict[str, object]) -> dict[str, object]:
+def _call(name: str, arguments: dict[str, object]) -> Message:
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
 

@@ -9,7 +9,7 @@ import httpx
 
 from sandbox_contract.problems import ErrorCode, Problem
 
-__all__ = ["KEY", "URL", "AgentRoutes"]
+__all__ = ["KEY", "URL", "AgentRoutes", "task"]
 
 KEY = "sk-one"
 URL = "http://trainer/episode"
@@ -23,11 +23,14 @@ class AgentRoutes:
         self.steps = list(steps)
         self.sent: list[dict[str, Any]] = []
         """Bodies of steps, and of the end."""
+        self.fetched = 0
+        """Requests for the task."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.headers["authorization"] != f"Bearer {KEY}":
             return _problem(ErrorCode.UNAUTHENTICATED)
         if request.method == "GET":
+            self.fetched += 1
             return httpx.Response(200, json=task())
         self.sent.append(json.loads(request.content))
         if request.url.path.endswith("/end"):

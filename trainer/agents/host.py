@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _END_S = 10.0
+_LOG_EACH_REQUEST = ("httpx", "httpx2")
+"""Loggers that write a line for each request at the level INFO. Calls are in the recording."""
 
 
 class _Agents(Protocol):
@@ -138,6 +140,8 @@ async def _serve(settings: HostSettings, connection: socket.socket, lines: Binar
 def main(descriptor: int) -> None:
     """Serve until the player ends."""
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.INFO)
+    for name in _LOG_EACH_REQUEST:
+        logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _on_signal)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's, which ends its processes in order
     end_with_parent(signal.SIGTERM)

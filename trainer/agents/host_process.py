@@ -80,7 +80,10 @@ class HostProcess:
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         words, path = host_command(python)
         environment |= {"PYTHONPATH": path, _MARKER: marker}
-        output = log.open("ab") if log is not None else None
+        output = None
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
         try:
             # In a session of its own: Ctrl-C in a terminal goes to a whole process group, and is the
             # driver's.

@@ -33,7 +33,6 @@ def simulate(config: RunConfig, model: SimulatedModel) -> SimulationResult:
     key = os.environ.get(config.service.api_key_variable)
     with tempfile.TemporaryDirectory(prefix="simulation-") as name:
         folder = Path(name)
-        (folder / "logs").mkdir()  # agents write there
         with sandbox_service(config.service, config.tasks.environment, folder) as url:
             tokenizer = model_folder(config.model, config.root / "models")
             client = open_client(config.service, url, key)

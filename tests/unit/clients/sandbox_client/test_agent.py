@@ -6,8 +6,9 @@ from pydantic import BaseModel
 
 from sandbox_client import AgentEpisode, SyncAgentEpisode
 from sandbox_client.errors import AuthenticationError, ConflictError, InvalidResponse, TransportError
+from sandbox_contract.agents import AgentTask
 from sandbox_contract.problems import ErrorCode
-from tests.fakes.agent_routes import KEY, TOOL, URL, AgentRoutes
+from tests.fakes.agent_routes import KEY, TOOL, URL, AgentRoutes, task
 
 
 class FromAnSdk(BaseModel):
@@ -73,6 +74,38 @@ async def test_tools_that_change_and_a_new_session_are_told() -> None:
         await episode.step("b")
         assert episode.tools == (TOOL,)
         assert not episode.new_session
+
+
+async def test_a_task_that_is_known_is_not_fetched() -> None:
+    routes = AgentRoutes(answered("95"))
+    known = AgentTask.model_validate(task())
+    async with AgentEpisode(URL, KEY, task=known, transport=httpx.MockTransport(routes)) as episode:
+        assert episode.tools == (TOOL,)
+        await episode.step("print(37+58)")
+    assert routes.fetched == 0
+    async with episode_of(routes) as episode:
+        assert episode.tools == (TOOL,)
+    assert routes.fetched == 1
+
+
+class Connections(httpx.MockTransport):
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+async def test_a_transport_that_episodes_share_stays_open() -> None:
+    shared = Connections(AgentRoutes())
+    for _ in range(2):
+        async with AgentEpisode(URL, KEY, transport=shared):
+            pass
+        with SyncAgentEpisode(URL, KEY, transport=shared):
+            pass
+    assert shared.closed == 0
 
 
 async def test_refusals_are_the_clients_own_errors() -> None:

@@ -54,6 +54,14 @@ async def test_an_agent_records_what_the_trainers_own_loop_does(launcher):
     assert [turn.reward for turn in played.turns] == [turn.reward for turn in own.turns]
 
 
+async def test_a_host_makes_the_folder_of_its_log(tmp_path):
+    logs = tmp_path / "new" / "logs"
+    async with agent_player(ToldService([END]), functions("loop", logs=logs), said(SUBMIT)) as player:
+        await player.play_episode(spec_of(), 0, SamplingConfig())
+    # Calls are in the recording: the log has what agents write, and no line for each request.
+    assert (logs / "agents-0.log").read_text() == ""
+
+
 async def test_many_episodes_share_a_host():
     async with agent_player(ToldService([END]), functions("loop"), said(SUBMIT)) as player:
         played = await asyncio.gather(
