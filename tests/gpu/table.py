@@ -43,9 +43,9 @@ from trainer.weight_sync.sync import make_weight_sync
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LORA = {"rank": 32}
-_PACKED = {"layout": "packed"}
-_AGAIN = {"gradient_checkpointing": True}
+_LORA: dict[str, object] = {"rank": 32}
+_PACKED: dict[str, object] = {"layout": "packed"}
+_AGAIN: dict[str, object] = {"gradient_checkpointing": True}
 SETTINGS: dict[str, dict[str, object]] = {
     "all weights, padded": {},
     "all weights, packed": _PACKED,

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -17,13 +19,13 @@ def test_varlen_attention_is_attention_sequence_by_sequence(window):
     )
     if not takes_varlen(query, value):
         pytest.skip("needs a GPU with flash attention")
-    module = nn.Module()
+    module: Any = nn.Module()
     module.num_key_value_groups = 4
     expected = torch.cat(
         [
             sequence_attention(module, q, k, v, None, sliding_window=window)[0]
             for q, k, v in zip(
-                *(torch.split(each, lengths, dim=2) for each in (query, key, value)), strict=True
+                *(torch.split(each, list(lengths), dim=2) for each in (query, key, value)), strict=True
             )
         ],
         dim=1,

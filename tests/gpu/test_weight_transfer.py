@@ -85,7 +85,9 @@ def test_a_weight_sync_arrives_and_an_engine_that_dies_finds_it_again(
         report = ray.get(learner.sync_weights.remote(version), timeout=400)
         assert report.agreement.difference <= allowed
         assert (report.lost, report.bytes > 0) == ((), True)
-    assert newest_snapshot(snapshot_folder(run.folder, run.sync.folder)).version == 2
+    newest = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
+    assert newest is not None
+    assert newest.version == 2
     asked = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 60, Sampling(), seed=1)
 
     async def sampled():
