@@ -180,10 +180,10 @@ class HostProcess:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while line := await reader.readline():
-                self._hear(HostReport.model_validate_json(line))
+                self._take_report(HostReport.model_validate_json(line))
         await self.end_process()
 
-    def _hear(self, report: HostReport) -> None:
+    def _take_report(self, report: HostReport) -> None:
         self._answered = asyncio.get_running_loop().time()
         done = self._jobs.get(report.number) if report.kind == "ended" else None
         if done is None or done.done():

@@ -83,7 +83,7 @@ class Driver(Protocol):
         ...
 
     def serve_gateway(self, settings: StandAloneSettings, on_ready: OnReady) -> None:
-        """Serve a model to agents until the process is told to stop."""
+        """Serve a model to agents until the process gets a signal to stop."""
         ...
 
 

@@ -106,7 +106,7 @@ class Budget:
     def count_ended_answer(self) -> None:
         """Count an answer behind a limit. Raises CallError(409) where there were too many."""
         if self._ended_answers >= MOST_ENDED_ANSWERS:
-            detail = f"the episode has ended ({self.reached}), and the agent was told so in earlier answers"
+            detail = f"the episode has ended ({self.reached}), as earlier answers have said"
             raise CallError(409, "session_ended", detail)
         self._ended_answers += 1
 

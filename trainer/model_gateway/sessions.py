@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .budget import SessionLimits
 
 _MOST_REMEMBERED = 10_000
-"""Removed sessions whose late calls are told that the episode is over."""
+"""Removed sessions whose late calls are answered that the episode is over."""
 
 
 class Sessions:

@@ -116,7 +116,7 @@ class AgentConnection:
         self._watch()
 
     def close(self) -> None:
-        """Close the socket and tell the host. Idempotent."""
+        """Close the socket and inform the host. Idempotent."""
         if self._open:
             self._open = False
             self._loop.watch(self._end)

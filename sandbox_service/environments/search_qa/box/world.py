@@ -77,7 +77,7 @@ class SearchQaWorld(World):
         return Verdict(score if success else min(score, 0.99), success, details)
 
     def _acted(self, action: ParsedCall, number: int) -> str:
-        """Do an action, and return what the model is told."""
+        """Do an action, and return its answer to the model."""
         if self.answer is not None:
             return _AFTER_END
         if number >= _MOST_CALLS:

@@ -1,7 +1,7 @@
 """The candidate's process: builds databases from seeds, and runs a model's query on them.
 
-It runs under a user id of its own, and its answers are data. For an evaluation it is told seeds that no
-episode tells; it is killed afterwards. Standard library only.
+It runs under a user id of its own, and its answers are data. For an evaluation it gets seeds that no
+episode reveals; it is killed afterwards. Standard library only.
 """
 
 from __future__ import annotations

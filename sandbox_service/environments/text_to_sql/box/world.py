@@ -90,7 +90,7 @@ class TextToSqlWorld(World):
         return Verdict(1.0, True, {"submitted": True, "result": "right"})
 
     def _called(self, call: ParsedCall, number: int, deadline: float) -> str:
-        """Run a call, and return what the model is told."""
+        """Run a call, and return its answer to the model."""
         if self.submitted is not None:
             return _AFTER_END
         if number >= _MOST_CALLS:
