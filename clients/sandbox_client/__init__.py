@@ -14,12 +14,14 @@ from ._wire import Exchange
 from .agent import AgentEpisode
 from .async_client import AsyncSandboxClient
 from .batching import StepBatcher
+from .counterparts import CounterpartTurns, ModelCounterpart
 from .episodes import AsyncEpisode, Episode
 from .errors import (
     AuthenticationError,
     CallTimeout,
     CapacityError,
     ConflictError,
+    CounterpartFailed,
     GoneError,
     InstanceLost,
     InvalidResponse,
@@ -45,11 +47,14 @@ __all__ = [
     "CapacityError",
     "ClientLimits",
     "ConflictError",
+    "CounterpartFailed",
+    "CounterpartTurns",
     "Episode",
     "Exchange",
     "GoneError",
     "InstanceLost",
     "InvalidResponse",
+    "ModelCounterpart",
     "NotFoundError",
     "PolicyError",
     "RequestError",

@@ -15,6 +15,7 @@
       CapacityError           no room: wait and try again
       CallTimeout             a deadline passed: retry or mask
         StepTimeout           the action itself ran past its deadline
+      CounterpartFailed       the model of the counterpart failed: retry, never a reward
 
 The mapping from error code to class is total. Exceptions are picklable, since trainers send them between
 processes.
@@ -38,6 +39,7 @@ __all__ = [
     "CallTimeout",
     "CapacityError",
     "ConflictError",
+    "CounterpartFailed",
     "Failure",
     "GoneError",
     "InstanceLost",
@@ -173,6 +175,10 @@ class StepTimeout(CallTimeout):
     """The action itself ran past its deadline."""
 
 
+class CounterpartFailed(SandboxError):  # noqa: N818 - the failure class it stands for
+    """The model of an episode's counterpart failed."""
+
+
 FAILURE_CLASSES: Mapping[FailureClass, type[SandboxError]] = MappingProxyType(
     {
         FailureClass.POLICY: PolicyError,
@@ -181,6 +187,7 @@ FAILURE_CLASSES: Mapping[FailureClass, type[SandboxError]] = MappingProxyType(
         FailureClass.CAPACITY: CapacityError,
         FailureClass.TIMEOUT: CallTimeout,
         FailureClass.REQUEST: RequestError,
+        FailureClass.COUNTERPART: CounterpartFailed,
     }
 )
 """The class of a code that this client does not know."""

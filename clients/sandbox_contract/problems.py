@@ -35,6 +35,9 @@ class FailureClass(str, Enum):
     """A deadline passed: retry or mask."""
     REQUEST = "request"
     """The caller's request is wrong: correct it."""
+    COUNTERPART = "counterpart"
+    """The model of an episode's counterpart, such as a simulated user, failed: retry, never a reward. No code
+    of the service has this class, since whoever plays the episode asks that model."""
 
     # As enum.StrEnum, which Python 3.10 lacks: the text of a member is its value.
     __str__ = str.__str__

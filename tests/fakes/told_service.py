@@ -43,12 +43,14 @@ class ToldService:
         messages: Sequence[Json] = TASK_MESSAGES,
         verdict: Mapping[str, object] | None = None,
         refuses: Mapping[str, ErrorCode] | None = None,
+        info: Mapping[str, object] | None = None,
     ) -> None:
         self.steps = list(steps)
         self.tools = list(tools)
         self.messages = list(messages)
         self.verdict = dict(verdict or {"score": 1.0, "success": True})
         self.refuses = dict(refuses or {})
+        self.info = dict(info or {})
         self.live: dict[str, int] = {}
         self.requests: list[tuple[str, Json]] = []
         """Verb and body, in order."""
@@ -86,6 +88,7 @@ class ToldService:
             "task_id": body["task_id"],
             "observation": {"messages": self.messages},
             "tools": self.tools,
+            "info": self.info,
         }
 
     def _step(self, body: Json) -> Json | ErrorCode:

@@ -13,7 +13,7 @@ from sandbox_contract.agents import AgentTask
 from trainer.errors import AgentFailed, AgentLost, EngineError, Stalled
 from trainer.rollout.failures import note_of
 from trainer.rollout.phases import EpisodePhases
-from trainer.types import Line, StopReason, Trajectory
+from trainer.types import EpisodeKey, Line, StopReason, Trajectory
 
 from .episode_routes import PATH
 from .instance import AgentInstance
@@ -22,9 +22,10 @@ from .launcher import AgentJob
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode
     from sandbox_contract.episodes import EvaluateResult
+    from sandbox_contract.messages import Message
     from trainer.config.rollout import SamplingConfig
     from trainer.model_gateway.recording import Recording
-    from trainer.types import GroupSpec
+    from trainer.types import GroupSpec, Segment
 
     from .player import AgentPlayer
 
@@ -53,6 +54,8 @@ class AgentRun:
         self._stop = StopReason.FAILED
         self._lines: tuple[Line, ...] = ()
         """Shown behind those of the recording."""
+        self._counterpart_segments: tuple[Segment, ...] = ()
+        """Segments of the counterpart that are trained."""
         self._verdict: EvaluateResult | None = None
 
     async def play(self) -> None:
@@ -89,7 +92,7 @@ class AgentRun:
             id=self._id,
             task=self._task,
             seed=self._spec.seed + self._member,
-            segments=segments,
+            segments=(*segments, *self._counterpart_segments),
             stop=StopReason.FAILED if failure is not None else self._stop,
             score=verdict.score if verdict else None,
             success=verdict.success if verdict else None,
@@ -106,8 +109,18 @@ class AgentRun:
         player = self._player
         session = player.open_session(self._spec, self._member, self._sampling)
         timeout_s = player.service.step_timeout_s
-        instance = AgentInstance(episode, session, self._phases, timeout_s=timeout_s, grace_s=_GRACE_S)
-        task = self._described(episode)
+        key = EpisodeKey(self._id, self._spec.task, self._spec.seed + self._member)
+        counterpart = player.counterparts.open(key, self._sampling)
+        instance = AgentInstance(
+            episode, session, self._phases, counterpart, timeout_s=timeout_s, grace_s=_GRACE_S
+        )
+        try:
+            task = self._described(episode, (await instance.steps.open()).messages)
+        except BaseException:
+            player.gateway.sessions.remove(session)
+            await session.close()
+            await instance.steps.close()
+            raise
         player.routes.add(instance, task)
         self._phases.phase = "agent"
         self._phases.enter_phase("agent")
@@ -116,23 +129,24 @@ class AgentRun:
         try:
             job = AgentJob(self._id, task, session.api_key, episode.instance_id, player.timeout_s)
             ended = await self._run(job, instance)
-        except (SandboxError, Stalled, AgentFailed) as failed:
+        except (SandboxError, EngineError, Stalled, AgentFailed) as failed:
             error = failed
         finally:
             player.gateway.sessions.remove(session)  # sealed: nothing that comes now is recorded
             player.routes.remove(instance)
             self._recording = await session.close()
             await instance.close()
+            self._counterpart_segments = await instance.steps.close()
         self._stop = self._reason(instance, self._recording, ended, error)
-        self._lines = (*instance.unanswered, *self._error_lines(error))
+        self._lines = (*instance.unanswered, *instance.steps.lines(), *self._error_lines(error))
 
-    def _described(self, episode: AsyncEpisode) -> AgentTask:
+    def _described(self, episode: AsyncEpisode, opening: tuple[Message, ...]) -> AgentTask:
         url = self._player.gateway.url
         return AgentTask(
             base_url=f"{url}/v1",
             model=self._player.model,
             episode_url=f"{url}{PATH}",
-            messages=episode.observation.messages,
+            messages=opening,
             tools=episode.tools,
             info=episode.info,
         )
@@ -162,7 +176,7 @@ class AgentRun:
         self, instance: AgentInstance, recording: Recording, ended: StopReason, error: Failure | None
     ) -> StopReason:
         """Return why the episode ended. Raises a failure for which it has no grade, or ConfigError."""
-        if isinstance(error, SandboxError | Stalled):
+        if isinstance(error, SandboxError | EngineError | Stalled):
             self._phases.phase = "step"
             raise error
         if recording.failure is not None:

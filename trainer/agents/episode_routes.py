@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from sandbox_client import SandboxError
 from sandbox_contract.agents import AgentEnd, AgentStep, AgentTask
 from sandbox_contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode, Problem
-from trainer.errors import Stalled
+from trainer.errors import EngineError, Stalled
 from trainer.model_gateway.server import SessionRoute
 
 from .instance import EpisodeOver, failed_agent, refusal_of
@@ -71,6 +71,8 @@ class EpisodeRoutes:
             return _over()
         except SandboxError as error:
             return _problem(refusal_of(error), error.failure.detail, error.failure.errors)
+        except EngineError as error:
+            return _problem(ErrorCode.SANDBOX_FAILED, str(error))
         except Stalled as error:
             return _problem(ErrorCode.DEADLINE_EXCEEDED, str(error))
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sandbox_client import SandboxError
 from sandbox_contract.agents import AgentStepResult
 from sandbox_contract.problems import ErrorCode, FailureClass
-from trainer.errors import AgentFailed, Stalled
+from trainer.errors import AgentFailed, EngineError, Stalled
+from trainer.rollout.episode_steps import EpisodeSteps
 from trainer.rollout.step_results import changed_tools, turn_metrics
 from trainer.rollout.strategies import INSTANCE_LOST
 from trainer.types import Line, StopReason
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sandbox_contract.episodes import StepResult
     from sandbox_contract.messages import Message
     from trainer.model_gateway.session import Session
+    from trainer.rollout.counterparts import EpisodeCounterpart
     from trainer.rollout.phases import EpisodePhases
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class AgentInstance:
         episode: AsyncEpisode,
         session: Session,
         phases: EpisodePhases,
+        counterpart: EpisodeCounterpart | None = None,
         *,
         timeout_s: float,
         grace_s: float,
@@ -44,9 +47,8 @@ class AgentInstance:
         """``timeout_s`` is the limit of a step, and ``grace_s`` is added for the network and queues."""
         self.episode = episode
         self.session = session
+        self.steps = EpisodeSteps(episode, phases, counterpart, timeout_s=timeout_s, grace_s=grace_s)
         self._phases = phases
-        self._timeout_s = timeout_s
-        self._grace_s = grace_s
         self._turn = asyncio.Lock()
         self._closed = False
         self.stop: StopReason | None = None
@@ -68,7 +70,8 @@ class AgentInstance:
 
         Raises:
             EpisodeOver: the environment has ended the episode.
-            SandboxError: the service refused the step, or failed.
+            SandboxError: the service refused the step, or failed; or the counterpart failed.
+            EngineError: an engine failed while the counterpart was asked.
             Stalled: the service gave no answer.
         """
         async with self._turn:
@@ -99,10 +102,9 @@ class AgentInstance:
                 self.over.exception()  # one that came after the agent's end interests nobody
 
     async def _taken(self, message: Message) -> StepResult:
-        call = self.episode.step(message, timeout_s=self._timeout_s)
         try:
-            return await self._phases.within("step", self._timeout_s + self._grace_s, call)
-        except (SandboxError, Stalled) as error:
+            return await self.steps.step(message)
+        except (SandboxError, EngineError, Stalled) as error:
             if _is_agents_own(error):
                 logger.info("the service refused a step of an agent: %s", error)
             else:
@@ -116,10 +118,7 @@ class AgentInstance:
         named = (step.tool_call_id, *(call.id for call in calls))
         call_id = next((each for each in named if each and self.session.knows(each)), None)
         metrics = turn_metrics(message, result)
-        if (
-            not self.session.add_reward(result.reward, metrics, self._phases.took_s, call_id)
-            and result.reward
-        ):
+        if not self.session.add_reward(result.reward, metrics, self.steps.took_s, call_id) and result.reward:
             logger.warning("a step before the first call of the model has a reward, which belongs to no turn")
         shown = tuple(Line(each.role, each.content or "") for each in result.observation.messages)
         self._last = (self.session.answered, shown)
@@ -134,7 +133,7 @@ class AgentInstance:
         )
 
 
-def _is_agents_own(error: SandboxError | Stalled) -> bool:
+def _is_agents_own(error: SandboxError | EngineError | Stalled) -> bool:
     """Return whether a step was refused for what the agent sent."""
     return (
         isinstance(error, SandboxError)

@@ -17,6 +17,7 @@ from trainer.model_gateway.prompts import PromptPolicy
 from trainer.model_gateway.server import MODEL, ModelGateway, ServerSettings
 from trainer.model_gateway.sessions import Sessions
 from trainer.rollout.base_player import BasePlayer
+from trainer.rollout.counterparts import Counterparts
 from trainer.rollout.episode import checked_for_drift
 from trainer.types import EpisodeKey
 
@@ -57,6 +58,7 @@ class AgentPlayer(BasePlayer):
         super().__init__(client, chat, config, service, watch)
         self.agent = agent
         self.launcher = launcher
+        self.counterparts = Counterparts(config, policy, chat, self.context_tokens)
         self.model = MODEL if agent.model_name == ANY_MODEL else agent.model_name
         """The name that agents call the model by."""
         self.routes = EpisodeRoutes()
@@ -84,6 +86,7 @@ class AgentPlayer(BasePlayer):
         await self.launcher.close()
         await self.gateway.close()
         await super().close()
+        await self.counterparts.close()
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the settings do not suit the agent."""

@@ -8,6 +8,8 @@ from pydantic import Field, JsonValue, field_validator
 
 from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
 
+from .counterpart import CounterpartConfig
+
 _ADDRESS = frozenset({"server", "server.host", "server.port", "--host", "--port"})
 
 
@@ -128,6 +130,10 @@ class RolloutConfig(Branch):
     strategy: StrategyConfig = Retry()
     params: dict[str, JsonValue] = {}
     """Parameters of each create request, such as the environment's own shaping."""
+    counterpart: CounterpartConfig | None = None
+    """The counterpart of instances that wait for one, such as a simulated user: ``kind = "model"`` or
+    ``"policy"``. None for environments that have none, or that play it themselves.
+    """
     evaluation_params: dict[str, JsonValue] = {}
     """Parameters of each evaluate request, such as ``{"sparse": true}``."""
     fresh: bool = False

@@ -23,6 +23,8 @@ from trainer.types import EpisodeKey, StopReason, Trajectory
 
 from .base_player import BasePlayer
 from .conversation import Conversation
+from .counterparts import Counterparts
+from .episode_steps import EpisodeSteps
 from .failures import note_of
 from .phases import EpisodePhases
 from .step_results import changed_tools, turn_metrics
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from trainer.chat import ChatTokenizer
     from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
     from trainer.engines.generation import Generation, Policy
-    from trainer.types import FailureNote, GroupSpec
+    from trainer.types import FailureNote, GroupSpec, Line, Segment
 
     from .progress import ProgressMonitor
 
@@ -75,6 +77,12 @@ class EpisodePlayer(BasePlayer):
         self.chat = chat
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
+        self.counterparts = Counterparts(config, policy, chat, self.context_tokens)
+
+    async def close(self) -> None:
+        """Release instances that are not used, wait for releases in progress, and close connections."""
+        await super().close()
+        await self.counterparts.close()
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
@@ -117,6 +125,9 @@ class _Played:
         self._tools: tuple[Tool, ...] = ()
         self._stop = StopReason.FAILED
         self._verdict: EvaluateResult | None = None
+        self._counterpart_segments: tuple[Segment, ...] = ()
+        """Segments of the counterpart that are trained."""
+        self._counterpart_lines: tuple[Line, ...] = ()
         self.phases = EpisodePhases(self._id, player.watch)
         self._deadline = math.inf
         """Monotonic seconds at which the episode ends and is graded, unless a step is in progress."""
@@ -129,7 +140,7 @@ class _Played:
                 opened = self._player.instances.enter(stack, self._spec, self._member)
                 episode = await self.phases.within("create", service.create_timeout_s, opened)
                 self._deadline = time.monotonic() + self._config.episode_timeout_s
-                self._stop = await self._converse(episode)
+                self._stop = await self._play_out(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
                 self._verdict = await self.phases.within("evaluate", service.evaluate_timeout_s, verdict)
                 stack.pop_all()  # released in the background: the trajectory is complete
@@ -144,7 +155,7 @@ class _Played:
             id=self._id,
             task=self._task,
             seed=self._seed,
-            segments=self._conversation.segments(),
+            segments=(*self._conversation.segments(), *self._counterpart_segments),
             stop=StopReason.FAILED if failure is not None else self._stop,
             score=verdict.score if verdict else None,
             success=verdict.success if verdict else None,
@@ -152,17 +163,34 @@ class _Played:
             drifted=self._conversation.drifted,
             checked=self._conversation.checked,
             instance_id=self.phases.instance_id,
-            lines=tuple(self._conversation.lines),
+            lines=(*self._conversation.lines, *self._counterpart_lines),
             timings=self.phases.timings(),
         )
 
-    async def _converse(self, episode: AsyncEpisode) -> StopReason:
+    async def _play_out(self, episode: AsyncEpisode) -> StopReason:
+        """Play the episode to its end, with its counterpart if it has one."""
+        player = self._player
+        key = EpisodeKey(self._id, self._spec.task, self._seed)
+        steps = EpisodeSteps(
+            episode,
+            self.phases,
+            player.counterparts.open(key, self._sampling),
+            timeout_s=player.service.step_timeout_s,
+            grace_s=player.grace_s,
+        )
+        try:
+            return await self._converse(episode, steps)
+        finally:
+            self._counterpart_lines = steps.lines()
+            self._counterpart_segments = await steps.close()
+
+    async def _converse(self, episode: AsyncEpisode, steps: EpisodeSteps) -> StopReason:
         conversation = self._conversation
         self.phases.instance_id = episode.instance_id
         self._tools = episode.tools
         difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
         self._task = replace(self._task, difficulty=difficulty)
-        opening = episode.observation.messages
+        opening = (await steps.open()).messages
         begin = partial(conversation.begin, opening, episode.tools)
         await self._player.offload.run(sum(len(message.content or "") for message in opening), begin)
         for turn in range(self._spec.max_turns):
@@ -178,8 +206,8 @@ class _Played:
                 return StopReason.TIME_LIMIT
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
                 return StopReason.TURN_CUT
-            result = await self._step(episode, message)
-            conversation.add_reward(result.reward, turn_metrics(message, result), self.phases.took_s)
+            result = await steps.step(message)
+            conversation.add_reward(result.reward, turn_metrics(message, result), steps.took_s)
             if result.terminated or result.truncated:
                 conversation.note(result.observation.messages)
                 return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
@@ -207,11 +235,6 @@ class _Played:
         if generation.finish is Finish.ABORT:
             raise EngineError("the turn was interrupted and not continued")
         return generation
-
-    async def _step(self, episode: AsyncEpisode, message: Message) -> StepResult:
-        timeout_s = self._player.service.step_timeout_s
-        call = episode.step(message, timeout_s=timeout_s)
-        return await self.phases.within("step", timeout_s + self._player.grace_s, call)
 
     async def _add_observation(self, result: StepResult) -> None:
         """Add the observation to the conversation, or begin another session with it."""

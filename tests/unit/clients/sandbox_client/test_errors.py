@@ -52,5 +52,5 @@ def test_timeouts_and_broken_connections_are_the_builtins_too() -> None:
 def test_every_public_exception_is_a_sandbox_error() -> None:
     classes = [getattr(errors, name) for name in errors.__all__]
     raised = [item for item in classes if isinstance(item, type) and issubclass(item, Exception)]
-    assert len(raised) == 15
+    assert len(raised) == 16
     assert all(issubclass(item, SandboxError) for item in raised)
