@@ -62,8 +62,8 @@ Keyed: TypeAlias = (
     CreateInstanceRequest | StepRequest | EvaluateRequest | ReleaseInstanceRequest | ForkInstanceRequest
 )
 
-Action: TypeAlias = "Message | Mapping[str, JsonValue] | str"
-"""An assistant message, its dictionary, or its content alone."""
+Action: TypeAlias = "BaseModel | Mapping[str, JsonValue] | str"
+"""An assistant message: a Message or an SDK's pydantic object, its dictionary, or its content alone."""
 
 
 class Lane(Enum):
@@ -149,11 +149,21 @@ def step_request(
     return _build(
         StepRequest,
         instance_id=instance_id,
-        message=Message(role="assistant", content=action) if isinstance(action, str) else action,
+        message=_message(action),
         step_index=step_index,
         timeout_s=timeout_s,
         idempotency_key=idempotency_key or new_key(),
     )
+
+
+def _message(action: Action) -> object:
+    """Return an action as the fields of a message."""
+    if isinstance(action, str):
+        return Message(role="assistant", content=action)
+    if isinstance(action, BaseModel) and not isinstance(action, Message):
+        # An SDK's object: its fields that are no part of a message are ignored.
+        return {**action.model_dump(mode="json", exclude_none=True), "role": "assistant"}
+    return action
 
 
 def step(request: StepRequest) -> ApiCall[StepResult]:

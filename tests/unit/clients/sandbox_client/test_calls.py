@@ -129,3 +129,59 @@ def test_a_path_with_strange_characters_is_quoted() -> None:
     call = _calls.write_file("s1.abc", "data/ä b?#.txt", b"x", None)
     assert call.path == "/v1/instances/s1.abc/files/data/%C3%A4%20b%3F%23.txt"
     assert call.idempotency_key
+
+
+def sent(action: object) -> dict[str, object]:
+    """The message of a step, as it is sent."""
+    request = _calls.step_request("i", action, None, None, "k")  # type: ignore[arg-type]
+    return json.loads(_calls.step(request).body)["message"]
+
+
+def test_a_message_of_openais_sdk_is_sent_as_it_is() -> None:
+    chat = pytest.importorskip("openai.types.chat")
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
+    message = chat.ChatCompletionMessage.model_validate(
+        {"role": "assistant", "content": "I look.", "refusal": None, "tool_calls": [call]}
+    )
+    assert sent(message) == {"role": "assistant", "content": "I look.", "tool_calls": [call]}
+
+
+def test_a_message_item_of_openais_responses_is_sent_as_its_text() -> None:
+    responses = pytest.importorskip("openai.types.responses")
+    text = {"type": "output_text", "text": "I look.", "annotations": []}
+    item = responses.ResponseOutputMessage.model_validate(
+        {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    )
+    assert sent(item) == {"role": "assistant", "content": "I look."}
+
+
+def test_a_message_of_anthropics_sdk_is_sent_with_its_calls_and_thoughts() -> None:
+    types = pytest.importorskip("anthropic.types")
+    message = types.Message.model_validate(
+        {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "stop_reason": "tool_use",
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "it"}},
+            ],
+        }
+    )
+    function = {"name": "look", "arguments": {"at": "it"}}
+    assert sent(message) == {
+        "role": "assistant",
+        "content": "I look.",
+        "reasoning_content": "hm",
+        "tool_calls": [{"id": "t1", "type": "function", "function": function}],
+    }
+
+
+def test_a_part_that_is_no_text_never_leaves_the_client() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    with pytest.raises(RequestError, match="part 0 of the content has the type 'image_url'"):
+        sent({"role": "assistant", "content": [image]})

@@ -20,6 +20,7 @@ def taken(**fields: object) -> Message:
         ([], ""),
         ([{"type": "text", "text": "hello"}], "hello"),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}], "a\nb"),
+        ([{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}], "a"),
     ],
 )
 def test_a_content_is_a_text_or_a_list_of_text_parts(content: object, text: str | None) -> None:
@@ -30,9 +31,52 @@ def test_a_content_is_a_text_or_a_list_of_text_parts(content: object, text: str 
     "part", ["text", None, 5, {}, {"type": "text"}, {"type": "text", "text": 5}, {"type": "image_url"}]
 )
 def test_parts_that_are_no_text_are_refused_with_what_is_taken(part: object) -> None:
-    with pytest.raises(ValidationError, match="a part of the content must be") as refused:
-        taken(content=[part] * 3)
+    with pytest.raises(ValidationError, match=r"part 1 of the content .* a part must be") as refused:
+        taken(content=[{"type": "text", "text": "fine"}, part, part])
     assert refused.value.error_count() == 1
+
+
+@pytest.mark.parametrize("kind", ["image_url", "image", "input_image", "input_audio", "file"])
+def test_a_part_that_no_environment_reads_is_named(kind: str) -> None:
+    with pytest.raises(ValidationError, match=rf"part 0 of the content has the type '{kind}'.*images"):
+        taken(content=[{"type": kind, kind: {"url": "data:image/png;base64,AAAA"}}])
+
+
+def test_anthropics_blocks_are_text_reasoning_and_calls() -> None:
+    message = taken(
+        content=[
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "redacted_thinking", "data": "x"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "it"}},
+        ],
+        stop_reason="tool_use",
+        usage={"output_tokens": 3},
+    )
+    assert (message.content, message.reasoning_content) == ("I look.", "hm")
+    (call,) = message.tool_calls or ()
+    assert (call.id, call.function.name, call.function.arguments) == ("t1", "look", {"at": "it"})
+
+
+def test_a_message_of_calls_alone_has_no_content() -> None:
+    message = taken(content=[{"type": "tool_use", "id": "t1", "name": "look", "input": {}}])
+    assert message.content is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": [{"type": "tool_use", "id": "t1", "name": "look", "input": "text"}]},
+        {"content": [{"type": "tool_use", "id": "t1", "input": {}}]},
+        {"content": [{"type": "tool_use", "id": 7, "name": "look", "input": {}}]},
+        {"content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}], "tool_calls": 7},
+        {"content": [{"type": "thinking", "thinking": "x"}, {"type": "image", "source": {}}]},
+        {"content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}] * 1025},
+    ],
+)
+def test_broken_blocks_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        taken(**fields)
 
 
 def test_a_content_has_a_bounded_number_of_parts() -> None:

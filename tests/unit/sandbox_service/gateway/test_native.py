@@ -147,3 +147,27 @@ async def test_a_defect_is_a_problem_without_a_traceback(client, backend, instan
     assert (reply.status_code, reply.json()["code"]) == (500, "internal")
     assert "secret" not in reply.text
     assert "Traceback" not in reply.text
+
+
+async def test_a_step_takes_the_blocks_of_anthropics_messages(client, backend, instance):
+    blocks = [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "it"}},
+    ]
+    message = {"role": "assistant", "type": "message", "model": "m", "content": blocks, "usage": {}}
+    reply = await client.post("/v1/step", json={"instance_id": instance, "message": message})
+    assert reply.status_code == 200, reply.text
+    taken = json.loads(backend.calls[-1].body)["message"]
+    function = {"name": "look", "arguments": {"at": "it"}}
+    assert taken["content"] == "I look."
+    assert taken["tool_calls"] == [{"id": "t1", "type": "function", "function": function}]
+
+
+async def test_a_picture_is_refused_with_its_place_and_is_no_step(client, backend, instance):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    message = {"role": "assistant", "content": [{"type": "text", "text": "See:"}, picture]}
+    reply = await client.post("/v1/step", json={"instance_id": instance, "message": message})
+    problem = Problem.model_validate(reply.json())
+    assert (reply.status_code, problem.code) == (422, ErrorCode.INVALID_REQUEST)
+    assert "part 1 of the content has the type 'image_url'" in problem.errors[0]
+    assert backend.episodes[instance].steps == 0
