@@ -1,4 +1,4 @@
-"""Sets hypothesis's profile.
+"""Sets hypothesis's profile, and explains the assertions of the conformance suite.
 
 A property is checked without a look at the clock, and with the same examples in each run: a test fails for
 what the product does, and not because the machine is busy. ``pytest --hypothesis-profile=searching`` draws
@@ -7,7 +7,11 @@ new examples in each run.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# The conformance suite's assertions explain themselves as those of test files do.
+pytest.register_assert_rewrite("sandbox_conformance")
 
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)

@@ -10,11 +10,11 @@ import pytest
 
 from sandbox_client.async_client import AsyncSandboxClient
 from sandbox_client.errors import ConflictError, NotFoundError
+from sandbox_conformance.backend import SupervisorBackend
 from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_service.config import PoolConfig, ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.environments import fake_registry
-from tests.fakes.supervisor_backend import SupervisorBackend
 from tests.harness.gateway import digest
 from tests.harness.supervised import Supervised, supervised
 from tests.harness.waiting import until

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from tests.contract.environments.actions import native, say
+from tests.contract.environments.serving import serve
 
 from sandbox_client.errors import SandboxError
 from sandbox_contract.problems import ErrorCode, FailureClass
 from sandbox_service.config import HarborConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
-from tests.contract.environments.actions import native, say
-from tests.contract.environments.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

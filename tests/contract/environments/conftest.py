@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from sandbox_conformance.fixtures import subject  # noqa: F401 - a fixture of all checks
+from sandbox_conformance.serving import serve
+from sandbox_conformance.subject import Subject
 from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, Registry, build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import DockerEngine
 
-from .serving import serve
-from .subject import Subject
 from .vault.service.catalog import VaultCatalog
 
 if TYPE_CHECKING:
@@ -66,13 +67,6 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     async with serve(catalog, kind) as service:
         (described,) = (await service.client.environments()).environments
         yield Subject(name, kind, catalog, described, service)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def subject(served: Subject) -> AsyncIterator[Subject]:
-    """The environment for one check, which harms no later one by what it leaves."""
-    yield served
-    await served.service.release_all()
 
 
 def _registry(name: str, column: str) -> Registry:

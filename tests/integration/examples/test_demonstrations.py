@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox_conformance.serving import serve
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
-from tests.contract.environments.serving import serve
 from tests.harness.agent_packages import AGENTS
 from tests.harness.agent_runs import agent_run, run_words
 from trainer.batches.build import open_demonstrating_agent

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from sandbox_client import AsyncSandboxClient
+from sandbox_conformance.backend import SupervisorBackend
 from sandbox_service.config import EnvironmentsConfig, ServerConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
-from tests.fakes.supervisor_backend import SupervisorBackend
 from tests.harness.agent_boxes import KINDS, agent_boxes
 from tests.harness.box_players import TASK, box_player, play_in_box
 from tests.harness.boxes import need_engine

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_conformance.serving import serve
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
-from tests.contract.environments.serving import serve
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder

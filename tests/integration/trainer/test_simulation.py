@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
+from sandbox_conformance.serving import serve
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
-from tests.contract.environments.serving import serve
 from trainer.batches.simulation import SimulationSettings, simulate
 from trainer.config.reading import read_run
 from trainer.models import model_folder

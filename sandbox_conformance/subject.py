@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import httpx
+    from pydantic import JsonValue
 
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
     from sandbox_contract.episodes import StepResult
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import Catalog
 
     from .serving import Service
-
-__all__ = ["SEED", "Json", "Subject", "leaves", "transcript"]
 
 Json = dict[str, Any]
 
@@ -74,7 +73,9 @@ class Subject:
         return [dict(message) for message in self.catalog.reference(task_id or self.task)]
 
     def halves(self) -> tuple[list[Json], list[Json]]:
-        """The reference of the chosen task, cut in two."""
+        """The reference of the chosen task, cut in two; the first part of a single message, which ends the
+        episode, is empty.
+        """
         messages = self.reference()
         cut = len(messages) // 2
         return messages[:cut], messages[cut:]
@@ -110,12 +111,13 @@ class Subject:
         headers = {} if key is None else {"Idempotency-Key": key}
         return await self.http.post(path, json=body, headers=headers)
 
-    async def created(self, **fields: Any) -> Json:
+    async def created(self, **fields: JsonValue) -> Json:
         """The answer to a bare create of the chosen task."""
         body = {"environment": self.name, "task_id": self.task, "seed": SEED, **fields}
         answer = await self.post("/v1/create_instance", body)
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        created: Json = answer.json()
+        return created
 
 
 def transcript(results: Sequence[StepResult]) -> list[Json]:

@@ -10,18 +10,6 @@ if TYPE_CHECKING:
 
     from .subject import Json
 
-__all__ = [
-    "BROKEN_NATIVE_ARGUMENTS",
-    "BROKEN_TEXT_CALLS",
-    "NONSENSE",
-    "NO_TOOL",
-    "idle",
-    "junk",
-    "mistyped",
-    "native",
-    "say",
-]
-
 NO_TOOL = "no_such_tool"
 _LONG = 200_000
 

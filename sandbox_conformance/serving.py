@@ -25,14 +25,13 @@ from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.supervisor_backend import SupervisorBackend
+
+from .backend import SupervisorBackend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sandbox_service.environments.base import Catalog
-
-__all__ = ["Service", "serve"]
 
 URL = "http://localhost"
 _BOXES = 3

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
-from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.wire.frames import Frame, Op
+
+if TYPE_CHECKING:
+    from sandbox_service.supervisor.core import SupervisorCore
 
 
 class SupervisorBackend:

@@ -1,0 +1,59 @@
+"""The base of small environments: an opening from the task's prompt, and a verdict from one number.
+
+A world that needs neither tools nor turns is an ``AnswerWorld``, one with tools a ``ToolWorld``; both are
+made for a ``TaskCatalog``, whose tasks have ``prompt``, ``category`` and ``max_steps``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import ClassVar
+
+from sandbox_service.runner.world import JsonObject, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
+
+
+class TaskWorld(World):
+    """An episode that begins with a prompt and ends with a score from 0 to 1."""
+
+    SYSTEM: ClassVar[str]
+    """The system prompt."""
+    PARAMS: ClassVar[tuple[str, ...]] = ()
+    """Create parameters that the world reads from ``self.context.params``."""
+
+    @abstractmethod
+    def grade_task(self, grading: JsonObject) -> float:
+        """Return how well the task is solved, from 0 to 1. Changes nothing: it may be called at any time.
+
+        ``grading`` is what the catalog sends with each evaluation, and only then.
+        """
+
+    def open_task(self) -> str:
+        """Set up the episode, and return the first message of the user: the prompt, unless overridden."""
+        return str(self.task["prompt"])
+
+    def list_tools(self) -> list[JsonObject]:
+        """Return the schemas of the tools; none by default."""
+        return []
+
+    def start(self) -> Start:
+        unknown = sorted(set(self.context.params) - set(self.PARAMS))
+        if unknown:
+            known = ", ".join(self.PARAMS) or "none"
+            detail = f"there is no parameter {unknown[0]!r}; there is: {known}"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+        opening = self.open_task()
+        messages = [{"role": "system", "content": self.SYSTEM}, {"role": "user", "content": opening}]
+        info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
+        return Start(messages, self.list_tools(), info)
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = wants_sparse(params)
+        score = float(self.grade_task(grading))
+        if not 0.0 <= score <= 1.0 or math.isnan(score):
+            raise WorldError(
+                f"{type(self).__name__}.grade_task returned {score}, which is not between 0 and 1"
+            )
+        success = score >= 1.0
+        return Verdict(float(success) if sparse else score, success)
