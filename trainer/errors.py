@@ -10,6 +10,9 @@
         StaleWeights       its weights are not the learner's
       AgentFailed          an agent raised, or exited with an error
         AgentLost            the process that ran it ended, without its doing
+      RewardFailed         the run's reward function failed for an episode
+        JudgeFailed          the judge gave no score
+      BudgetSpent          the judge's budget is spent
       Stalled              a wait passed its deadline
         NoProgress           episodes do not progress; a restart would wait as long
       CheckpointError      a checkpoint cannot be read or does not belong to the run
@@ -58,6 +61,18 @@ class AgentFailed(TrainerError, RuntimeError):
 
 class AgentLost(AgentFailed):
     """The process that ran an agent ended, without the agent's doing."""
+
+
+class RewardFailed(TrainerError, RuntimeError):
+    """The run's reward function raised, passed its deadline or returned no finite number for an episode."""
+
+
+class JudgeFailed(RewardFailed):
+    """The judge could not be reached, passed its deadline or gave no score for an episode."""
+
+
+class BudgetSpent(TrainerError):
+    """The judge's budget is spent; the run can be resumed with a larger one."""
 
 
 class Stalled(TrainerError, TimeoutError):

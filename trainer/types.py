@@ -140,12 +140,12 @@ class FailureNote:
 
     failure_class: str
     """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for the
-    trainer's engines, ``agent`` for the run's agent.
+    trainer's engines, ``agent`` for the run's agent, ``reward`` for its reward function, ``judge``.
     """
     code: str
     detail: str
     phase: str
-    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``."""
+    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``, ``reward``."""
     instance_id: str = ""
     retry_after_s: float | None = None
     """Seconds to wait before another attempt, when the service gave them."""
@@ -184,6 +184,8 @@ class Trajectory:
     score: float | None = None
     """The environment's score; None when there is none."""
     success: bool | None = None
+    outcome: float | None = None
+    """Reward by the run's own function or judge; None where the environment's grade counts."""
     failure: FailureNote | None = None
     attempts: int = 1
     """Instances used, retries included."""

@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trainer.config.algorithm import DrGrpo, Gae, Grpo, ReinforcePlusPlus, ReturnToGo, Rloo
+from sandbox_plugins import PluginGroup
+from trainer.config.algorithm import (
+    DrGrpo,
+    Gae,
+    Grpo,
+    PluginAdvantage,
+    ReinforcePlusPlus,
+    ReturnToGo,
+    Rloo,
+)
+from trainer.plugins import plugin_function, rejected
 
 from .baselines import turn_baselines
 from .chains import Array, Chain, groups, turn_starts
@@ -32,7 +42,7 @@ class Credit:
     returns_A: Array | None = None
 
 
-def _by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -> list[Credit]:
+def by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -> list[Credit]:
     """Return one advantage per trajectory, from the rewards of its group."""
     totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
     advantages_N = np.zeros_like(totals_N)
@@ -128,6 +138,23 @@ def _gae_chain(chain: Chain, config: Gae) -> Credit:
     return Credit(_over_tokens(chain, advantages_K), _over_tokens(chain, advantages_K + values_K))
 
 
+def _plugin(episodes: Sequence[Chain], config: PluginAdvantage) -> list[Credit]:
+    """Call the function of a plugin, and check what it returns. Raises ConfigError."""
+    function = plugin_function(PluginGroup.ADVANTAGES, config.kind, config.options)
+    found = function(episodes, **config.options)
+    credits_N = list(found) if isinstance(found, Sequence) else []
+    fits = len(credits_N) == len(episodes) and all(
+        isinstance(each, Credit)
+        and np.shape(each.advantages_A) == np.shape(chain.rewards_A)
+        and bool(np.isfinite(each.advantages_A).all())
+        for each, chain in zip(credits_N, episodes, strict=True)
+    )
+    if not fits:
+        cause = "it must return one Credit for each episode, with a finite advantage for each of its actions"
+        raise rejected(PluginGroup.ADVANTAGES, config.kind, cause)
+    return credits_N
+
+
 def _turn_rewards(chain: Chain) -> Array:
     """Return the reward of each turn."""
     starts = turn_starts(chain)
@@ -140,11 +167,12 @@ def _over_tokens(chain: Chain, values_K: Array) -> Array:
 
 
 ALGORITHMS: Mapping[type, Callable[[Sequence[Chain], Any], list[Credit]]] = {
-    DrGrpo: lambda episodes, _: _by_group(episodes, dr_grpo),
+    DrGrpo: lambda episodes, _: by_group(episodes, dr_grpo),
     Gae: _gae,
-    Grpo: lambda episodes, config: _by_group(episodes, lambda rewards_G: grpo(rewards_G, config.epsilon)),
+    PluginAdvantage: _plugin,
+    Grpo: lambda episodes, config: by_group(episodes, lambda rewards_G: grpo(rewards_G, config.epsilon)),
     ReinforcePlusPlus: _reinforce_pp,
     ReturnToGo: _return_to_go,
-    Rloo: lambda episodes, _: _by_group(episodes, rloo),
+    Rloo: lambda episodes, _: by_group(episodes, rloo),
 }
 """Algorithms by the name in the configuration."""

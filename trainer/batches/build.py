@@ -13,6 +13,8 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.agents.launchers import make_launcher
 from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
+from trainer.outcomes.opening import open_outcomes
+from trainer.outcomes.player import RewardedPlayer
 from trainer.reward.compose import score
 from trainer.rollout.base_player import context_limit
 from trainer.rollout.episode import EpisodePlayer
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from trainer.config.agent import AgentConfig
     from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
+    from trainer.rollout.attempts import AttemptPlayer
     from trainer.sft.warm_start import SFTBatches
     from trainer.types import Trajectory
 
@@ -134,7 +137,8 @@ async def build(
     """
 
     players: list[_Player] = []
-    let_go = partial(_let_go, players, client, close)
+    closed: list[Callable[[], Awaitable[None]]] = [client.aclose, *([close] if close is not None else [])]
+    let_go = partial(_let_go, players, closed)
     async with AsyncExitStack() as unless_started:
         unless_started.push_async_callback(let_go)
         chat = ChatTokenizer(model, config.chat)
@@ -147,7 +151,7 @@ async def build(
         demonstrations = _demonstrations(config, folder, client, chat, watch)
         parts = Dependencies(
             service=client,
-            player=player,
+            player=_rewarded(player, config.reward, folder, watch, closed),
             watch=watch,
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
             tracker=open_tracker(config.tracker_settings, folder),
@@ -160,6 +164,21 @@ async def build(
         await producer.start(go_on=go_on)
         unless_started.pop_all()
     return producer
+
+
+def _rewarded(
+    player: _Player,
+    config: RewardConfig,
+    folder: Path,
+    watch: ProgressMonitor,
+    closed: list[Callable[[], Awaitable[None]]],
+) -> AttemptPlayer:
+    """Return a player whose episodes have the outcomes of the run's reward function or judge, if any."""
+    outcomes = open_outcomes(config, folder)
+    if outcomes is None:
+        return player
+    closed.append(outcomes.close)
+    return RewardedPlayer(player, outcomes, watch)
 
 
 def _demonstrations(
@@ -175,15 +194,10 @@ def _demonstrations(
     return partial(prepare_warm_start, settings, folder, client, chat, watch, played_by)
 
 
-async def _let_go(
-    players: Sequence[_Player],
-    client: AsyncSandboxClient,
-    close: Callable[[], Awaitable[None]] | None,
-) -> None:
+async def _let_go(players: Sequence[_Player], closed: Sequence[Callable[[], Awaitable[None]]]) -> None:
     for player in players:
         await player.close()
-    await client.aclose()
-    if close is not None:
+    for close in closed:
         await close()
 
 

@@ -18,7 +18,7 @@ from .arguments import warn_of_unknown
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
 from .template import Template, template_source
 from .thoughts import CLOSE, OPEN, marked, opened
-from .tool_formats import TOOL_FORMATS
+from .tool_formats import TOOL_FORMATS, tool_format
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,7 +45,7 @@ class ChatTokenizer:
         self._config = config
         self.tokenizer = load_tokenizer(folder)
         self._coder = _Coder(self.tokenizer)
-        self.format = TOOL_FORMATS[config.tool_format]
+        self.format = tool_format(config.tool_format)
         """The notation of tool calls."""
         by_template = config.tools == "template"
         source = _read(config.template) or template_source(self.tokenizer, tools=by_template)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from . import demonstrations, evaluate, gateway, model, plan, report, settings, simulate, train
+from sandbox_plugins import remember_folder
+
+from . import demonstrations, evaluate, gateway, model, plan, plugins, report, settings, simulate, train
 from .driver import RealDriver
 
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
@@ -53,9 +55,11 @@ def build_cli() -> typer.Typer:
     cli.command("gateway")(gateway.gateway)
     cli.command("config")(settings.config)
     cli.command("plan")(plan.plan)
+    cli.command("plugins")(plugins.plugins)
     return cli
 
 
 def main() -> None:
     """Run the command line."""
+    remember_folder()
     build_cli()(obj=RealDriver())

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
+from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, NonNegative, Positive, Share
+
+from .plugins import PLUGIN, REFERENCE, installed, kind_or_plugin
+
+ADVANTAGES = ("gae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "return_to_go")
+LOSSES = ("ppo", "gspo", "cispo")
 
 
 class Gae(Branch):
@@ -67,8 +73,25 @@ class ReturnToGo(Branch):
     """
 
 
+class PluginAdvantage(Branch):
+    """A function of an installed package, or ``module:function`` (docs/plugins.md)."""
+
+    kind: Annotated[str, AfterValidator(installed(PluginGroup.ADVANTAGES, ADVANTAGES))] = REFERENCE
+    options: dict[str, JsonValue] = {}
+    """Keyword arguments of the function."""
+    compares_groups: bool = True
+    """Advantages are relative to the episodes of a group, so that a group of equal rewards has none."""
+
+
 AdvantageConfig: TypeAlias = Annotated[
-    Gae | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReturnToGo, Field(discriminator="kind")
+    Annotated[Gae, Tag("gae")]
+    | Annotated[Grpo, Tag("grpo")]
+    | Annotated[DrGrpo, Tag("dr_grpo")]
+    | Annotated[Rloo, Tag("rloo")]
+    | Annotated[ReinforcePlusPlus, Tag("reinforce_pp")]
+    | Annotated[ReturnToGo, Tag("return_to_go")]
+    | Annotated[PluginAdvantage, Tag(PLUGIN)],
+    Discriminator(kind_or_plugin(ADVANTAGES)),
 ]
 
 
@@ -104,7 +127,21 @@ class CispoLoss(Branch):
     """Upper bound is 1 + this."""
 
 
-LossConfig: TypeAlias = Annotated[PpoLoss | GspoLoss | CispoLoss, Field(discriminator="kind")]
+class PluginLoss(Branch):
+    """A function of an installed package, or ``module:function`` (docs/plugins.md)."""
+
+    kind: Annotated[str, AfterValidator(installed(PluginGroup.LOSSES, LOSSES))] = REFERENCE
+    options: dict[str, JsonValue] = {}
+    """Keyword arguments of the function."""
+
+
+LossConfig: TypeAlias = Annotated[
+    Annotated[PpoLoss, Tag("ppo")]
+    | Annotated[GspoLoss, Tag("gspo")]
+    | Annotated[CispoLoss, Tag("cispo")]
+    | Annotated[PluginLoss, Tag(PLUGIN)],
+    Discriminator(kind_or_plugin(LOSSES)),
+]
 
 
 class KlConfig(Branch):
@@ -196,7 +233,7 @@ class AlgorithmConfig(Branch):
         match self.advantage:
             case Grpo() | DrGrpo() | Rloo():
                 return True
-            case ReinforcePlusPlus(group_baseline=compares):
+            case ReinforcePlusPlus(group_baseline=compares) | PluginAdvantage(compares_groups=compares):
                 return compares
             case ReturnToGo(baseline=baseline):
                 return baseline in ("turn", "group")

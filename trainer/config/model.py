@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, InputFile, Positive
+
+from .plugins import installed
 
 
 class TinyModel(Branch):
@@ -109,8 +112,12 @@ def _free(given: dict[str, JsonValue]) -> dict[str, JsonValue]:
 class ChatConfig(Branch):
     """Conversion of messages to tokens, and of tokens to actions."""
 
-    tool_format: ToolFormatName = "text"
-    """Notation of the model's tool calls; ``text`` sends messages unparsed, for the environment to parse."""
+    tool_format: Annotated[
+        ToolFormatName | str, AfterValidator(installed(PluginGroup.TOOL_FORMATS, get_args(ToolFormatName)))
+    ] = "text"
+    """Notation of the model's tool calls; ``text`` sends messages unparsed, for the environment to parse.
+    Another text is a plugin's name, or ``module:name`` (docs/plugins.md).
+    """
     tools: Literal["template", "prompt", "none"] = "template"
     """Render tools with the chat template, as a paragraph in the system prompt, or not at all."""
     system_prompt: str | None = None

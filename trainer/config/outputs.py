@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator, JsonValue
+
+from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, Positive
+
+from .plugins import REFERENCE, installed
+
+
+class PluginTracker(Branch):
+    """A tracker of an installed package."""
+
+    kind: Annotated[str, AfterValidator(installed(PluginGroup.TRACKERS, ()))] = REFERENCE
+    """The plugin's name, or ``module:name``."""
+    options: dict[str, JsonValue] = {}
+    """Keyword arguments of the class or function."""
 
 
 class TrackingConfig(Branch):
@@ -20,6 +34,8 @@ class TrackingConfig(Branch):
     """Tracking URI of MLflow. Needs the package ``mlflow-skinny``."""
     mlflow_experiment: str = "training-sandbox"
     """Experiment of the run in MLflow."""
+    plugins: tuple[PluginTracker, ...] = ()
+    """Trackers of installed packages, each a table with ``kind`` and ``options`` (docs/plugins.md)."""
     report: bool = True
     """Write ``report.html`` at the end."""
     progress: bool = True

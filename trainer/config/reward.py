@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from sandbox_settings import Branch
+from pydantic import AfterValidator, JsonValue, model_validator
+
+from sandbox_plugins import PluginGroup
+from sandbox_settings import Branch, InputFile, NonNegative, Positive, Seconds
+
+from .plugins import installed
+
+REWARDS = ("environment", "judge")
 
 
 class TermWeights(Branch):
@@ -24,11 +31,68 @@ class TermWeights(Branch):
     """Minus sampled tokens / context, at least -1."""
 
 
+class JudgeConfig(Branch):
+    """A model behind an OpenAI-compatible endpoint that grades episodes by a rubric."""
+
+    model: str = ""
+    """The model's name at the endpoint."""
+    base_url: str = "https://api.openai.com/v1"
+    """Address of the endpoint, with its ``/v1``."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """Environment variable with the endpoint's key; an endpoint without keys needs none."""
+    rubric: str = ""
+    """The rubric: instructions for grading, in words."""
+    rubric_file: InputFile | None = None
+    """A file with the rubric, in place of ``rubric``."""
+    least: float = 0.0
+    """Least score of the rubric, which becomes the reward 0."""
+    most: float = 10.0
+    """Greatest score of the rubric, which becomes the reward 1."""
+    temperature: NonNegative = 0.0
+    """Temperature of the judge's sampling."""
+    max_answer_tokens: Positive = 1024
+    """Limit of an answer, thoughts included."""
+    max_episode_chars: Positive = 100_000
+    """Characters of an episode that are shown; of a longer one, the middle is left out."""
+    timeout_s: Seconds = 120.0
+    """Deadline of one grading, all attempts included."""
+    attempts: Positive = 3
+    """Attempts after failed requests, or answers without a score."""
+    concurrency: Positive = 16
+    """Requests in progress at a time."""
+    max_calls: Positive | None = None
+    """Budget of requests of the run. Beyond it the run ends; it can be resumed with a larger budget."""
+    max_tokens: Positive | None = None
+    """Budget of tokens of the run, of prompts and answers."""
+    cache: str | None = None
+    """File with the answers, by the content of their requests; by default ``judge.sqlite`` in the run's
+    folder. Runs may share one.
+    """
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> JudgeConfig:
+        if self.least >= self.most:
+            raise ValueError("the judge's scale is empty: least must be below most")
+        return self
+
+
 class RewardConfig(Branch):
     """Outcome, the environment's step rewards, and shaping."""
 
+    kind: Annotated[
+        Literal["environment", "judge"] | str, AfterValidator(installed(PluginGroup.REWARDS, REWARDS))
+    ] = "environment"
+    """The source of the outcome: the environment's grade, a model as ``judge``, or a function of an
+    installed package or ``module:function`` (docs/plugins.md).
+    """
+    options: dict[str, JsonValue] = {}
+    """Keyword arguments of the function."""
+    timeout_s: Seconds = 60.0
+    """Deadline of the function for one episode."""
+    judge: JudgeConfig = JudgeConfig()
+    """The judge."""
     outcome: Literal["score", "success"] = "score"
-    """score: the graded score. success: 1 for solved, 0 otherwise."""
+    """score: the graded score. success: 1 for solved, 0 otherwise. For ``kind=environment``."""
     outcome_weight: float = 1.0
     """Weight of the outcome."""
     step_weight: float = 0.0
@@ -40,3 +104,15 @@ class RewardConfig(Branch):
     """Upper cap of an episode's composed reward."""
     shaping_cap: float | None = None
     """Greatest magnitude of the sum of all parts but the outcome."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> RewardConfig:
+        if self.options and self.kind in REWARDS:
+            raise ValueError(f"options are those of a reward function, and kind={self.kind} is none")
+        if self.kind == "judge":
+            missing = "model" if not self.judge.model else ""
+            if not self.judge.rubric and self.judge.rubric_file is None:
+                missing = missing or "rubric"
+            if missing:
+                raise ValueError(f"kind=judge needs judge.{missing}")
+        return self

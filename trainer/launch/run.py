@@ -34,6 +34,7 @@ from .folder import RunFolder
 from .following import following, warned
 from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
+from .plugin_check import check_plugins
 from .preflight import check_chat, check_machine, check_model
 from .service import sandbox_service
 
@@ -144,6 +145,7 @@ def _started(
     # second driver starts while any of them is still running.
     with ExitStack() as stack:
         stack.enter_context(locked(folder.path))
+        check_plugins(config)
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainer.chat.tool_formats import TOOL_FORMATS
+from trainer.chat.tool_formats import TOOL_FORMATS, ToolFormat, tool_format
 from trainer.chat.tool_formats.base import arguments_of
+from trainer.errors import ConfigError
 from trainer.types import TrajectoryGroup
 
 if TYPE_CHECKING:
@@ -182,10 +183,17 @@ def parts_of(role: str, content: str, tool_format: str) -> list[JsonTree]:
     """Return the parts of a message; only the model's messages are split."""
     if role != "assistant":
         return [{"text": _cut(content)}]
-    format_name = _AS_TEXT if tool_format == _TEXT else tool_format
-    message = TOOL_FORMATS[format_name].parse(content)
+    message = _format(tool_format).parse(content)
     text = message.content if isinstance(message.content, str) else ""
     return [*_fenced(text), *map(_called, message.tool_calls or ())] or [{"text": ""}]
+
+
+def _format(name: str) -> ToolFormat:
+    """Return the run's tool format, or that of text if the plugin it came from is not installed here."""
+    try:
+        return tool_format(_AS_TEXT if name == _TEXT else name)
+    except ConfigError:
+        return TOOL_FORMATS[_AS_TEXT]
 
 
 def _fenced(text: str) -> Iterator[JsonTree]:

@@ -56,6 +56,8 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
 
 
 def _outcome(trajectory: Trajectory, config: RewardConfig) -> float:
+    if trajectory.outcome is not None:
+        return trajectory.outcome
     if config.outcome == "success":
         return 1.0 if trajectory.success else 0.0
     return trajectory.score or 0.0

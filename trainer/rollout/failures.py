@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
-from trainer.errors import AgentFailed
+from trainer.errors import AgentFailed, JudgeFailed, RewardFailed
 from trainer.types import FailureNote
 
 if TYPE_CHECKING:
@@ -21,10 +21,14 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 AGENT = "agent"
 """Failure class of the run's agent, where it never reached the model or its host was lost."""
+REWARD = "reward"
+"""Failure class of the run's reward function."""
+JUDGE = "judge"
+"""Failure class of a model that grades."""
 
 
 def note_of(
-    error: SandboxError | EngineError | Stalled | AgentFailed, phase: str, instance_id: str
+    error: SandboxError | EngineError | Stalled | AgentFailed | RewardFailed, phase: str, instance_id: str
 ) -> FailureNote:
     """Return the note of a failure, with the service's own fields if the service reported it.
 
@@ -48,7 +52,9 @@ def note_of(
     )
 
 
-def _class_of(error: EngineError | Stalled | AgentFailed, phase: str) -> str:
+def _class_of(error: EngineError | Stalled | AgentFailed | RewardFailed, phase: str) -> str:
+    if isinstance(error, RewardFailed):
+        return JUDGE if isinstance(error, JudgeFailed) else REWARD
     if isinstance(error, AgentFailed):
         return AGENT
     return TIMEOUT if isinstance(error, TimeoutError) and phase != "generate" else ENGINE

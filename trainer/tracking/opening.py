@@ -6,18 +6,22 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from sandbox_plugins import PluginGroup, missing_methods
 from trainer.errors import ConfigError, TrainerError
+from trainer.plugins import plugin_function, rejected
 
 from .composite import CompositeTracker
 from .jsonl import JsonlTracker
 from .mlflow import MlflowTracker
 from .tensorboard import TensorboardTracker
+from .tracker import TrackerSetup
 from .wandb import WandbTracker
 
 if TYPE_CHECKING:
     from trainer.config import TrackerSettings
+    from trainer.config.outputs import PluginTracker
 
     from .tracker import Tracker
 
@@ -59,6 +63,16 @@ def _optional_trackers(settings: TrackerSettings, folder: Path, importer: Import
         package = _package("mlflow", "tracking.mlflow_uri", importer)
         uri, experiment = tracking.mlflow_uri, tracking.mlflow_experiment
         yield _opened("mlflow", lambda: MlflowTracker(package, uri, experiment, name, folder, run))
+    for plugin in tracking.plugins:
+        yield _plugin_tracker(plugin, TrackerSetup(name, folder, run))
+
+
+def _plugin_tracker(plugin: PluginTracker, setup: TrackerSetup) -> Tracker:
+    make = plugin_function(PluginGroup.TRACKERS, plugin.kind, plugin.options)
+    tracker = _opened(plugin.kind, lambda: cast("Tracker", make(setup, **plugin.options)))
+    if problem := missing_methods(tracker, ("log", "close")):
+        raise rejected(PluginGroup.TRACKERS, plugin.kind, f"{problem}, and so no Tracker")
+    return tracker
 
 
 def _package(name: str, setting: str, importer: Importer) -> ModuleType:

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSetup:
+    """The argument of a tracker of another package."""
+
+    name: str
+    """The run's name."""
+    folder: Path
+    """The run's folder."""
+    settings: Mapping[str, object]
+    """The run's settings by dotted keys."""
 
 
 class Tracker(Protocol):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
+from typing import cast
+
+from sandbox_plugins import PluginGroup, missing_methods
+from trainer.plugins import plugin_object, rejected
 
 from .base import ToolFormat
 from .gemma4 import Gemma4Format
@@ -15,12 +20,13 @@ from .lfm2 import Lfm2Format
 from .llama3 import Llama3Format
 from .minimax import MinimaxFormat
 from .mistral import MistralFormat
+from .plugin import PluginFormat
 from .pythonic import PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .sections import DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2
 from .text import TextFormat
 
-__all__ = ["TOOL_FORMATS", "ToolFormat"]
+__all__ = ["TOOL_FORMATS", "ToolFormat", "tool_format"]
 
 TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     {
@@ -45,3 +51,19 @@ TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     }
 )
 """Tool formats by the name in the configuration."""
+
+
+@cache
+def tool_format(name: str) -> ToolFormat:
+    """Return the tool format that a configuration names: one of ours, or a plugin's. Raises ConfigError."""
+    if name in TOOL_FORMATS:
+        return TOOL_FORMATS[name]
+    found = plugin_object(PluginGroup.TOOL_FORMATS, name)
+    try:
+        made = found() if isinstance(found, type) else found
+    except Exception as error:
+        cause = f"it cannot be made without arguments: {type(error).__name__}: {error}"
+        raise rejected(PluginGroup.TOOL_FORMATS, name, cause) from error
+    if problem := missing_methods(made, ("parse", "render", "describe_tools")):
+        raise rejected(PluginGroup.TOOL_FORMATS, name, f"{problem}, and so no ToolFormat")
+    return PluginFormat(name, cast("ToolFormat", made))

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer.config.algorithm import CispoLoss, GspoLoss, PpoLoss
+from sandbox_plugins import PluginGroup
+from trainer.config.algorithm import CispoLoss, GspoLoss, PluginLoss, PpoLoss
+from trainer.plugins import plugin_function, rejected
 
 from .ratios import bounded, ratio
 from .sequences import sequence_means
@@ -70,6 +72,16 @@ def cispo(inputs: LossInputs, config: CispoLoss) -> PolicyLoss:
     return PolicyLoss(-weights_BT * inputs.advantages_BT * inputs.logprobs_BT, weights_BT != ratio_BT)
 
 
+def _plugin(inputs: LossInputs, config: PluginLoss) -> PolicyLoss:
+    """Call the function of a plugin, and check what it returns. Raises ConfigError."""
+    found = plugin_function(PluginGroup.LOSSES, config.kind, config.options)(inputs, **config.options)
+    shape = inputs.logprobs_BT.shape
+    if not isinstance(found, PolicyLoss) or not found.losses_BT.shape == found.clipped_BT.shape == shape:
+        cause = f"it must return a PolicyLoss with two tensors of the shape {tuple(shape)} of its inputs"
+        raise rejected(PluginGroup.LOSSES, config.kind, cause)
+    return found
+
+
 def _clipped_surrogate(ratio_BT: Tensor, advantages_BT: Tensor, config: PpoLoss) -> PolicyLoss:
     free_BT = ratio_BT * advantages_BT
     bound_BT = ratio_BT.clamp(1.0 - config.clip_low, 1.0 + config.clip_high) * advantages_BT
@@ -86,6 +98,7 @@ def _clipped_surrogate(ratio_BT: Tensor, advantages_BT: Tensor, config: PpoLoss)
 POLICY_LOSSES: Mapping[type, Callable[[LossInputs, Any], PolicyLoss]] = {
     CispoLoss: cispo,
     GspoLoss: gspo,
+    PluginLoss: _plugin,
     PpoLoss: ppo,
 }
 """Policy losses by the name in the configuration."""

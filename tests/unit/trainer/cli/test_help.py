@@ -23,6 +23,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "model",
         "config",
         "plan",
+        "plugins",
     }
 
 

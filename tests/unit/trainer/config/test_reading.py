@@ -143,7 +143,10 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         (["learner.offload_activations=true"], "it needs gradient_checkpointing=true"),
         (["sync.transport=adapter"], "sync.transport=adapter sends a LoRA adapter"),
         (["steps=0"], "nothing to do"),
-        (["algorithm.loss.kind=ppp"], "algorithm.loss: 'ppp' is not one of: ppo, gspo, cispo"),
+        (
+            ["algorithm.loss.kind=ppp"],
+            "algorithm.loss.kind: 'ppp' is not one of: ppo, gspo, cispo; did you mean ppo?",
+        ),
         (["model.kind=pretrained"], "model.path: field required"),
     ],
 )

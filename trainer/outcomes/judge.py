@@ -1,0 +1,161 @@
+"""Outcomes by a judge: a model behind an OpenAI-compatible endpoint that grades an episode by a rubric.
+
+An answer is asked for once: it is kept on disk under the content of its request. Requests count against the
+run's budget before they are sent, so that many at once do not exceed it. A failed request, a deadline and an
+answer without a score are failures of the class ``judge``, never a reward; a spent budget ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from local_processes.waiting import exponential_wait_s
+from trainer.errors import BudgetSpent, JudgeFailed
+
+from .judge_prompt import ChatMessage, grading_messages, score_in
+
+if TYPE_CHECKING:
+    from trainer.config.reward import JudgeConfig
+    from trainer.types import Trajectory
+
+    from .judge_store import JudgeStore
+
+_FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 20.0
+_CHARACTERS = 3
+"""Characters of a token, at least on average: prompts are estimated before they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An endpoint's answer."""
+
+    text: str
+    tokens: int | None
+    """Tokens of prompt and answer, as the endpoint counts them; None if it does not."""
+
+
+class JudgeEndpoint(Protocol):
+    """Sends one request."""
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> Answer:
+        """Return the answer. Raises JudgeFailed; ConfigError for a request that no attempt would mend."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Judge:
+    """Implements ``OutcomeSource`` with a model."""
+
+    def __init__(
+        self,
+        config: JudgeConfig,
+        rubric: str,
+        endpoint: JudgeEndpoint,
+        store: JudgeStore,
+        wait_s: float = 1.0,
+    ) -> None:
+        """``wait_s`` multiplies the waits between attempts."""
+        self._config = config
+        self._rubric = rubric
+        self._endpoint = endpoint
+        self._store = store
+        self._wait_s = wait_s
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._reserved_tokens = 0
+
+    async def find_outcome(self, trajectory: Trajectory) -> float:
+        config = self._config
+        messages = grading_messages(
+            trajectory, self._rubric, config.least, config.most, config.max_episode_chars
+        )
+        return await self._graded(messages)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+        self._store.close()
+
+    async def _graded(self, messages: Sequence[ChatMessage]) -> float:
+        config = self._config
+        key = self._key(messages)
+        # Equal episodes of a group are graded once: the others wait for the answer and find it in the cache.
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        async with lock:
+            try:
+                known = self._store.find_answer(key)
+                if known is not None:
+                    return score_in(known, config.least, config.most)
+                # The deadline begins with the request, not with the wait for a slot.
+                async with self._slots, asyncio.timeout(config.timeout_s):
+                    return await self._asked(key, messages)
+            except TimeoutError:
+                raise JudgeFailed(f"the judge was not done within {config.timeout_s:g} s") from None
+            finally:
+                self._asking.pop(key, None)
+
+    async def _asked(self, key: str, messages: Sequence[ChatMessage]) -> float:
+        """Ask until there is a score, which is then kept. Raises the last attempt's JudgeFailed."""
+        config = self._config
+        for attempt in range(1, config.attempts + 1):
+            try:
+                answer = await self._paid(messages)
+                score = score_in(answer.text, config.least, config.most)
+            except JudgeFailed:
+                if attempt == config.attempts:
+                    raise
+                wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
+                await asyncio.sleep(self._wait_s * wait_s)
+            else:
+                self._store.remember(key, answer.text)
+                return score
+        raise AssertionError("there is at least one attempt")
+
+    async def _paid(self, messages: Sequence[ChatMessage]) -> Answer:
+        """Send a request within the budget. Raises BudgetSpent."""
+        config = self._config
+        estimate = sum(len(each["content"]) for each in messages) // _CHARACTERS + config.max_answer_tokens
+        spent = self._store.spent()
+        if config.max_calls is not None and spent.calls >= config.max_calls:
+            raise BudgetSpent(_spent("max_calls", config.max_calls, f"{spent.calls} requests"))
+        tokens = spent.tokens + self._reserved_tokens
+        if config.max_tokens is not None and tokens + estimate > config.max_tokens:
+            detail = f"{spent.tokens} tokens, and the next request may take {estimate}"
+            raise BudgetSpent(_spent("max_tokens", config.max_tokens, detail))
+        # Counted now, and not when the answer is there: others look at the budget meanwhile.
+        self._store.add_spent(1, 0)
+        self._reserved_tokens += estimate
+        used = estimate
+        try:
+            answer = await self._endpoint.complete(messages)
+            used = answer.tokens if answer.tokens is not None else estimate
+        finally:
+            self._reserved_tokens -= estimate
+            self._store.add_spent(0, used)
+        return answer
+
+    def _key(self, messages: Sequence[ChatMessage]) -> str:
+        config = self._config
+        content = [
+            config.base_url,
+            config.model,
+            config.temperature,
+            config.max_answer_tokens,
+            list(messages),
+        ]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
+
+
+def _spent(setting: str, budget: int, detail: str) -> str:
+    return (
+        f"the judge's budget reward.judge.{setting}={budget} is spent: {detail}; resume the run with a "
+        "larger budget"
+    )
