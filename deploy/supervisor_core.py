@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.environments.registry import build_registry
+from sandbox_service.environments.registry import build_registry, with_task_packs
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import is_loopback
 from sandbox_service.sandboxes.factory import open_factory
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.supervisor.options import CoreBuilder, SupervisorOptions
     from sandbox_service.wire.frames import Frame
+
+
+logger = logging.getLogger(__name__)
 
 
 class NodeSupervisor:
@@ -48,6 +52,8 @@ class NodeSupervisor:
         store = open_store(config.store)
         self._owned.push_async_callback(store.close)
         registry = build_registry(config.environments)
+        for environment, reason in registry.broken.items():
+            logger.warning("the environment %s is not served: %s", environment, reason)
         core = self._core = SupervisorCore(name, config, registry, factory, store)
         self._owned.push_async_callback(core.close)
         await core.start()
@@ -74,7 +80,7 @@ def core_builder(config: ServiceConfig) -> CoreBuilder:
 
 def secret_paths(config: ServiceConfig) -> list[Path]:
     """Return files that boxes must not see: the store, and tasks with their reference solutions."""
-    secret = list(config.environments.code.task_files)
+    secret = list(with_task_packs(config.environments.code).task_files)
     if config.environments.code.mbpp_path is not None:
         secret.append(config.environments.code.mbpp_path)
     if config.store.url.startswith("sqlite:"):

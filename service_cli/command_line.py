@@ -15,6 +15,8 @@ _PRODUCT = frozenset(
         "sandbox_contract",
         "deploy",
         "local_processes",
+        "sandbox_conformance",
+        "sandbox_plugins",
         "sandbox_service",
         "sandbox_settings",
         "service_cli",

@@ -73,6 +73,8 @@ class Environment(Result):
     """Steps after which an episode is truncated."""
     params: JsonObject = {}
     """JSON schema of the create parameters."""
+    package: str = ""
+    """The package that it comes from, with its version; empty for the service's own."""
 
 
 class Environments(Result):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
@@ -80,6 +80,8 @@ class CodeConfig(Branch):
     """An MBPP JSONL file; adds the ``mbpp`` splits."""
     task_files: tuple[Path, ...] = ()
     """JSONL files with tasks; each adds a split named after the file."""
+    task_packs: tuple[str, ...] = ()
+    """Task packs of other packages, by name or as ``module:name``; their files add splits, too."""
     max_steps: Positive = 30
     """Steps after which an episode is truncated."""
     tool_timeout_s: Seconds = 30.0
@@ -171,9 +173,11 @@ class EnvironmentsConfig(Branch):
     """Settings of each environment."""
 
     enabled: tuple[str, ...] | None = None
-    """Environments to serve; by default all that are set up on this machine."""
+    """Environments to serve, by name or as ``module:name``; by default all that are set up on the machine."""
     packages_dir: Path | None = None
     """Folder of ``envs setup`` for packages and data; by default the user's cache, /var/cache for root."""
+    settings: dict[str, dict[str, JsonValue]] = {}
+    """Settings of environments that other packages bring, by name, or by ``module:name`` as enabled."""
     alfworld: AlfworldConfig = AlfworldConfig()
     """The ALFWorld environment."""
     appworld: AppworldConfig = AppworldConfig()

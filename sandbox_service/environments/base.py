@@ -6,8 +6,8 @@ the box, in the module that ``EnvironmentSpec.world_module`` names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +37,16 @@ class Provisions:
     def data(self) -> Path:
         """The environment's data."""
         return self.operator_data or self.folder / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSetup:
+    """Arguments of the catalog of an environment that another package brings."""
+
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Its table ``environments.settings.<name>`` of the configuration; the catalog checks it."""
+    provisions: Provisions | None = None
+    """Its packages and data; None if it has no recipe in ``setup``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,15 +62,23 @@ def default_root() -> Path:
 def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
     """Return the environments that have to be set up, by name."""
     found: dict[str, Recipe] = {}
-    for file in sorted(environments.glob(f"*/setup/{PACKAGES_FILE}")):
-        source = file.parent
-        content = _content(source)
-        optional = content.get(OPTIONAL_FILE)
-        why = optional.decode().strip() if optional is not None else None
-        # What the preparation reads is a part of the recipe, so that changed content gets another folder.
-        recipe = digest(content, _content(source.parent / DATA_FOLDER))
-        found[source.parent.name] = Recipe(source.parent.name, source, recipe, why)
+    for folder in sorted(environments.iterdir()):
+        recipe = recipe_in(folder.name, folder)
+        if recipe is not None:
+            found[folder.name] = recipe
     return found
+
+
+def recipe_in(name: str, folder: Path) -> Recipe | None:
+    """Return the recipe of the environment in a folder; None if it needs none."""
+    source = folder / "setup"
+    if not (source / PACKAGES_FILE).is_file():
+        return None
+    content = _content(source)
+    optional = content.get(OPTIONAL_FILE)
+    why = optional.decode().strip() if optional is not None else None
+    # What the preparation reads is a part of the recipe, so that changed content gets another folder.
+    return Recipe(name, source, digest(content, _content(folder / DATA_FOLDER)), why)
 
 
 def _content(folder: Path) -> dict[str, bytes]:
@@ -85,12 +93,18 @@ def operator_note(name: str, root: Path) -> Path:
 
 def find(name: str, root: Path | None = None, operator_data: Path | None = None) -> Provisions | None:
     """Return what ``envs setup`` made for an environment; None if not run since the recipe changed."""
+    return prepared(recipes()[name], root, operator_data)
+
+
+def prepared(
+    recipe: Recipe, root: Path | None = None, operator_data: Path | None = None
+) -> Provisions | None:
+    """Return what ``envs setup`` made of a recipe; None if not run since the recipe changed."""
     root = root or default_root()
-    recipe = recipes()[name]
     folder = recipe.folder(root)
     if not folder.is_dir():
         return None
     if operator_data is None:
-        note = operator_note(name, root)
+        note = operator_note(recipe.name, root)
         operator_data = Path(note.read_text(encoding="utf-8").strip()) if note.is_file() else None
     return Provisions(folder, recipe.digest, operator_data)

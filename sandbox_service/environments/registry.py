@@ -1,6 +1,7 @@
 """The table of environments: a name, and the catalog that serves it.
 
-An environment that needs packages is served where it was set up; the others always are.
+An environment that needs packages is served where it was set up; the others always are. Environments of other
+packages (``plugins``) stand beside those of the service.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .bike_rental.service.catalog import BikeRentalCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .harbor.service.catalog import HarborCatalog, bundled_tasks, named
+from .plugins import plugin_catalogs, task_pack_files
 from .provisions import find
 from .scienceworld.service.catalog import ScienceworldCatalog
 from .search_qa.service.catalog import SearchQaCatalog
@@ -30,7 +32,8 @@ from .textworld.service.catalog import TextworldCatalog
 from .webshop.service.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
-    from sandbox_service.config import EnvironmentsConfig
+    from sandbox_contract.inspection import Environment
+    from sandbox_service.config import CodeConfig, EnvironmentsConfig
 
     from .base import Catalog, Provisions
 
@@ -40,7 +43,7 @@ SETUP_COMMAND = "sandbox-service envs setup"
 _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType(
     {
         "bike_rental": lambda config: BikeRentalCatalog(config.bike_rental),
-        "code": lambda config: CodeCatalog(config.code),
+        "code": lambda config: CodeCatalog(with_task_packs(config.code)),
         "echo": lambda _: EchoCatalog(),
         "harbor": lambda config: HarborCatalog(
             "harbor", config.harbor, {**bundled_tasks(), **named(config.harbor.tasks)}
@@ -65,14 +68,33 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
 )
 """Environments with packages of their own."""
 
+OWN_NAMES = frozenset({*_PLAIN, *_PROVIDED})
+"""Names of the service's own environments, which no other package may use."""
+
 
 class Registry:
     """The catalogs that this service has, by the names of their environments."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog], absent: Iterable[str] = ()) -> None:
-        """``absent`` are environments that could be served and are not set up."""
+    def __init__(
+        self,
+        catalogs: Mapping[str, Catalog],
+        absent: Iterable[str] = (),
+        *,
+        broken: Mapping[str, str] = MappingProxyType({}),
+        origins: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Describe what is served.
+
+        Args:
+            catalogs: by the names of their environments.
+            absent: environments that could be served and are not set up.
+            broken: why environments of other packages cannot be served, by name.
+            origins: the package that an environment comes from, with its version; none for the service's own.
+        """
         self.catalogs = MappingProxyType(dict(catalogs))
         self.absent = frozenset(absent)
+        self.broken = MappingProxyType(dict(broken))
+        self.origins = MappingProxyType(dict(origins))
 
     def catalog(self, name: str) -> Catalog:
         """Return the catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT)."""
@@ -80,15 +102,27 @@ class Registry:
             return self.catalogs[name]
         except KeyError:
             known = ", ".join(sorted(self.catalogs))
-            remedy = (
-                f"it is not set up: {SETUP_COMMAND} {name}" if name in self.absent else f"there are: {known}"
-            )
+            if name in self.broken:
+                remedy = self.broken[name]
+            elif name in self.absent:
+                remedy = f"it is not set up: {SETUP_COMMAND} {name}"
+            else:
+                remedy = f"there are: {known}"
             detail = f"no environment {name!r}; {remedy}"
             raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail) from None
+
+    def describe_all(self) -> tuple[Environment, ...]:
+        """Return the descriptors of all environments by name, with the packages that they come from."""
+        return tuple(
+            catalog.describe().model_copy(update={"package": self.origins.get(name, "")})
+            for name, catalog in sorted(self.catalogs.items())
+        )
 
 
 def build_registry(config: EnvironmentsConfig) -> Registry:
     """Return the catalogs of all environments that the configuration enables and this machine has.
+
+    A broken environment of another package is left out, and ``Registry.broken`` has the reason.
 
     Raises ServiceError(UNKNOWN_ENVIRONMENT) when one is enabled by name and cannot be served.
     """
@@ -97,10 +131,36 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
         found = find(name, config.packages_dir, _operator_data(config, name))
         if found is not None:
             catalogs[name] = make(config, found)
-    registry = Registry(catalogs, _PROVIDED.keys() - catalogs.keys())
+    plugins = plugin_catalogs(config, OWN_NAMES)
+    absent = (_PROVIDED.keys() - catalogs.keys()) | plugins.absent
+    everything = {**catalogs, **plugins.catalogs}
+    registry = Registry(everything, absent, broken=plugins.broken, origins=plugins.origins)
+    _check_settings(config, registry)
     if config.enabled is None:
         return registry
-    return Registry({name: registry.catalog(name) for name in config.enabled}, registry.absent)
+    enabled = [plugins.names.get(name, name) for name in config.enabled]
+    chosen = {name: registry.catalog(name) for name in enabled}
+    return Registry(chosen, registry.absent, broken=registry.broken, origins=registry.origins)
+
+
+def with_task_packs(config: CodeConfig) -> CodeConfig:
+    """Return the settings of the code environment with the files of its task packs as task files."""
+    if not config.task_packs:
+        return config
+    files = (*config.task_files, *task_pack_files(config.task_packs))
+    return config.model_copy(update={"task_files": files, "task_packs": ()})
+
+
+def _check_settings(config: EnvironmentsConfig, registry: Registry) -> None:
+    """Reject settings that no environment would read."""
+    for name in config.settings:
+        if name in OWN_NAMES:
+            detail = f"environments.settings.{name}: set environments.{name} instead"
+            raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail)
+        known = {*registry.catalogs, *registry.absent, *registry.broken, *(config.enabled or ())}
+        if name not in known and config.enabled is None:
+            detail = f"environments.settings.{name}: no package brings an environment {name!r}"
+            raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail)
 
 
 def _operator_data(config: EnvironmentsConfig, name: str) -> Path | None:

@@ -186,8 +186,7 @@ class InspectionRoutes:
 
     async def environments(self) -> Response:
         """List the served environments."""
-        catalogs = self._registry.catalogs
-        return _json(Environments(environments=tuple(catalogs[name].describe() for name in sorted(catalogs))))
+        return _json(Environments(environments=self._registry.describe_all()))
 
     async def instances(
         self, request: Request, cursor: InstancesCursor = None, limit: Limit = MOST_LISTED

@@ -44,6 +44,12 @@ def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
     return _content(*_RUNNER, _SHARED, package)
 
 
+def source_folder(spec: EnvironmentSpec) -> Path:
+    """Return the folder of the top-level package that the world of an environment is in."""
+    world = spec.world_module.rpartition(".")[0]
+    return _folder_of(world).parents[world.count(".") - 1] if "." in world else _folder_of(world)
+
+
 def runner_files() -> dict[str, bytes]:
     """Return the runner and its wire format, which every box has: content by path in the box, sorted."""
     return _content(*_RUNNER)
@@ -64,15 +70,19 @@ def _content(*packages: str) -> dict[str, bytes]:
 
 def _package(name: str) -> dict[str, bytes]:
     """Return all files of a package, and an empty ``__init__.py`` for each package above it."""
-    try:
-        spec = find_spec(name)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"a box needs the package {name!r}: it is missing")
-    folder = Path(next(iter(spec.submodule_search_locations)))
+    folder = _folder_of(name)
     parts = name.split(".")
     parents = {"/".join([*parts[:depth], "__init__.py"]): b"" for depth in range(1, len(parts))}
     files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     root = folder.parents[len(parts) - 1]
     return parents | {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def _folder_of(package: str) -> Path:
+    try:
+        spec = find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"a box needs the package {package!r}: it is missing")
+    return Path(next(iter(spec.submodule_search_locations)))

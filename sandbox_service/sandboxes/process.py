@@ -19,7 +19,7 @@ from sandbox_service.telemetry import get_logger
 
 from .agent_packages import offered_packages
 from .box import Box
-from .content import box_files
+from .content import box_files, source_folder
 from .covers import coverable
 from .hardening import SCRATCH
 from .host import detect_host
@@ -141,7 +141,7 @@ class ProcessFactory:
                 spec.provisions,
                 self._shared_limits,
                 env_uid,
-                self._hidden(host, spec.provisions),
+                self._hidden(host, spec),
                 offered,
                 spec.root_links,
             )
@@ -172,11 +172,16 @@ class ProcessFactory:
         )
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 
-    def _hidden(self, host: Host, provisions: Provisions | None) -> tuple[Path, ...] | None:
-        """Return the places that a box hides, among them the originals of its packages and data."""
-        if host.hidden is None or provisions is None:
-            return host.hidden
-        own = [path for path in (provisions.folder.parent, provisions.operator_data) if path is not None]
+    def _hidden(self, host: Host, spec: EnvironmentSpec) -> tuple[Path, ...] | None:
+        """Return the places that a box hides: the originals of its packages and data, and the package of its
+        environment, which need not be where those of the service are.
+        """
+        if host.hidden is None:
+            return None
+        own = [source_folder(spec)]
+        if spec.provisions is not None:
+            own.append(spec.provisions.folder.parent)
+            own += [spec.provisions.operator_data] if spec.provisions.operator_data is not None else []
         return coverable([*host.hidden, *own], host.interpreter)
 
     async def sweep(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from sandbox_plugins import remember_folder
 from sandbox_service.telemetry import configure_logging
 
-from . import bench, demo, envs, images, keys, node_env, run, serve, status, trajectories
+from . import bench, demo, envs, images, keys, node_env, plugins, run, serve, status, trajectories
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
@@ -44,6 +45,7 @@ def build_cli() -> typer.Typer:
     cli.command("demo")(demo.demo)
     cli.command("bench")(bench.bench)
     cli.command("node-env")(node_env.node_env)
+    cli.command("plugins")(plugins.plugins)
     cli.add_typer(envs.build(), name="envs")
     cli.add_typer(images.build(), name="images")
     cli.add_typer(keys.build(), name="keys")
@@ -54,4 +56,5 @@ def build_cli() -> typer.Typer:
 def main() -> None:
     """Run the command line; warnings of the service's parts go to standard error."""
     configure_logging("warning")
+    remember_folder()
     build_cli()()

@@ -14,8 +14,11 @@ from rich.text import Text
 
 from sandbox_client import RetryPolicy, SandboxClient
 
+from .envs_check import check
+from .envs_new import new
 from .envs_references import references
 from .envs_setup import setup
+from .envs_try import try_out
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import WRONG, explained, fail, results, write_json
 
@@ -32,13 +35,16 @@ _SPLITS = 6
 def build() -> typer.Typer:
     """Build the sub-commands; without one, environments are listed."""
     cli = typer.Typer(
-        help="List, show and set up environments; write their solutions.",
+        help="List, show, set up, write, check and try environments; write their solutions.",
         invoke_without_command=True,
     )
     cli.callback()(envs)
     cli.command("show")(show)
     cli.command("setup")(setup)
     cli.command("references")(references)
+    cli.command("new")(new)
+    cli.command("check")(check)
+    cli.command("try")(try_out)
     return cli
 
 
@@ -102,7 +108,8 @@ def environments_view(environments: Sequence[Environment]) -> RenderableType:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for environment in environments:
-        table.add_row(environment.name, Text(f"{environment.description}\n{_splits(environment)}"))
+        origin = f" [{environment.package}]" if environment.package else ""
+        table.add_row(environment.name, Text(f"{environment.description}{origin}\n{_splits(environment)}"))
     return table
 
 
@@ -129,6 +136,8 @@ def environment_view(environment: Environment) -> RenderableType:
         "score": f"{low:g} to {high:g}",
         "step limit": str(environment.max_steps),
     }
+    if environment.package:
+        rows["package"] = environment.package
     for name, value in rows.items():
         facts.add_row(name, value)
     for tool in environment.tools:

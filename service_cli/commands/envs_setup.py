@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sandbox_plugins import PluginGroup, find_plugin, is_reference
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.installation import install, note_operator_data, prune
+from sandbox_service.environments.plugins import plugin_recipe, plugin_recipes
 from sandbox_service.environments.provisions import default_root, recipes
 from sandbox_service.errors import ServiceError
 
@@ -61,7 +63,7 @@ def setup(
     with explained():
         environments = read_config(config, override or []).environments
     root = environments.packages_dir or default_root()
-    known = recipes()
+    known = {**plugin_recipes(), **recipes(), **_referenced(names or ())}
     if not names:
         _list(known.values(), root)
         return
@@ -82,6 +84,13 @@ def setup(
             notes().print(
                 f"skipped: {recipe.name}, since {recipe.why_optional}; name it to set it up", soft_wrap=True
             )
+
+
+def _referenced(names: Iterable[str]) -> dict[str, Recipe]:
+    """Return the recipes of environments that are named as ``module:name``."""
+    found = {name: find_plugin(PluginGroup.ENVIRONMENTS, name) for name in names if is_reference(name)}
+    made = {name: plugin_recipe(plugin) for name, plugin in found.items()}
+    return {name: recipe for name, recipe in made.items() if recipe is not None}
 
 
 def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bool:

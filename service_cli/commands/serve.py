@@ -68,6 +68,8 @@ def _serve(config: ServiceConfig, show_logs: bool) -> None:
     absent = sorted(registry.absent)
     if absent:
         notes().print(f"not set up and not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
+    for name, reason in registry.broken.items():
+        notes().print(f"not served: {name}: {reason}", markup=False, soft_wrap=True)
     settled = prepare_sandboxes(config, notes_line)
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:

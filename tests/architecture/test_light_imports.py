@@ -9,7 +9,8 @@ HEAVY = {"ray", "fastapi", "starlette", "torch", "docker", "sqlalchemy", "struct
 
 
 @pytest.mark.parametrize(
-    "package", ["sandbox_contract", "sandbox_settings", "local_processes", "sandbox_client"]
+    "package",
+    ["sandbox_contract", "sandbox_settings", "sandbox_plugins", "local_processes", "sandbox_client"],
 )
 def test_importing_it_stays_light(package: str) -> None:
     script = (

@@ -41,6 +41,8 @@ ONE_WORD = {
     # formats of tool calls,
     "parse",
     "render",
+    # backends of the gateway,
+    "call",
     # policies and engines, as vLLM names it,
     "generate",
     # and trackers, as Weights & Biases names it.

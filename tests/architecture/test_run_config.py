@@ -21,6 +21,7 @@ COMPOSITION = {
     "trainer/config/__init__.py",
     "trainer/config/reading.py",
     "trainer/launch/folder.py",
+    "trainer/launch/plugin_check.py",
     "trainer/launch/preflight.py",
     "trainer/launch/run.py",
     "trainer/launch/simulation.py",

@@ -10,6 +10,8 @@ PACKAGES = (
     "trainer",
     "deploy",
     "service_cli",
+    "sandbox_conformance",
+    "sandbox_plugins",
     "sandbox_settings",
     "local_processes",
 )
@@ -18,6 +20,7 @@ BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
 TREES = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
 
 UNTYPED_DICTS = {
+    "sandbox_conformance/subject.py": "bodies of requests and answers, as they are sent",
     "sandbox_service/gateway/openapi.py": "FastAPI's own type of an OpenAPI document",
     "sandbox_service/runner/config.py": "parsed JSON, before it is checked",
     "sandbox_service/runner/io/packets.py": "JSON of the runner, which has the standard library only",

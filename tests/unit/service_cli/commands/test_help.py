@@ -27,6 +27,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "images",
         "keys",
         "node-env",
+        "plugins",
         "run",
         "serve",
         "status",
