@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tests.harness.loss_inputs import inputs
-from tests.harness.plugin_packages import API, plugin_packages
-from tests.harness.samples import batch, outcomes
 
 from sandbox_contract.messages import Message
 from sandbox_plugins import PluginGroup
+from tests.harness.loss_inputs import inputs
+from tests.harness.plugin_packages import API, plugin_packages
+from tests.harness.samples import batch, outcomes
 from trainer.advantage import credit
 from trainer.chat.tool_formats import tool_format
 from trainer.config import TrackerSettings, TrackingConfig
@@ -164,8 +164,8 @@ def test_an_entry_point_is_named_as_a_built_in_kind_is(packages) -> None:
         (["reward.kind=own_parts:API"], "reward.kind: reward 'own_parts:API'"),
         (
             ["algorithm.advantage={kind='own_parts:centred', options={scael=2}}"],
-            "algorithm.advantage: advantage 'own_parts:centred': it cannot be called with 1 argument and the options "
-            "scael: got an unexpected keyword argument 'scael'",
+            "algorithm.advantage: advantage 'own_parts:centred': it cannot be called with 1 argument and the "
+            "options scael: got an unexpected keyword argument 'scael'",
         ),
         (
             ["chat.tool_format=own_parts:brief"],

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.harness.episodes_played import played
 
+from tests.harness.episodes_played import played
 from trainer.errors import RewardFailed, TrainerError
 from trainer.outcomes.function import MOST_HUNG, FunctionOutcome
 

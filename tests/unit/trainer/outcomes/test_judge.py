@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.harness.episodes_played import played
 
+from tests.harness.episodes_played import played
 from trainer.config.reward import JudgeConfig
 from trainer.errors import BudgetSpent, JudgeFailed
 from trainer.outcomes.judge import Answer, Judge

@@ -6,7 +6,6 @@ pytest.importorskip("openai", reason="openai is not installed")
 
 from tests.fakes.chat_server import FakeChatServer, Reply, says
 from tests.harness.http_server import serving
-
 from trainer.config.reward import JudgeConfig
 from trainer.errors import ConfigError, JudgeFailed
 from trainer.outcomes.openai_endpoint import OpenaiEndpoint

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tests.harness.episodes_played import FAILURE, played
 
+from tests.harness.episodes_played import FAILURE, played
 from trainer.config import RewardConfig, SamplingConfig
 from trainer.errors import BudgetSpent, JudgeFailed, RewardFailed, TrainerError
 from trainer.outcomes.player import MOST_IN_A_ROW, RewardedPlayer
