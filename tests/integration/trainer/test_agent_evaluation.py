@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.contract.environments.serving import serve
 
 from sandbox_contract.messages import Message
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
-from tests.contract.environments.serving import serve
 from trainer.batches.build import build
 from trainer.config.reading import read_run
 from trainer.evaluate.results import read_evaluations
