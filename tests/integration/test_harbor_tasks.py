@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from tests.contract.environments.actions import native, say
-from tests.contract.environments.serving import serve
 
 from sandbox_client.errors import SandboxError
+from sandbox_conformance.actions import native, say
+from sandbox_conformance.serving import serve
 from sandbox_contract.problems import ErrorCode, FailureClass
 from sandbox_service.config import HarborConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.contract.environments.serving import Service
+    from sandbox_conformance.serving import Service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -25,6 +25,8 @@ PACKAGES = (
     "trainer",
     "deploy",
     "service_cli",
+    "sandbox_conformance",
+    "sandbox_plugins",
     "sandbox_settings",
     "local_processes",
 )

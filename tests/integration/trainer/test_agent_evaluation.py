@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.contract.environments.serving import serve
 
+from sandbox_conformance.serving import serve
 from sandbox_contract.messages import Message
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
