@@ -29,7 +29,7 @@ async def play(
     index: int = 3,
     **parts: Any,
 ) -> Trajectory:
-    """Member 2 of a group. ``parts``: policy, service_times, transport, watch."""
+    """Member 2 of a group. ``parts``: policy, service_times, transport, watch, clock, grace_s."""
     tokenizer = tiny_chat(**(chat or {}))
     policy = parts.pop("policy", None) or ScriptedPolicy({"t": lines}, tokenizer)
     times = SandboxServiceConfig.model_validate(parts.pop("service_times", {}))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -71,11 +72,14 @@ class EpisodePlayer(BasePlayer):
         service: SandboxServiceConfig,
         watch: ProgressMonitor | None = None,
         grace_s: float = _GRACE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``clock``: seconds, by which ``config.episode_timeout_s`` is counted."""
         super().__init__(client, chat, config, service, watch)
         self.policy = policy
         self.chat = chat
         self.grace_s = grace_s
+        self.clock = clock
         self.offload = Offload(shared=chat.threaded)
         self.counterparts = Counterparts(config, policy, chat, self.context_tokens)
 
@@ -130,7 +134,7 @@ class _Played:
         self._counterpart_lines: tuple[Line, ...] = ()
         self.phases = EpisodePhases(self._id, player.watch)
         self._deadline = math.inf
-        """Monotonic seconds at which the episode ends and is graded, unless a step is in progress."""
+        """Time of the clock at which the episode ends and is graded, unless a step is in progress."""
 
     async def play(self) -> None:
         """Play and grade the episode. Raises SandboxError, EngineError, Stalled, ConfigError."""
@@ -139,7 +143,7 @@ class _Played:
             try:
                 opened = self._player.instances.enter(stack, self._spec, self._member)
                 episode = await self.phases.within("create", service.create_timeout_s, opened)
-                self._deadline = time.monotonic() + self._config.episode_timeout_s
+                self._deadline = self._player.clock() + self._config.episode_timeout_s
                 self._stop = await self._play_out(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
                 self._verdict = await self.phases.within("evaluate", service.evaluate_timeout_s, verdict)
@@ -197,7 +201,7 @@ class _Played:
             room = conversation.room()
             if not room:
                 return StopReason.CONTEXT_FULL
-            limit_s = min(self._config.generate_timeout_s, self._deadline - time.monotonic())
+            limit_s = min(self._config.generate_timeout_s, self._deadline - self._player.clock())
             if limit_s <= 0:
                 return StopReason.TIME_LIMIT
             generation = await self._generate(turn, room, limit_s)

@@ -105,12 +105,20 @@ async def test_a_turn_that_takes_too_long_ends_the_episode_which_is_graded_with_
 
 
 async def test_an_episode_that_takes_too_long_is_graded_after_the_step_under_way() -> None:
+    now = 0.0
+
     async def pause(request) -> None:
-        await asyncio.sleep(0.1 if request.url.path.endswith("step") else 0)
+        nonlocal now
+        now += 100 if request.url.path.endswith("step") else 0
 
     service = ToldService([observed("95"), END])
     played = await play(
-        service, PROGRAM, SUBMIT, transport={"pause": pause}, config={"episode_timeout_s": 0.05}
+        service,
+        PROGRAM,
+        SUBMIT,
+        transport={"pause": pause},
+        config={"episode_timeout_s": 60.0},
+        clock=lambda: now,
     )
     assert (played.stop, played.failure) == (StopReason.TIME_LIMIT, None)
     assert spoken(played) == [PROGRAM]
