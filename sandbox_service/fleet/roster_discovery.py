@@ -111,7 +111,7 @@ class Roster:
     def _start(self, name: str, node_id: str) -> None:
         options = SupervisorOptions(name=name, fleet=self.fleet, tcp=self.tcp, tls=self.tls)
         # Every gateway may find it missing at the same moment, and the first to ask starts it. Ray repeats no
-        # call that a restart interrupted: it may have been executed, which its idempotency key decides.
+        # call: a drain that a restart interrupted must not reach the new process.
         ray.remote(SupervisorActor).options(
             name=PREFIX + name,
             namespace=self.fleet,
