@@ -1,0 +1,123 @@
+"""Packages of ``envs new`` pass the conformance suite, as the command runs it, and are played by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.boxes import need_engine
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def service(folder: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-c", "from service_cli.commands.app import main; main()", *words]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "clients")])
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one package of each kind, which ``module:Class`` is imported from."""
+    folder = tmp_path_factory.mktemp("packages")
+    for name, words in {"vault": (), "trivia": ("--single-turn",)}.items():
+        done = service(folder, "envs", "new", name, "-o", f"made/{name}", *words)
+        assert done.returncode == 0, done.stderr
+        (folder / "made" / name / name).rename(folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["vault", "trivia"])
+def test_a_written_environment_passes_the_suite(packages: Path, name: str) -> None:
+    done = service(packages, "envs", "check", f"{name}.catalog:{name.capitalize()}", "--sandbox", "process")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " failed" not in done.stdout
+    assert f"passed: {name} (process)" in done.stdout
+
+
+@pytest.mark.docker
+def test_it_passes_in_containers_too(packages: Path) -> None:
+    need_engine()
+    done = service(packages, "envs", "check", "trivia.catalog:Trivia", "--sandbox", "docker")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_environment_that_breaks_a_promise_fails_with_the_check_that_found_it(packages: Path) -> None:
+    world = (packages / "trivia" / "box" / "world.py").read_text()
+    broken = packages / "liar"
+    (broken / "box").mkdir(parents=True)
+    (broken / "__init__.py").write_text("")
+    (broken / "box" / "__init__.py").write_text("")
+    (broken / "catalog.py").write_text((packages / "trivia" / "catalog.py").read_text())
+    (broken / "box" / "world.py").write_text(world.replace("float(answer ==", "float(answer !="))
+    done = service(
+        packages, "envs", "check", "liar.catalog:Trivia", "--sandbox", "process", "-k", "reference"
+    )
+    assert done.returncode == 1
+    assert "test_the_reference_scores_one_and_succeeds" in done.stdout
+
+
+def test_an_environment_is_played_by_hand(packages: Path) -> None:
+    typed = 'hello\n/call look {"drawer": "left"}\n/call look {bad\n/nonsense\n/evaluate\n/quit\n'
+    done = service(packages, "envs", "try", "vault.catalog:Vault", typed=typed)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "tool look(drawer)",
+        "[user] Open the vault.",
+        "Call one of the tools: look, enter.",
+        "score 0",
+    ):
+        assert text in done.stdout, text
+    assert "the arguments of look are no JSON" in done.stderr
+    assert "there is no command /nonsense; /help lists them" in done.stderr
+    assert done.stderr.rstrip().endswith("released")
+
+
+def test_the_reference_typed_by_hand_solves_the_task(packages: Path) -> None:
+    done = service(packages, "envs", "try", "trivia.catalog:Trivia", typed='"""\nI add.\n<answer>\n0\n"""\n')
+    assert "the episode is over" in done.stdout
+    assert "score 0, not solved" in done.stdout
+
+
+def test_ctrl_c_releases_the_instance(packages: Path) -> None:
+    command = [sys.executable, "-P", "-c", "from service_cli.commands.app import main; main()"]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "clients")])
+    process = subprocess.Popen(
+        [*command, "envs", "try", "vault.catalog:Vault"],
+        cwd=packages,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert any("[user] Open the vault." in line for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert errors.rstrip().endswith("released")
+
+
+def test_a_broken_environment_is_a_message_with_its_cause(packages: Path) -> None:
+    (packages / "hollow.py").write_text("import no_such_module")
+    done = service(packages, "envs", "check", "hollow:Hollow")
+    assert done.returncode == 1
+    assert "environment 'hollow:Hollow': hollow cannot be imported: ModuleNotFoundError" in done.stderr
+    assert "Traceback" not in done.stderr
