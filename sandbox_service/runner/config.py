@@ -23,6 +23,8 @@ class RunnerConfig:
     """Instances get an Agent."""
     many_per_worker: bool = False
     """One worker holds all instances."""
+    shared_step_cpu_s: float = 5.0
+    """CPU time of a step where one worker holds all instances; a hundred times what a step takes."""
     packages: str | None = None
     """A folder of the environment's packages, for zygote and workers."""
     data: str | None = None

@@ -23,20 +23,18 @@ from .file_frames import serve_file_frame
 from .forking import copy_process
 
 if TYPE_CHECKING:
+    from sandbox_service.runner.config import RunnerConfig
     from sandbox_service.runner.world import World
-
-
-_SHARED_STEP_CPU_S = 5.0
-"""CPU time of a step where many instances share the process; a hundred times what one takes."""
 
 
 class Worker:
     """The loop, and the instances by id."""
 
-    def __init__(self, end: socket.socket, world_class: type[World], *, many: bool) -> None:
+    def __init__(self, end: socket.socket, world_class: type[World], config: RunnerConfig) -> None:
         self.end = end
         self._world_class = world_class
-        self._many = many
+        self._many = config.many_per_worker
+        self._step_cpu_s = config.shared_step_cpu_s if config.many_per_worker else None
         self.episodes: dict[str, WorldEpisode] = {}
         self._descriptors: list[int] = []
         self._decoder = Decoder()
@@ -110,7 +108,7 @@ class Worker:
         if "workspace" in frame.meta:
             control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
             agent = RunnerAgent(control, str(frame.meta["workspace"]))
-        episode = WorldEpisode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
+        episode = WorldEpisode(frame, self._world_class, agent, self._step_cpu_s)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode
         return reply

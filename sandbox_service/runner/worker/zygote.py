@@ -81,16 +81,16 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     gc.collect()
     gc.freeze()
     send(upstream, WorldReady())
-    Zygote(upstream, world_class, many=config.many_per_worker).run()
+    Zygote(upstream, world_class, config).run()
 
 
 class Zygote:
     """Forks, adopts and ends workers."""
 
-    def __init__(self, upstream: socket.socket, world_class: type[World], *, many: bool) -> None:
+    def __init__(self, upstream: socket.socket, world_class: type[World], config: RunnerConfig) -> None:
         self._upstream = upstream
         self._world_class = world_class
-        self._many = many
+        self._config = config
         self._workers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
         self._handlers: dict[type[RunnerMessage], Callable[[Any, list[int]], None]] = {
@@ -160,7 +160,7 @@ class Zygote:
         self._upstream.close()
         # Few collections: what a fork does not touch it shares with the zygote.
         gc.set_threshold(50_000, 20, 50)
-        Worker(socket.socket(fileno=descriptor), self._world_class, many=self._many).run()
+        Worker(socket.socket(fileno=descriptor), self._world_class, self._config).run()
 
     def _adopt(self, request: AdoptWorker, _: list[int]) -> None:
         """Take a copy that a worker made of itself for a worker."""

@@ -108,7 +108,7 @@ def test_an_instance_released_before_it_was_made_is_not_made_when_its_worker_is_
     ("call", "what"), [("spin", "computation"), ("recurse", "recursion"), ("exhaust", "memory")]
 )
 def test_an_action_that_exhausts_its_worker_ends_its_own_episode_alone(call: str, what: str) -> None:
-    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True, shared_step_cpu_s=0.5) as box:
         box.create("greedy")
         pid = json.loads(box.create("neighbour").body)["info"]["pid"]
         result = json.loads(box.step("greedy", {"do": call}, deadline_s=100).body)
