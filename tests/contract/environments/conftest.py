@@ -38,9 +38,11 @@ FULL = os.environ.get("CONFORMANCE_FULL") == "1"
 CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
 IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 """Agent code, data alone, and the example: what containers change is the same for all environments."""
+ALONE = SHARING - HEAVY_ALONE.keys()
 PLAYED = {
     "process": set(ENVIRONMENTS),
-    "alone": SHARING - HEAVY_ALONE.keys(),
+    # A worker for each instance, too, changes the same for all: two environments show it.
+    "alone": ALONE if FULL else ALONE & ({"bfcl", "textcraft"} | CHANGED),
     "docker": IN_CONTAINERS,
 }
 SUBJECTS = [
@@ -107,7 +109,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
     if not FULL:
         named = f" and {', '.join(sorted(CHANGED))}" if CHANGED else ""
-        terminalreporter.line(f"containers: a representative part{named}; all with CONFORMANCE_FULL=1")
+        line = f"alone and in containers: a representative part{named}; all with CONFORMANCE_FULL=1"
+        terminalreporter.line(line)
 
 
 def _told(cell: Counter[str], elapsed_s: float) -> str:
