@@ -24,7 +24,13 @@ _OWN = re.compile(r"(?:sandbox_service/environments|tests/unit/sandbox_service/e
 _IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
 _EXAMPLE = re.compile(r"examples/(\w+)/.+")
 _PARTS = {
-    "ranks": re.compile(r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py")
+    "killed_runs": re.compile(
+        r"trainer/(?:agents|batches|launch|loop|rollout)/.+"
+        r"|tests/integration/trainer/test_(?:agent_runs|episode_workers)\.py"
+    ),
+    "ranks": re.compile(
+        r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py"
+    ),
 }
 """A suite's name to the files that it tests."""
 

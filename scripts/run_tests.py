@@ -48,6 +48,8 @@ PARTS = {
 }
 """Group to the folders of its tests, in the order of starting; a file belongs to the first that holds it."""
 
+LONG = ("tests/integration/trainer/", "tests/integration/examples/")
+"""Folders of the longest tests that start Ray."""
 STARTS_RAY = re.compile(r"\bmark\.ray\b")
 LEDGER = "tests.harness.ledger"
 """The plugin that writes one line for each event, so that a crash loses none of them."""
@@ -164,7 +166,9 @@ def group_files(targets: list[str], root: Path) -> list[Group]:
                 alone.setdefault(name, Group(name, starts_ray=True)).targets.append(words)
             else:
                 shared[part_of(name)].targets.append(words)
-    return [group for group in (*shared.values(), *alone.values()) if group.targets]
+    # Those of the trainer take longest: begun last, one would run when nothing else does.
+    last = sorted(alone.values(), key=lambda group: not group.name.startswith(LONG))
+    return [group for group in (*shared.values(), *last) if group.targets]
 
 
 def part_of(file: str) -> str:

@@ -1,4 +1,4 @@
-"""A run whose episodes an agent plays: its host is killed, then the batch actor, then the command."""
+"""A run whose episodes an agent plays: its host is killed, then the process that plays, then the command."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.harness.killed_run import ledger, short_run
+from tests.harness.sampling import sampled
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["one-process", "workers"])
+@pytest.mark.parametrize("workers", sampled("killed_runs", [0, 2], [2]), ids="workers={}".format)
 def test_episodes_of_killed_agents_are_played_again_and_the_run_resumes(tmp_path, workers):
     run = short_run(tmp_path, "agents")
     options = (

@@ -8,8 +8,18 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.harness.killed_run import ledger, short_run
+from tests.harness.sampling import is_whole
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        not is_whole("killed_runs"),
+        reason="test_agent_runs kills the same processes; CONFORMANCE_PARTS=killed_runs runs this, too",
+    ),
+]
 
 
 def test_episodes_of_a_killed_worker_are_played_again_and_the_run_resumes(tmp_path):

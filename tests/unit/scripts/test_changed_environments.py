@@ -65,7 +65,8 @@ def test_a_file_changes_the_environments_that_use_it(project, path, names):
         ("examples/sums.toml", []),
         ("examples/data/lines.jsonl", []),
         ("trainer/update/mesh.py", ["ranks"]),
-        ("trainer/loop/loop.py", []),
+        ("trainer/loop/loop.py", ["killed_runs"]),
+        ("trainer/chat/template.py", []),
     ],
 )
 def test_a_file_changes_the_sampled_suites_that_test_it(project, path, names):
