@@ -6,13 +6,13 @@ import asyncio
 
 from agents import Agent, FunctionTool, OpenAIResponsesModel, Runner, set_tracing_disabled
 from agents.tool_context import ToolContext
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from sandbox_client.agent import AgentEpisode
 
 set_tracing_disabled(True)  # traces would be sent to the SDK's vendor
 
-CONNECTIONS = DefaultAsyncHttpxClient()
+CONNECTIONS = DefaultAioHttpClient()
 """Shared by all episodes: each new one reads the machine's certificates, which takes 20 ms of CPU time."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from sandbox_client.agent import AgentEpisode
 
-CONNECTIONS = DefaultAsyncHttpxClient()
+CONNECTIONS = DefaultAioHttpClient()
 """Shared by all episodes: each new one reads the machine's certificates, which takes 20 ms of CPU time."""
 
 
