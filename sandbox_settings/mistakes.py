@@ -84,11 +84,16 @@ def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
     """Return the key as it was written: without the names that pydantic gives to the branches of a union."""
     names: list[str] = []
     here: object = tree
+    branch: object = None
+    """The group whose kind was passed last."""
     for place, part in enumerate(location):
-        if isinstance(here, dict) and part in here:
+        last = place == len(location) - 1
+        if isinstance(here, dict) and here is not branch and here.get("kind") == part and not last:
+            branch = here  # a setting of the group may have the name of its kind
+        elif isinstance(here, dict) and part in here:
             here = here[part]
             names.append(str(part))
-        elif isinstance(here, dict) and place == len(location) - 1:
+        elif isinstance(here, dict) and last:
             names.append(str(part))
     return tuple(names)
 

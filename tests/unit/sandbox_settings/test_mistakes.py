@@ -38,6 +38,12 @@ def test_settings_of_another_kind_are_one_mistake(tmp_path: Path):
     assert sentence.count("it has") == 1
 
 
+def test_a_setting_is_named_in_a_group_that_has_one_called_like_its_kind():
+    told_of = told("agent=mod:play", "agent.url=http://10.0.0.7:9000")
+    assert "agent.url: there is no such setting" in told_of
+    assert "agent.function: 'play' is no agent" in told("agent=play")
+
+
 @pytest.mark.parametrize("word", ["server.port=9000", "server.host=0.0.0.0", "--port=9000"])
 def test_a_service_that_is_started_for_the_run_stays_at_the_runs_address(word: str):
     assert f"service.start: '{word}' changes the address" in told(
