@@ -90,11 +90,9 @@ class CodeConfig(Branch):
     """Bytes of a tool call's output that the agent sees."""
 
 
-class HarborConfig(Branch):
-    """The harbor environment: folders of tasks in Harbor's format."""
+class TaskFolderConfig(Branch):
+    """Settings of environments whose tasks are folders in Harbor's format."""
 
-    tasks: tuple[Path, ...] = ()
-    """Folders with tasks, or single tasks; each adds a split named after the folder."""
     skip_unsupported: bool = False
     """Leave out tasks that cannot be served, with an event in the log; otherwise they prevent the start."""
     max_steps: Positive = 50
@@ -109,6 +107,17 @@ class HarborConfig(Branch):
     """Most storage that a task may ask for; its box has ``sandbox.limits.workspace_mib`` all the same."""
     max_cpus: Positive = 4
     """Most CPU cores that a task may ask for; its box has ``sandbox.limits.cpus`` all the same."""
+
+
+class HarborConfig(TaskFolderConfig):
+    """The harbor environment: folders of tasks in Harbor's format."""
+
+    tasks: tuple[Path, ...] = ()
+    """Folders with tasks, or single tasks; each adds a split named after the folder."""
+
+
+class SweMutantsConfig(TaskFolderConfig):
+    """The swe_mutants environment."""
 
 
 class ScienceworldConfig(Branch):
@@ -198,6 +207,8 @@ class EnvironmentsConfig(Branch):
     """The search_qa environment."""
     text_to_sql: TextToSqlConfig = TextToSqlConfig()
     """The text_to_sql environment."""
+    swe_mutants: SweMutantsConfig = SweMutantsConfig()
+    """The swe_mutants environment."""
     textcraft: TextcraftConfig = TextcraftConfig()
     """The TextCraft environment."""
     textworld: TextworldConfig = TextworldConfig()

@@ -21,7 +21,7 @@ from .bfcl.service.catalog import BfclCatalog
 from .bike_rental.service.catalog import BikeRentalCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
-from .harbor.service.catalog import HarborCatalog, bundled_tasks, named
+from .harbor.service.catalog import operator_catalog, pack_catalog
 from .plugins import plugin_catalogs, task_pack_files
 from .provisions import find
 from .scienceworld.service.catalog import ScienceworldCatalog
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .base import Catalog, Provisions
 
 
+SWE_MUTANTS = "Find and correct a defect in an open-source Python package; graded by the package's own tests."
 SETUP_COMMAND = "sandbox-service envs setup"
 
 _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType(
@@ -45,9 +46,7 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
         "bike_rental": lambda config: BikeRentalCatalog(config.bike_rental),
         "code": lambda config: CodeCatalog(with_task_packs(config.code)),
         "echo": lambda _: EchoCatalog(),
-        "harbor": lambda config: HarborCatalog(
-            "harbor", config.harbor, {**bundled_tasks(), **named(config.harbor.tasks)}
-        ),
+        "harbor": lambda config: operator_catalog(config.harbor),
         "search_qa": lambda config: SearchQaCatalog(config.search_qa),
         "text_to_sql": lambda config: TextToSqlCatalog(config.text_to_sql),
     }
@@ -61,6 +60,9 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
         "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
         "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
+        "swe_mutants": lambda config, found: pack_catalog(
+            "swe_mutants", config.swe_mutants, found, SWE_MUTANTS
+        ),
         "textcraft": lambda config, found: TextcraftCatalog(config.textcraft, found),
         "textworld": lambda config, found: TextworldCatalog(config.textworld, found),
         "webshop": lambda config, found: WebshopCatalog(config.webshop, found),

@@ -30,7 +30,8 @@ from .tasks import find_tasks, load_task
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sandbox_service.config import HarborConfig
+    from sandbox_service.config import HarborConfig, TaskFolderConfig
+    from sandbox_service.environments.base import Provisions
 
     from .task_files import TaskFile
     from .task_toml import Artifact
@@ -48,14 +49,33 @@ _SHOWN = 10
 """Refused tasks that an error names."""
 
 
-def named(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return folders by the names of their splits."""
-    return {folder.name: folder for folder in folders}
-
-
 def bundled_tasks() -> dict[str, Path]:
     """Return the folder of the bundled example tasks, by the name of its split."""
     return {"examples": Path(__file__).resolve().parents[1] / "data" / "examples"}
+
+
+def operator_catalog(config: HarborConfig) -> HarborCatalog:
+    """Return the catalog of the bundled examples and of the operator's folders."""
+    return HarborCatalog("harbor", config, bundled_tasks() | {folder.name: folder for folder in config.tasks})
+
+
+def pack_catalog(
+    name: str, config: TaskFolderConfig, provisions: Provisions, description: str
+) -> HarborCatalog:
+    """Return the catalog of a generated pack.
+
+    Its data has the splits ``train`` and ``test``, ``packages`` for agents and tests, and their pins in
+    ``offered.txt``.
+    """
+    data = provisions.data
+    return HarborCatalog(
+        name,
+        config,
+        {split: data / split for split in ("train", "test")},
+        packages=data / "packages",
+        offered=(data / "offered.txt").read_text(encoding="utf-8").split(),
+        description=description,
+    )
 
 
 class HarborCatalog:
@@ -64,7 +84,7 @@ class HarborCatalog:
     def __init__(
         self,
         name: str,
-        config: HarborConfig,
+        config: TaskFolderConfig,
         folders: Mapping[str, Path],
         *,
         packages: Path | None = None,
@@ -194,7 +214,7 @@ class HarborCatalog:
         if refused and not self._config.skip_unsupported:
             shown = "; ".join(refused[:_SHOWN])
             more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-            setting = "environments.harbor.skip_unsupported leaves them out"
+            setting = f"environments.{self._name}.skip_unsupported leaves them out"
             detail = f"{len(refused)} tasks cannot be served ({setting}): {shown}{more}"
             raise ServiceError(ErrorCode.TASK_INVALID, detail)
         for reason in refused:

@@ -1,0 +1,243 @@
+"""The hidden tests' own program: ``test.sh`` of every task starts it, and the generator proves mutants by it.
+
+The tests and the code under test share a process, so a package could try to forge their outcome. This program
+leaves it little: it runs them in a child that may write no file and signal no process outside of itself
+(Landlock), takes only the package's Python files from the working directory, and adds tests that must fail,
+under names drawn for each run. It ends everything that the child started before it writes the reward.
+
+Standard library only, besides pytest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import secrets
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+REWARD = Path("/logs/verifier/reward.json")
+WORKDIR = Path("/app")
+PROBE = "test_probe"
+_MAX_SOURCE = 4 * 1024**2
+"""Bytes of Python files that are taken from the working directory."""
+_CPU_S, _WALL_S = 40, 80.0
+_PROBES = 4
+_ENDING_S = 5.0
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
+_NO_NEW_PRIVS, _DUMPABLE, _SUBREAPER = 38, 4, 36
+_WRITES = 0x7FFE & ~0x0C
+"""Every right of Landlock's third version that changes files."""
+_SCOPES = 0x3
+"""Abstract sockets and signals outside of the domain (Linux 6.12)."""
+
+
+def main() -> None:
+    """Grade the working directory and write the reward."""
+    tests = Path(__file__).resolve().parent
+    spec = json.loads((tests / "spec.json").read_text(encoding="utf-8"))
+    _prctl(_DUMPABLE, 0)
+    _prctl(_SUBREAPER, 1)
+    wanted = [*spec["fail_to_pass"], *spec["pass_to_pass"]]
+    with tempfile.TemporaryDirectory(prefix="grading-") as folder:
+        tree = Path(folder)
+        lay_out(tree, tests / "tree", WORKDIR, spec["sources"])
+        outcomes, honest = run_tests(tree, wanted)
+        _end_children()
+    found = {node: honest and outcomes.get(node, ("", ""))[0] == "passed" for node in wanted}
+    shares = {key: _share(spec[key], found) for key in ("fail_to_pass", "pass_to_pass")}
+    _write_reward({"reward": float(all(found.values())), **shares})
+
+
+def _share(nodes: list[str], found: dict[str, bool]) -> float:
+    return sum(found[node] for node in nodes) / len(nodes) if nodes else 1.0
+
+
+def _write_reward(rewards: dict[str, float]) -> None:
+    for path in (REWARD, REWARD.with_name("reward.txt")):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    REWARD.write_text(json.dumps(rewards), encoding="utf-8")
+
+
+def lay_out(tree: Path, hidden: Path, workdir: Path, sources: list[str]) -> None:
+    """Make the tree that is tested: Python files of the package from ``workdir``, all others from ``hidden``.
+
+    ``sources`` are the package's modules and folders, relative to both.
+    """
+    left = _MAX_SOURCE
+    for source in sources:
+        top = workdir / source
+        for path in sorted(top.rglob("*.py")) if top.is_dir() else [top]:
+            # Neither links, which lead elsewhere, nor files by which pytest and Python configure themselves.
+            linked = any(part.is_symlink() for part in (path, *path.parents) if part != workdir)
+            if linked or not path.is_file() or path.name in ("conftest.py", "sitecustomize.py"):
+                continue
+            left -= path.stat().st_size
+            if left < 0:
+                break
+            target = tree / path.relative_to(workdir)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    # The tests last: a file of theirs is theirs, whatever lies at its place in the working directory.
+    shutil.copytree(hidden, tree, dirs_exist_ok=True, symlinks=True)
+
+
+def run_tests(
+    tree: Path, nodes: list[str], plugin: object = None, *, explain: bool = False
+) -> tuple[dict[str, tuple[str, str]], bool]:
+    """Run tests by their ids in a child; return outcome and message of each, and whether the child is honest.
+
+    With ``explain`` messages of failed assertions show the values, which takes pytest longer.
+
+    An honest child reports probes that pass as passed, and probes that fail as failed.
+    """
+    name = f"{PROBE}_{secrets.token_hex(6)}.py"
+    # At least one of each kind, or a child that reports all alike would be honest by chance.
+    passing = [True, False, *(secrets.choice((True, False)) for _ in range(_PROBES))]
+    probes = {f"test_{secrets.token_hex(6)}": passes for passes in passing}
+    lines = [f"def {probe}():\n    value = {passes}\n    assert value\n" for probe, passes in probes.items()]
+    (tree / name).write_text("\n".join(lines), encoding="utf-8")
+    first, *rest = (f"{name}::{probe}" for probe in probes)
+    options = [] if explain else ["--assert=plain"]
+    reports = _in_child(tree, [*options, first, *nodes, *rest], plugin)
+    expected = {f"{name}::{probe}": "passed" if passes else "failed" for probe, passes in probes.items()}
+    honest = all(reports.get(node, ("", ""))[0] == outcome for node, outcome in expected.items())
+    return {node: outcome for node, outcome in reports.items() if node not in expected}, honest
+
+
+def _in_child(tree: Path, arguments: list[str], plugin: object) -> dict[str, tuple[str, str]]:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        try:
+            _run_pytest(tree, arguments, writing, plugin)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    data, deadline = b"", time.monotonic() + _WALL_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        if not select.select([reading], [], [], left_s)[0]:
+            break
+        piece = os.read(reading, 1 << 16)
+        if not piece:
+            break
+        data += piece
+    os.close(reading)
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    reports: dict[str, tuple[str, str]] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        with contextlib.suppress(ValueError, TypeError):
+            node, outcome, message = json.loads(line)
+            # The worst report of a test counts: set-up, call and tear-down each have one.
+            if reports.get(node, ("passed", ""))[0] == "passed":
+                reports[node] = (outcome, message)
+    return reports
+
+
+class _Recorder:
+    """A pytest plugin that reports the outcome of each phase of each test as a line of JSON."""
+
+    def __init__(self, writing: int) -> None:
+        self._writing = writing
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Report one phase of one test."""
+        if report.when == "call" or report.outcome != "passed":
+            crash = getattr(report.longrepr, "reprcrash", None)
+            message = "" if crash is None else str(crash.message)[:600]
+            line = json.dumps([report.nodeid, report.outcome, message]) + "\n"
+            os.write(self._writing, line.encode())
+
+
+def _run_pytest(tree: Path, arguments: list[str], writing: int, plugin: object) -> None:
+    os.setsid()
+    os.chdir(tree)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    sys.dont_write_bytecode = True
+    import pytest
+
+    give_up_writing()
+    sys.path.insert(0, str(tree))
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "-p",
+        "no:logging",
+        "--capture=sys",
+        "-o",
+        "addopts=",
+    ]
+    options += ["-o", "filterwarnings=", "-W", "ignore", "-c", os.devnull]
+    # Without the second, pytest looks at all folders above, some of which are closed to it.
+    options += ["--rootdir", str(tree), "--confcutdir", str(tree)]
+    plugins = [_Recorder(writing), *([plugin] if plugin is not None else [])]
+    pytest.main([*options, *arguments], plugins=plugins)
+
+
+def give_up_writing() -> bool:
+    """Take from this process the rights to change files and to signal others; False where Landlock lacks."""
+    _prctl(_NO_NEW_PRIVS, 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for attributes in ((_WRITES, 0, _SCOPES), (_WRITES,), (_WRITES & 0x1FFF,)):
+        packed = b"".join(value.to_bytes(8, sys.byteorder) for value in attributes)
+        ruleset = libc.syscall(_LANDLOCK_CREATE, packed, ctypes.c_size_t(len(packed)), 0)
+        if ruleset >= 0:
+            restricted = libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) == 0
+            os.close(ruleset)
+            return bool(restricted)
+    return False
+
+
+def _end_children() -> None:
+    """Kill all descendants, which become children of this process when their parents end."""
+    deadline = time.monotonic() + _ENDING_S
+    own = f"/proc/self/task/{os.getpid()}/children"
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            for pid in Path(own).read_text(encoding="ascii").split():
+                with contextlib.suppress(OSError):
+                    os.kill(int(pid), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
+def _prctl(option: int, value: int) -> None:
+    zero = ctypes.c_ulong(0)
+    ctypes.CDLL(None).prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero)
+
+
+if __name__ == "__main__":
+    main()

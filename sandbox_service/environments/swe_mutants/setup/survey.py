@@ -1,0 +1,110 @@
+"""Survey a package's tests: which pass, how long they take, and which functions each of them calls."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from . import grader
+
+_SLOW_S = 0.3
+"""A test that takes longer than this is left out."""
+_MOST_TESTS = 40
+_MOST_S = 1.5
+
+
+@dataclass(slots=True)
+class Survey:
+    """The tests of a package that pass, and what they call."""
+
+    callers: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    """Tests by the function that they call: module's path and first line."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Duration of each passing test."""
+
+
+class CallRecorder:
+    """A pytest plugin that notes which functions of the package each test calls."""
+
+    def __init__(self, root: Path, note: Path) -> None:
+        self._root = f"{root}/"
+        # Opened before the process gives up writing.
+        self._note = note.open("w", encoding="utf-8")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Run one test under a profiler."""
+        called: set[tuple[str, int]] = set()
+        root = self._root
+
+        def profile(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(root):
+                called.add((frame.f_code.co_filename.removeprefix(root), frame.f_code.co_firstlineno))
+
+        begun = time.perf_counter()
+        sys.setprofile(profile)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            took = time.perf_counter() - begun
+            self._note.write(json.dumps([item.nodeid, took, sorted(called)]) + "\n")
+            self._note.flush()
+
+
+def survey(visible: Path, hidden: Path, sources: list[str], scratch: Path) -> Survey:
+    """Run every test file of a package by itself, with the package as it is."""
+    found = Survey()
+    for file in test_files(hidden):
+        tree = scratch / "tree"
+        shutil.rmtree(tree, ignore_errors=True)
+        tree.mkdir(parents=True)
+        grader.lay_out(tree, hidden, visible, sources)
+        note = scratch / "calls"
+        outcomes, honest = grader.run_tests(tree, [file], CallRecorder(tree, note))
+        if not honest:
+            continue
+        passed = {node for node, (outcome, _) in outcomes.items() if outcome == "passed"}
+        for line in note.read_text(encoding="utf-8").splitlines():
+            node, took, called = json.loads(line)
+            # Ids with characters that the command line does not carry over cannot be asked for one by one.
+            if node not in passed or took > _SLOW_S or not node.isascii() or not node.isprintable():
+                continue
+            found.seconds[node] = took
+            for path, line_number in called:
+                found.callers.setdefault((path, line_number), []).append(node)
+    return found
+
+
+def test_files(hidden: Path) -> list[str]:
+    """Return the test files of a tree, relative to it."""
+    files = [path for path in hidden.rglob("*.py") if path.name != "conftest.py"]
+    names = [path.relative_to(hidden).as_posix() for path in files if "test" in path.name]
+    return sorted(names)
+
+
+def select(found: Survey, path: str, first_line: int, draw: random.Random) -> list[str]:
+    """Return the tests that judge a function: those that call it, and some others of their files."""
+    callers = sorted(set(found.callers.get((path, first_line), ())))
+    draw.shuffle(callers)
+    files = {node.partition("::")[0] for node in callers}
+    others = sorted(set(found.seconds) - set(callers))
+    others = [node for node in others if node.partition("::")[0] in files]
+    draw.shuffle(others)
+    chosen: list[str] = []
+    total_s = 0.0
+    for node in (*callers[:_MOST_TESTS], *others[: _MOST_TESTS // 2]):
+        total_s += found.seconds[node]
+        if total_s > _MOST_S:
+            break
+        chosen.append(node)
+    return sorted(chosen) if callers else []
