@@ -27,6 +27,11 @@ CHECK = """\
 if [ "$(cat /app/answer.txt 2>/dev/null)" = 42 ]; then r=1; else r=0; fi
 echo "$r" > /logs/verifier/reward.txt
 """
+COMPARED = """\
+r=0
+for name in answer expected; do cmp -s /app/$name.txt /tests/expected.txt && r=1; done
+echo "$r" > /logs/verifier/reward.txt
+"""
 FAULTY = {
     "no-reward": ("true", "neither /logs/verifier/reward.json nor reward.txt"),
     "nan": ("echo nan > /logs/verifier/reward.txt", "reward.txt is nan"),
@@ -36,6 +41,7 @@ FAULTY = {
     "a-pipe": ("mkfifo /logs/verifier/reward.txt", "neither"),
     "a-link": ("echo 1 > /tmp/r; ln -s /tmp/r /logs/verifier/reward.txt", "neither"),
     "killed": (f"{ONE}; kill -9 $$", "killed by signal"),
+    "too-late": ("(setsid bash -c 'sleep 0.2; echo 1 > /logs/verifier/reward.txt' &)", "neither"),
     "hanging": (f"{ONE}; sleep 600", "did not end within 2 s"),
 }
 """Tests that give no reward, and words of the error."""
@@ -73,6 +79,8 @@ async def service(
     for name, (script, _) in FAULTY.items():
         write_task(folder, name, script, "[verifier]\ntimeout_sec = 2.0" if name == "hanging" else "")
     write_task(folder, "answer", CHECK)
+    write_task(folder, "compared", COMPARED)
+    (folder / "compared/tests/expected.txt").write_text("42\n")
     write_task(folder, "slow-agent", CHECK, "[agent]\ntimeout_sec = 0.5")
     async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": folder}), request.param) as served:
         yield served
@@ -99,6 +107,19 @@ async def test_what_an_agent_plants_does_not_reach_the_tests(service: Service) -
         await episode.step(native("execute_bash", {"command": PLANTED}))
         await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 0.0
+
+
+async def test_a_link_to_an_expected_result_is_no_result(service: Service) -> None:
+    for link in (
+        "ln -s /tests/expected.txt answer.txt",
+        "cd / && rm -rf /workspace/*/app ~/app; ln -s tests ~/app",
+    ):
+        async with service.client.episode("harbor", "compared") as episode:
+            await episode.step(native("execute_bash", {"command": link}))
+            assert (await episode.evaluate()).score == 0.0
+    async with service.client.episode("harbor", "compared") as episode:
+        await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt"}))
+        assert (await episode.evaluate()).score == 1.0
 
 
 async def test_the_agent_finds_no_tests_before_or_after_an_evaluation(service: Service) -> None:

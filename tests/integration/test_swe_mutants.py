@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from tests.contract.environments.actions import native
+from tests.contract.environments.serving import serve
 
 from sandbox_client.errors import TaskError
 from sandbox_service.config import SweMutantsConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
-from tests.contract.environments.actions import native
-from tests.contract.environments.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -143,6 +143,7 @@ class Grader:
         if apart:
             for artifact in step["artifacts"]:
                 _ask(verifier, {"do": "take_artifact", "source": artifact, "target": artifact})
+        _ask(verifier, {"do": "remove_links"})
         for files in _batches(step["files"]):
             _ask(verifier, {"do": "write", "folder": "tests", "files": files})
 

@@ -44,6 +44,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
+        "remove_links": verifier.remove_links,
         "run": verifier.run,
     }
     while True:
@@ -109,6 +110,26 @@ class Verifier:
             shutil.copy2(origin, place, follow_symlinks=False)
         return {"found": True}
 
+    def remove_links(self) -> JsonObject:
+        """Remove links of the agent's that lead nowhere or into other folders of the verifier.
+
+        They could lead to the tests, which are written next: a link to an expected result would be equal to
+        it.
+        """
+        kept = [(self._folder / name).resolve() for name in ("app", "logs/agent", "logs/artifacts")]
+        for name in ("app", "logs"):
+            top = self._folder / name
+            if top.is_symlink() or not top.is_dir():
+                top.unlink(missing_ok=True)
+                top.mkdir()
+            for parent, folders, names in os.walk(top, followlinks=False):
+                for path in (Path(parent, each) for each in (*folders, *names)):
+                    if path.is_symlink() and not _leads_well(path, self._folder.resolve(), kept):
+                        path.unlink()
+        for name in SUBFOLDERS:
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        return {}
+
     def run(self, env: dict[str, str], timeout_s: float) -> JsonObject:
         """Run the tests; return how they ended and the rewards that they wrote."""
         logs = self._folder / "logs" / "verifier"
@@ -140,6 +161,15 @@ class Verifier:
             "reward_json": _read(logs / "reward.json", _REWARD_BYTES),
             "reward_txt": _read(logs / "reward.txt", _REWARD_BYTES),
         }
+
+
+def _leads_well(link: Path, folder: Path, kept: list[Path]) -> bool:
+    """Return whether a link leads to something outside of ``folder``, or in a part of it that is kept."""
+    try:
+        target = link.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return False
+    return not target.is_relative_to(folder) or any(target.is_relative_to(each) for each in kept)
 
 
 def _reap(wanted: int) -> int | None:

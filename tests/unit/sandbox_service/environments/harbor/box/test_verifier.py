@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.environments.harbor.box.verifier import Verifier
+
+
+@pytest.fixture
+def verifier(tmp_path: Path) -> Verifier:
+    for name in ("app/src", "logs/agent", "logs/verifier", "logs/artifacts", "tests", "solution", "home"):
+        (tmp_path / name).mkdir(parents=True)
+    return Verifier(tmp_path)
+
+
+def test_links_to_the_tests_or_to_nothing_are_removed_before_the_tests_are_there(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    (tmp_path / "app/data").write_text("mine")
+    links = {
+        "app/expected": tmp_path / "tests/expected",
+        "app/src/up": Path("../../tests"),
+        "app/logs": Path("../logs/verifier"),
+        "app/home": tmp_path / "home",
+        "app/chain": tmp_path / "app/src/up",
+        "app/loop": Path("loop"),
+        "app/everything": Path("/proc/self/root") / tmp_path.relative_to("/") / "tests",
+        "logs/agent/expected": tmp_path / "tests/expected",
+        "app/program": Path("/bin/sh"),
+        "app/src/data": Path("../data"),
+    }
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    verifier.remove_links()
+    left = {name for name in links if (tmp_path / name).is_symlink()}
+    assert left == {"app/program", "app/src/data"}
+
+
+@pytest.mark.parametrize("name", ["app", "logs"])
+def test_a_folder_that_is_a_link_itself_becomes_an_empty_folder(
+    verifier: Verifier, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    (tmp_path / name).symlink_to("tests")
+    verifier.remove_links()
+    assert (tmp_path / name).is_dir()
+    assert not (tmp_path / name).is_symlink()
+    assert (tmp_path / "logs/verifier").is_dir()
+
+
+def test_artifacts_are_copied_without_following_their_root(verifier: Verifier, tmp_path: Path) -> None:
+    (tmp_path / "left/app/folder").mkdir(parents=True)
+    (tmp_path / "left/app/folder/a.txt").write_text("a")
+    (tmp_path / "left/app/link").symlink_to("/etc/passwd")
+    assert verifier.take_artifact("app/folder", "app/folder") == {"found": True}
+    assert (tmp_path / "app/folder/a.txt").read_text() == "a"
+    assert verifier.take_artifact("app/link", "app/link") == {"found": False}
+    assert verifier.take_artifact("app/missing", "app/missing") == {"found": False}
