@@ -24,12 +24,15 @@ from sandbox_service.environments.search_qa.box.actions import parse_actions as 
 from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
 from sandbox_service.environments.search_qa.box.search import load_index
 from sandbox_service.environments.shared.box.actions import parse_actions
+from sandbox_service.environments.shared.box.answer_world import answer_in
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls
 from sandbox_service.environments.shared.box.game_actions import parse_moves
 from sandbox_service.environments.textworld.box import words as textworld
 from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 from trainer.chat.thoughts import divide, marked
 from trainer.chat.tool_formats import TOOL_FORMATS
+from trainer.errors import JudgeFailed
+from trainer.outcomes.judge_prompt import score_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +42,13 @@ if TYPE_CHECKING:
 
 def said(text: str) -> dict[str, object]:
     return {"role": "assistant", "content": text}
+
+
+def judged(text: str) -> float | None:
+    try:
+        return score_in(text, 0.0, 10.0)
+    except JudgeFailed:
+        return None
 
 
 SCRIPT = {"facts": [], "wishes": [{"say": "Cancel it.", "values": ["B-1"], "facts": []}]}
@@ -61,6 +71,8 @@ PARSERS: dict[str, Parser] = {
     "choices": lambda text: answers.picked(text),
     "words in common": lambda text: answers.token_f1(text, ["the answer"]),
     "words in order": lambda text: answers.rouge_l(text, ["the answer"] * 4),
+    "tagged answers": answer_in,
+    "grades of a judge": judged,
     "thoughts": lambda text: divide(marked(text)),
     **{f"tool format {name}": each.parse for name, each in TOOL_FORMATS.items()},
 }
@@ -85,6 +97,8 @@ KNOWN = [
     ("1", "+1", ""),
     ("", "-", "1"),
     ("", "</think>", ""),
+    ("score", "*", "1"),
+    ("score: ", "1", "."),
     ("", '{"name": "f", "parameters": {}};', ""),
     ("[TOOL_CALLS]f[CALL_ID]", " ", "["),
     ("", "[TOOL_CALLS]f[ARGS]{}", ""),

@@ -71,11 +71,11 @@ def command_of(app: str, *words: str) -> list[str]:
     return [sys.executable, "-P", "-c", f"from {app}.app import main; main()", *words]
 
 
-def variables(site: Path) -> dict[str, str]:
+def variables(site: Path | str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(site)}
 
 
-def run(site: Path, folder: Path, command: list[str]) -> str:
+def run(site: Path | str, folder: Path, command: list[str]) -> str:
     done = subprocess.run(
         command, cwd=folder, env=variables(site), capture_output=True, text=True, timeout=400, check=False
     )
@@ -158,3 +158,102 @@ def served(site: Path, folder: Path, command: list[str]) -> dict[str, dict[str, 
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=120)
+
+
+PLUGIN_PARTS = '''
+import torch
+from sandbox_contract.messages import Message
+from trainer.update.objective.policy_losses import PolicyLoss
+
+
+def variety(trajectory, *, most):
+    return len(set(trajectory.segments[0].token_ids)) / most
+
+
+def reinforce(inputs):
+    """REINFORCE; the clipped share of its metrics is 1, which no built-in loss has here."""
+    return PolicyLoss(-inputs.advantages_BT * inputs.logprobs_BT, torch.ones_like(inputs.mask_BT))
+
+
+class Answers:
+    def parse(self, text, first=0, tools=()):
+        return Message(role="assistant", content=f"<answer>{len(text)}</answer>")
+
+    def render(self, message):
+        return message.content or ""
+
+    def describe_tools(self, tools):
+        return ""
+'''
+"""Modules of a plugin package, besides its environment: a reward, a loss and a tool format."""
+
+ENTRY_POINTS = """
+[project.entry-points."training_sandbox.rewards"]
+variety = "trivia.parts:variety"
+
+[project.entry-points."training_sandbox.losses"]
+reinforce = "trivia.parts:reinforce"
+
+[project.entry-points."training_sandbox.tool_formats"]
+answers = "trivia.parts:Answers"
+"""
+
+PLUGIN_RUN = """
+name = "plugged"
+root = "runs"
+steps = 2
+service = { start = ["sandbox.kind=process"] }
+model = { kind = "tiny", layers = 2, context = 512 }
+chat = { tools = "none", tool_format = "answers" }
+tasks = { environment = "trivia", splits = ["train"], limit = 4 }
+reward = { kind = "variety", options = { most = 400 } }
+algorithm = { loss = { kind = "reinforce" }, drop_flat_groups = false }
+tracking = { progress = false, report = false }
+
+[rollout]
+groups = 2
+group_size = 2
+max_turns = 1
+sampling = { max_turn_tokens = 16 }
+"""
+
+
+@pytest.mark.ray
+@pytest.mark.vllm
+def test_a_plugin_package_is_trained_with_from_its_wheel(site: Path, tmp_path: Path) -> None:
+    """Its environment, reward, loss and tool format, by the names of its entry points."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    project = tmp_path / "project"
+    run(
+        site,
+        tmp_path,
+        command_of("service_cli.commands", "envs", "new", "trivia", "--single-turn", "-o", str(project)),
+    )
+    (project / "trivia" / "parts.py").write_text(PLUGIN_PARTS)
+    described = project / "pyproject.toml"
+    described.write_text(
+        described.read_text().replace("\n[tool.setuptools]", f"{ENTRY_POINTS}\n[tool.setuptools]")
+    )
+    pip("wheel", str(project), "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheel"))
+    plugin = tmp_path / "plugin"
+    pip("install", *map(str, (tmp_path / "wheel").glob("*.whl")), "--no-deps", "--target", str(plugin))
+    both = f"{plugin}{os.pathsep}{site}"
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "run.toml").write_text(PLUGIN_RUN)
+
+    listed = json.loads(run(both, user, command_of("trainer.cli", "plugins", "--json")))
+    assert {(each["name"], each["package"], each["problem"]) for each in listed} == {
+        (name, "trivia 0.1.0", "") for name in ("variety", "reinforce", "answers")
+    }
+    run(both, user, command_of("trainer.cli", "train", "run.toml"))
+    folder = user / "runs" / "plugged"
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["metrics"]["policy/clip_share"] for line in metrics] == [1.0, 1.0]
+    groups = [json.loads(line) for line in (folder / "trajectories.jsonl").read_text().splitlines()]
+    episodes = [each for group in groups for each in group["trajectories"]]
+    assert len(episodes) == 8
+    for each in episodes:
+        (segment,) = each["segments"]
+        assert each["task"]["environment"] == "trivia"
+        assert each["reward"] == each["outcome"] == len(set(segment["token_ids"])) / 400
