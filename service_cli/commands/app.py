@@ -7,7 +7,21 @@ import typer
 from sandbox_plugins import remember_folder
 from sandbox_service.telemetry import configure_logging
 
-from . import bench, demo, envs, images, keys, node_env, plugins, run, serve, status, trajectories
+from . import (
+    adapter,
+    bench,
+    demo,
+    envs,
+    images,
+    keys,
+    mcp,
+    node_env,
+    plugins,
+    run,
+    serve,
+    status,
+    trajectories,
+)
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
@@ -46,6 +60,8 @@ def build_cli() -> typer.Typer:
     cli.command("bench")(bench.bench)
     cli.command("node-env")(node_env.node_env)
     cli.command("plugins")(plugins.plugins)
+    cli.command("mcp")(mcp.mcp)
+    cli.add_typer(adapter.build(), name="adapter")
     cli.add_typer(envs.build(), name="envs")
     cli.add_typer(images.build(), name="images")
     cli.add_typer(keys.build(), name="keys")

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 HEAVY = {"ray", "fastapi", "starlette", "torch", "docker", "sqlalchemy", "structlog", "typer", "pyarrow"}
+FOR_A_FRAMEWORK = "sandbox_client.adapters."
+"""Each of its modules needs the framework that it is named after."""
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,8 @@ def test_importing_it_stays_light(package: str) -> None:
         "import importlib, pkgutil, sys\n"
         f"package = importlib.import_module({package!r})\n"
         "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
-        "    importlib.import_module(module.name)\n"
+        f"    if not module.name.startswith({FOR_A_FRAMEWORK!r}):\n"
+        "        importlib.import_module(module.name)\n"
         "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))\n"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

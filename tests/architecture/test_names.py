@@ -45,8 +45,10 @@ ONE_WORD = {
     "call",
     # policies and engines, as vLLM names it,
     "generate",
-    # and trackers, as Weights & Biases names it.
+    # trackers, as Weights & Biases names it,
     "log",
+    # and environments of Gymnasium, TRL and games.
+    "reset",
 }
 """Method names of one word that more than five classes may define; all others are a verb and a noun."""
 

@@ -15,7 +15,12 @@ PACKAGES = (
     "sandbox_settings",
     "local_processes",
 )
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(
+    path
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+    if "build" not in path.parts  # what `pip install ./clients` leaves
+)
 BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
 TREES = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
 

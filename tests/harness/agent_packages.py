@@ -27,9 +27,10 @@ def agent_python(name: str) -> Path:
     """Return the Python of an agent's environment, made on first use. Skips the test if it cannot be made."""
     needed = ROOT / "examples" / name / "requirements.txt"
     wanted = hashlib.sha256(needed.read_bytes() + (CLIENTS / "pyproject.toml").read_bytes()).hexdigest()
-    folder = _FOLDER / f"{name}-{wanted[:12]}"
+    label = name.replace("/", "-")
+    folder = _FOLDER / f"{label}-{wanted[:12]}"
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    with (_FOLDER / f"{name}.lock").open("w") as lock:
+    with (_FOLDER / f"{label}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "installed").exists():
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,123 @@
+"""An MCP server that offers the tools of one instance.
+
+The instance is created when the server starts and released when its client leaves. The server's instructions,
+and its prompt ``task``, are the opening messages of the task. The answer to a call carries reward,
+``terminated`` and ``truncated`` in ``_meta``, which clients do not show to models. Source:
+https://modelcontextprotocol.io/specification, package mcp 2.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from sandbox_client.errors import RequestError
+
+from .conversation import text_of, tool_call_message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp.server.context import ServerRequestContext
+
+    from sandbox_client.async_client import AsyncSandboxClient
+    from sandbox_client.episodes import AsyncEpisode
+
+META = "training-sandbox/"
+TASK_PROMPT = "task"
+
+
+class InstanceServer:
+    """The MCP handlers of one episode."""
+
+    def __init__(self, episode: AsyncEpisode) -> None:
+        self._episode = episode
+        self._task = text_of(episode.observation.messages)
+        self._calls = itertools.count()
+
+    def server(self) -> Server[Any]:
+        """Return the server, to be run over any of MCP's transports."""
+        return Server(
+            f"training-sandbox-{self._episode.environment}",
+            version=importlib.metadata.version("training-sandbox-client"),
+            instructions=self._task,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+        )
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.function.name,
+                    description=tool.function.description,
+                    input_schema={"type": "object", **tool.function.parameters},
+                )
+                for tool in self._episode.tools
+            ]
+        )
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        if self._episode.finished:
+            return _answer("The episode is over; no tool can be called any more.", is_error=True)
+        message = tool_call_message(params.name, params.arguments or {}, f"mcp_{next(self._calls)}")
+        try:
+            result = await self._episode.step(message)
+        except RequestError as error:
+            return _answer(str(error), is_error=True)
+        meta: dict[str, object] = {
+            META + "reward": result.reward,
+            META + "terminated": result.terminated,
+            META + "truncated": result.truncated,
+        }
+        return _answer(text_of(result.observation.messages), meta=meta)
+
+    async def _list_prompts(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        about = f"The task of this instance: {self._episode.environment}/{self._episode.task_id}."
+        return types.ListPromptsResult(prompts=[types.Prompt(name=TASK_PROMPT, description=about)])
+
+    async def _get_prompt(
+        self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        if params.name != TASK_PROMPT:
+            raise MCPError(
+                types.INVALID_PARAMS, f"there is no prompt {params.name!r}; there is {TASK_PROMPT!r}"
+            )
+        content = types.TextContent(text=self._task)
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+
+@asynccontextmanager
+async def instance_server(
+    client: AsyncSandboxClient, environment: str, task_id: str, *, seed: int | None = None
+) -> AsyncIterator[tuple[Server[Any], AsyncEpisode]]:
+    """Create an instance and yield its MCP server and the episode; release the instance at the end."""
+    async with client.episode(environment, task_id, seed=seed) as episode:
+        yield InstanceServer(episode).server(), episode
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve the client at standard input and output until it leaves."""
+    async with stdio_server() as (received, sent):
+        await server.run(received, sent, server.create_initialization_options())
+
+
+def _answer(
+    text: str, *, is_error: bool = False, meta: dict[str, object] | None = None
+) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error, _meta=meta)

@@ -1,0 +1,295 @@
+"""A server that speaks OpenEnv's protocol, so that OpenEnv's clients play the service's environments.
+
+Each environment is an OpenEnv server of its own below its name:
+``GenericEnvClient("http://host:port/code")``. An action is an assistant message, ``{"content": ...}`` or
+``{"tool_calls": [...]}``; an observation has ``text``, ``messages`` and, after a reset, ``tools``. ``reset``
+takes ``task_id``, or ``split`` and ``index``, and ``seed``.
+
+Source: https://github.com/huggingface/OpenEnv, version 0.10: ``/ws``, ``/schema``, ``/metadata``, ``/health``
+and the task routes of the OpenReward standard. Plain ``/reset`` and ``/step`` are stateless there and are not
+served.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeAlias
+
+from aiohttp import WSMsgType, web
+from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
+
+from sandbox_client.errors import NotFoundError, SandboxError
+
+from .conversation import assistant_message
+from .served_episode import ServedEpisode, dumped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sandbox_client.async_client import AsyncSandboxClient
+    from sandbox_contract.inspection import Environment
+
+    from .served_episode import RewardedBy, ServedTurn
+
+Fields: TypeAlias = "dict[str, object]"
+"""A JSON object that is sent."""
+
+_HEARTBEAT_S = 30.0
+"""A client that answers no ping for so long is gone, and its instance is released."""
+_LARGEST_MESSAGE = 8 * 2**20
+_ACTION: Fields = {
+    "title": "AssistantMessage",
+    "type": "object",
+    "properties": {
+        "content": {"type": ["string", "null"], "description": "Text of the assistant's message."},
+        "tool_calls": {"type": "array", "items": {"type": "object"}, "description": "OpenAI tool calls."},
+    },
+    "required": ["content"],
+}
+_OBSERVATION: Fields = {
+    "title": "Observation",
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "messages": {"type": "array", "items": {"type": "object"}},
+        "tools": {"type": "array", "items": {"type": "object"}},
+    },
+    "required": ["text", "messages"],
+}
+_STATE: Fields = {
+    "title": "State",
+    "type": "object",
+    "properties": {
+        "episode_id": {"type": ["string", "null"]},
+        "step_count": {"type": "integer"},
+        "task_id": {"type": ["string", "null"]},
+    },
+}
+
+
+class Reset(BaseModel):
+    """The data of a reset; other fields are ignored, since clients add their own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    task_id: str | None = None
+    split: str | None = None
+    index: NonNegativeInt = 0
+    seed: NonNegativeInt | None = None
+    params: dict[str, JsonValue] = {}
+
+
+class TasksAsked(BaseModel):
+    """A request of the task routes; each uses its own fields."""
+
+    split: str
+    index: int = 0
+    start: int | None = None
+    stop: int | None = None
+
+
+class OpenEnvServer:
+    """The routes of all environments of one service."""
+
+    def __init__(self, client: AsyncSandboxClient, rewarded_by: RewardedBy = "evaluation") -> None:
+        self._client = client
+        self._rewarded_by: RewardedBy = rewarded_by
+
+    def application(self) -> web.Application:
+        """Return the application, to be run by aiohttp."""
+        app = web.Application(client_max_size=_LARGEST_MESSAGE)
+        app.add_routes(
+            [
+                web.get("/health", _health),
+                web.get("/list_environments", self._list_environments),
+                web.get("/{environment}/health", _health),
+                web.get("/{environment}/schema", self._schema),
+                web.get("/{environment}/metadata", self._metadata),
+                web.get("/{environment}/splits", self._splits),
+                web.post("/{environment}/tasks", self._of_split(lambda ids, _: {"tasks": ids})),
+                web.post("/{environment}/num_tasks", self._of_split(lambda ids, _: {"num_tasks": len(ids)})),
+                web.post("/{environment}/task", self._of_split(_task_at)),
+                web.post("/{environment}/task_range", self._of_split(_tasks_between)),
+                web.get("/{environment}/ws", self._session),
+            ]
+        )
+        return app
+
+    async def _list_environments(self, request: web.Request) -> web.Response:
+        return web.json_response([found.name for found in (await self._client.environments()).environments])
+
+    async def _schema(self, request: web.Request) -> web.Response:
+        await self._environment(request)
+        return web.json_response(
+            {
+                "action": _ACTION,
+                "observation": _OBSERVATION,
+                "state": _STATE,
+                "reset_observation": _OBSERVATION,
+            }
+        )
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        found = await self._environment(request)
+        return web.json_response({"name": found.name, "description": found.description})
+
+    async def _splits(self, request: web.Request) -> web.Response:
+        found = await self._environment(request)
+        return web.json_response([{"name": split.name, "type": _kind(split.name)} for split in found.splits])
+
+    def _of_split(
+        self, answer: Callable[[list[Fields], TasksAsked], Fields]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            found = await self._environment(request)
+            try:
+                asked = TasksAsked.model_validate_json(await request.read())
+                profile = await self._client.get_env_profile(found.name, asked.split)
+            except ValidationError as error:
+                raise web.HTTPUnprocessableEntity(text=f"wrong request: {error}") from error
+            except NotFoundError as error:
+                raise web.HTTPNotFound(text=str(error)) from error
+            tasks: list[Fields] = [{"task_id": task_id} for task_id in profile.task_ids]
+            return web.json_response(answer(tasks, asked) | {"env_name": found.name})
+
+        return handle
+
+    async def _session(self, request: web.Request) -> web.StreamResponse:
+        environment = await self._environment(request)
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=_LARGEST_MESSAGE)
+        await socket.prepare(request)
+        session = OpenEnvSession(self._client, environment, self._rewarded_by)
+        try:
+            async for message in socket:
+                if message.type is not WSMsgType.TEXT:
+                    break
+                answer = await session.handle(message.data)
+                if answer is None:
+                    break
+                await socket.send_str(json.dumps(answer))
+        finally:
+            await session.end()
+        return socket
+
+    async def _environment(self, request: web.Request) -> Environment:
+        name = request.match_info["environment"]
+        served = {found.name: found for found in (await self._client.environments()).environments}
+        if name not in served:
+            raise web.HTTPNotFound(text=f"no environment {name!r}; there are {', '.join(sorted(served))}")
+        return served[name]
+
+
+class OpenEnvSession:
+    """One client's connection: an episode after another."""
+
+    def __init__(self, client: AsyncSandboxClient, environment: Environment, rewarded_by: RewardedBy) -> None:
+        self._client = client
+        self._environment = environment
+        self._rewarded_by: RewardedBy = rewarded_by
+        self._episode: ServedEpisode | None = None
+
+    async def handle(self, text: str) -> Fields | None:
+        """Return the answer to a message, or None to the one that closes the session."""
+        try:
+            message = json.loads(text)
+            kind, data = message.get("type"), message.get("data") or {}
+            if kind == "reset":
+                return await self._reset(Reset.model_validate(data))
+            if kind == "step":
+                return await self._step(data)
+            if kind == "state":
+                return {"type": "state", "data": self._state()}
+            if kind == "close":
+                return None
+        except SandboxError as error:
+            return _error(
+                str(error),
+                "EXECUTION_ERROR",
+                problem_code=error.code,
+                failure_class=error.failure_class.value,
+            )
+        except ValidationError as error:
+            return _error(f"Invalid message: {error}", "VALIDATION_ERROR")
+        except (ValueError, AttributeError) as error:
+            return _error(f"Invalid JSON: {error}", "INVALID_JSON")
+        return _error(f"Unknown message type: {kind}", "UNKNOWN_TYPE")
+
+    async def end(self) -> None:
+        """Release the episode, if there is one."""
+        if self._episode is not None:
+            await self._episode.end()
+            self._episode = None
+
+    async def _reset(self, asked: Reset) -> Fields:
+        await self.end()
+        name = self._environment.name
+        task_id = asked.task_id
+        if task_id is None:
+            profile = await self._client.get_env_profile(name, asked.split, offset=asked.index, limit=1)
+            if not profile.task_ids:
+                return _error(f"{profile.split} has no task {asked.index}", "VALIDATION_ERROR")
+            task_id = profile.task_ids[0]
+        self._episode = await ServedEpisode.start(
+            self._client, name, task_id, seed=asked.seed, params=asked.params, rewarded_by=self._rewarded_by
+        )
+        episode = self._episode.episode
+        messages = episode.observation.messages
+        observation: Fields = {
+            "text": "\n\n".join(message.content or "" for message in messages),
+            "messages": dumped(messages),
+            "tools": [tool.model_dump() for tool in episode.tools],
+        }
+        return _observation(observation, None, done=False, metadata=self._state())
+
+    async def _step(self, data: dict[str, JsonValue]) -> Fields:
+        if self._episode is None:
+            return _error("there is no episode; send a reset first", "SESSION_ERROR")
+        data.pop("metadata", None)
+        turn = await self._episode.step(assistant_message(data))
+        observation: Fields = {"text": turn.text, "messages": dumped(turn.messages)}
+        return _observation(observation, turn.reward, done=turn.done, metadata=self._state() | _ending(turn))
+
+    def _state(self) -> Fields:
+        if self._episode is None:
+            return {"episode_id": None, "step_count": 0, "task_id": None}
+        episode = self._episode.episode
+        return {
+            "episode_id": episode.instance_id,
+            "step_count": episode.step_index,
+            "task_id": episode.task_id,
+        }
+
+
+def _task_at(tasks: list[Fields], asked: TasksAsked) -> Fields:
+    if not 0 <= asked.index < len(tasks):
+        raise web.HTTPNotFound(text=f"there is no task {asked.index}; the split has {len(tasks)}")
+    return {"task": tasks[asked.index]}
+
+
+def _tasks_between(tasks: list[Fields], asked: TasksAsked) -> Fields:
+    return {"tasks": tasks[asked.start : asked.stop]}
+
+
+async def _health(request: web.Request) -> web.Response:
+    return web.json_response({"status": "healthy"})
+
+
+def _kind(split: str) -> str:
+    """Return OpenEnv's type of a split: train, validation or test."""
+    return next((kind for kind in ("train", "validation") if kind in split), "test")
+
+
+def _ending(turn: ServedTurn) -> Fields:
+    found: Fields = {"terminated": turn.terminated, "truncated": turn.truncated}
+    if turn.evaluation is not None:
+        found["evaluation"] = turn.evaluation.model_dump(exclude={"instance_id"})
+    return found
+
+
+def _observation(observation: Fields, reward: float | None, *, done: bool, metadata: Fields) -> Fields:
+    data = {"observation": observation, "reward": reward, "done": done, "metadata": metadata}
+    return {"type": "observation", "data": data}
+
+
+def _error(message: str, code: str, **problem: str) -> Fields:
+    return {"type": "error", "data": {"message": message, "code": code, "problem": problem}}

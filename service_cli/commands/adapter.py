@@ -1,0 +1,129 @@
+"""``sandbox-service adapter``: serve the environments in the protocols of other frameworks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from aiohttp import web
+from rich.progress import Progress
+
+from sandbox_client import AsyncSandboxClient
+from sandbox_client.adapters.nemo_gym import NemoGymServer, task_rows
+from sandbox_client.adapters.openenv import OpenEnvServer
+
+from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
+from .terminal import explained, notes, notes_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HostOption = Annotated[str, typer.Option(help="Address to listen at; others than loopback are open to all.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
+_SHUTDOWN_S = 5.0
+
+
+def build() -> typer.Typer:
+    """Build the commands; importing this module has no effect."""
+    commands = typer.Typer(
+        help="Serve the environments in the protocols of other frameworks.", no_args_is_help=True
+    )
+    commands.command("openenv")(openenv)
+    commands.command("nemo-gym")(nemo_gym)
+    commands.command("nemo-gym-rows")(nemo_gym_rows)
+    return commands
+
+
+def openenv(
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8081,
+) -> None:
+    """Serve every environment as an OpenEnv server of its own, until Ctrl-C.
+
+    Clients connect with, for example, GenericEnvClient("http://127.0.0.1:8081/textcraft").
+    """
+    _serve(server, api_key, host, port, lambda client: OpenEnvServer(client).application())
+
+
+def nemo_gym(
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8082,
+) -> None:
+    """Serve every environment as a NeMo Gym resources server of its own, until Ctrl-C.
+
+    The resources URL of an environment is, for example, http://127.0.0.1:8082/textcraft; its dataset is
+    written by "sandbox-service adapter nemo-gym-rows".
+    """
+    _serve(server, api_key, host, port, lambda client: NemoGymServer(client).application())
+
+
+def nemo_gym_rows(
+    environment: Annotated[str, typer.Option("--env", "-e", help="The environment.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSONL file to write.", dir_okay=False)],
+    split: Annotated[str | None, typer.Option(help="The split. Default: the environment's default.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+) -> None:
+    """Write a NeMo Gym dataset: a row with the opening messages and the tools of each task.
+
+    Examples:
+
+        sandbox-service adapter nemo-gym-rows --env textcraft --split train -o textcraft.jsonl
+    """
+    with explained():
+        written = asyncio.run(_write_rows(server, api_key, environment, split, limit, output))
+    notes_line(f"{written} rows in {output}")
+
+
+async def _write_rows(
+    server: str, api_key: str | None, environment: str, split: str | None, limit: int | None, output: Path
+) -> int:
+    async with AsyncSandboxClient(server, api_key) as client:
+        ids = (await client.get_env_profile(environment, split, limit=limit)).task_ids
+        with Progress(console=notes()) as bar, output.open("w", encoding="utf-8") as file:
+            tasks = bar.add_task("tasks", total=len(ids))
+            async for row in task_rows(client, environment, ids):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                bar.advance(tasks)
+    return len(ids)
+
+
+def _serve(
+    server: str,
+    api_key: str | None,
+    host: str,
+    port: int,
+    application: Callable[[AsyncSandboxClient], web.Application],
+) -> None:
+    with explained():
+        asyncio.run(_serve_until_cancelled(server, api_key, host, port, application))
+
+
+async def _serve_until_cancelled(
+    server: str,
+    api_key: str | None,
+    host: str,
+    port: int,
+    application: Callable[[AsyncSandboxClient], web.Application],
+) -> None:
+    async with AsyncSandboxClient(server, api_key) as client:
+        await (
+            client.environments()
+        )  # a service that does not answer is an error now, not at the first episode
+        runner = web.AppRunner(application(client), shutdown_timeout=_SHUTDOWN_S)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            address = runner.addresses[0]
+            notes_line(f"ready: http://{address[0]}:{address[1]}/ENVIRONMENT; stop with Ctrl-C")
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()

@@ -1,0 +1,54 @@
+"""``sandbox-service mcp``: offer the tools of one instance to an MCP client."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from sandbox_client import AsyncSandboxClient
+
+from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
+from .terminal import explained, fail
+
+
+def mcp(
+    environment: Annotated[str, typer.Option("--env", "-e", help="The environment.")],
+    task: Annotated[str, typer.Option("--task", "-t", help="The task's id.")],
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episode.")] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Write the verdict to standard error when the client has left.")
+    ] = False,
+) -> None:
+    """Start an instance and serve its tools over MCP at standard input and output, until the client leaves.
+
+    The server's instructions, and its prompt "task", are the opening messages of the task. Give MCP clients
+    this command and its arguments, for example
+
+        sandbox-service mcp --env code --task HumanEval/0 --evaluate
+    """
+    with explained():
+        asyncio.run(_serve(server, api_key, environment, task, seed, evaluate))
+
+
+async def _serve(
+    server: str, api_key: str | None, environment: str, task: str, seed: int | None, evaluate: bool
+) -> None:
+    try:
+        from sandbox_client.adapters.mcp import instance_server, serve_stdio
+    except ModuleNotFoundError as error:
+        raise fail(
+            f"this command needs the package {error.name!r}; install it with: pip install 'mcp>=2,<3'"
+        ) from error
+    async with (
+        AsyncSandboxClient(server, api_key) as client,
+        instance_server(client, environment, task, seed=seed) as (mcp_server, episode),
+    ):
+        await serve_stdio(mcp_server)
+        if evaluate:
+            verdict = await episode.evaluate()
+            sys.stderr.write(verdict.model_dump_json() + "\n")

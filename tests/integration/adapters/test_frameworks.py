@@ -1,0 +1,129 @@
+"""The frameworks' own packages play an episode, each in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed")
+
+from local_processes.ports import free_port
+from tests.fakes.tool_calling_server import tool_calling_server
+from tests.harness.agent_packages import ROOT, agent_python
+from tests.harness.http_server import serving
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+ADAPTERS = ROOT / "examples" / "adapters"
+TASK = "maths_power_digits"
+CODE = 'open("answer.txt", "w").write(str(str(7**250).count("3")))'
+SERVICE = str(Path(sys.executable).with_name("sandbox-service"))
+RUN_S = 300
+
+
+@contextmanager
+def started(*words: str) -> Iterator[str]:
+    """The address that a command of ``sandbox-service`` announces; the command is interrupted at the end."""
+    process = subprocess.Popen([SERVICE, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines: list[str] = []
+    try:
+        for line in process.stdout or ():
+            lines.append(line)
+            if line.startswith("ready: "):
+                yield line.split()[1].rstrip(";").removesuffix("/ENVIRONMENT")
+                return
+        pytest.fail("".join(lines))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+
+
+@pytest.fixture(scope="module")
+def service():
+    words = ["sandbox.kind=process", 'environments.enabled=["code"]', f"server.port={free_port()}"]
+    with started("serve", *words) as address:
+        yield address
+
+
+def played(python: Path, script: str, *arguments: str) -> str:
+    """The output of an example, which must succeed."""
+    done = subprocess.run(
+        [python, str(ADAPTERS / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_gymnasium_plays_an_episode(service):
+    output = played(agent_python("adapters/gymnasium"), "gymnasium/play.py", service)
+    assert "reward 1.0, terminated True, truncated False\nsuccess: True" in output
+
+
+def test_gymnasiums_own_checks_pass(service):
+    script = (
+        "import sys, gymnasium\n"
+        "from gymnasium.utils.env_checker import check_env\n"
+        "import sandbox_client.adapters.gymnasium\n"
+        "name, address = 'sandbox/Episode-v0', sys.argv[1]\n"
+        f"env = gymnasium.make(name, base_url=address, environment='code', task_ids=['{TASK}'])\n"
+        "check_env(env.unwrapped, skip_render_check=True)\n"
+        "env.close()\n"
+    )
+    python = agent_python("adapters/gymnasium")
+    done = subprocess.run(
+        [python, "-c", script, service], capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_openenv_plays_an_episode(service):
+    with started("adapter", "openenv", "--server", service, "--port", "0") as adapter:
+        output = played(agent_python("adapters/openenv"), "openenv/play.py", f"{adapter}/code")
+    assert "state: 1\nreward 1.0, done True" in output
+
+
+def test_an_mcp_client_plays_an_episode(service):
+    pytest.importorskip("mcp", reason="mcp is not installed")
+    output = played(Path(sys.executable), "mcp/play.py", SERVICE, service)
+    assert "tools: execute_bash, str_replace_editor, python, submit" in output
+    assert "error False" in output
+
+
+def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path):
+    python = agent_python("adapters/verifiers")
+    rows = tmp_path / "code.jsonl"
+    words = ["--server", service, "--env", "code", "--split", "train"]
+    subprocess.run([SERVICE, "adapter", "nemo-gym-rows", *words, "-o", rows], check=True, timeout=RUN_S)
+    kept = [line for line in rows.read_text().splitlines(keepends=True) if f'"task_id": "{TASK}"' in line]
+    assert len(kept) == 1
+    rows.write_text(kept[0])
+    solution = [("python", {"code": CODE}), ("submit", {})]
+    model = serving(tool_calling_server(solution))
+    with started("adapter", "nemo-gym", "--server", service, "--port", "0") as adapter, model as address:
+        settings = tomllib.loads((ADAPTERS / "verifiers" / "eval.toml").read_text())
+        text = (ADAPTERS / "verifiers" / "eval.toml").read_text()
+        text = text.replace(settings["env"]["taskset"]["task"]["resources_url"], f"{adapter}/code")
+        text = text.replace(settings["client"]["base_url"], f"{address}/v1")
+        (tmp_path / "eval.toml").write_text(text)
+        done = subprocess.run(
+            [python.with_name("vf-eval"), "@", "eval.toml"],
+            cwd=tmp_path,
+            env=os.environ | {"MODEL_API_KEY": "any"},
+            capture_output=True,
+            text=True,
+            timeout=RUN_S,
+            check=False,
+        )
+    assert "nemo_gym 1.00" in done.stdout, done.stdout + done.stderr

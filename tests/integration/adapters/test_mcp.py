@@ -1,0 +1,34 @@
+"""An MCP client sees the tools and the task of one instance."""
+
+import pytest
+
+pytest.importorskip("mcp", reason="mcp is not installed")
+
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
+
+
+async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backend):
+    async with instance_server(client, "tools", "echo-1") as (server, episode), Client(server) as mcp:
+        assert mcp.instructions == "Say something."
+        assert [tool.name for tool in (await mcp.list_tools()).tools] == [
+            t.function.name for t in episode.tools
+        ]
+        prompt = await mcp.get_prompt(TASK_PROMPT)
+        assert prompt.messages[0].content.text == "Say something."
+        answer = await mcp.call_tool("shout", {"louder": True})
+        assert answer.content[0].text == "shout"
+        assert answer.meta[META + "terminated"] is True
+        assert not answer.is_error
+        over = await mcp.call_tool("shout", {})
+        assert over.is_error
+        assert "over" in over.content[0].text
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_an_unknown_prompt_is_refused(client):
+    async with instance_server(client, "echo", "echo-1") as (server, _), Client(server) as mcp:
+        with pytest.raises(MCPError, match="no prompt"):
+            await mcp.get_prompt("nope")

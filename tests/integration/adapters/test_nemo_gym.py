@@ -1,0 +1,108 @@
+"""The NeMo Gym server seeds, calls tools, verifies and releases; sessions are apart."""
+
+import httpx
+import pytest
+from aiohttp.test_utils import TestServer
+
+from sandbox_client.adapters.nemo_gym import NemoGymServer, last_text, task_rows
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
+
+DONE = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Done."}]}]}
+
+
+@pytest.fixture
+async def server(client):
+    async with TestServer(NemoGymServer(client).application()) as started:
+        yield started
+
+
+@pytest.fixture
+def rollout(server):
+    """A client with a cookie jar of its own, as one rollout has it."""
+    return lambda: httpx.AsyncClient(base_url=str(server.make_url("/echo/")))
+
+
+async def test_a_rollout_is_seeded_plays_and_is_verified(rollout, backend):
+    row = {"task_id": "echo-10", "responses_create_params": {"input": []}, "own": 1}
+    async with rollout() as http:
+        assert (await http.post("seed_session", json=row)).is_success
+        assert (await http.post("shout", json={"louder": True})).text == "shout"
+        verified = (await http.post("verify", json=row | {"response": DONE})).json()
+    assert verified["own"] == 1
+    assert 0 <= verified["reward"] < 1
+    assert [episode.steps for episode in backend.episodes.values()] == [2]
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_a_text_answer_is_the_last_step_of_an_environment_without_tools(rollout):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-1"})
+        verified = (await http.post("verify", json={"task_id": "echo-1", "response": DONE})).json()
+    assert verified["reward"] == 1.0
+
+
+async def test_sessions_are_apart(rollout, backend):
+    async with rollout() as one, rollout() as two:
+        await one.post("seed_session", json={"task_id": "echo-10"})
+        await two.post("seed_session", json={"task_id": "echo-10"})
+        await one.post("shout", json={})
+    assert sorted(episode.steps for episode in backend.episodes.values()) == [0, 1]
+
+
+async def test_a_tool_after_the_end_is_refused(rollout):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-1"})
+        await http.post("shout", json={})
+        assert (await http.post("shout", json={})).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "status"),
+    [
+        ("verify", {}, 404),
+        ("shout", {}, 404),
+        ("seed_session", {}, 422),
+        ("seed_session", {"task_id": "nope"}, 422),
+        ("seed_session", [], 422),
+    ],
+)
+async def test_a_wrong_request_says_so(rollout, route, body, status):
+    async with rollout() as http:
+        assert (await http.post(route, json=body)).status_code == status
+
+
+async def test_a_body_that_is_not_json_is_refused(rollout):
+    async with rollout() as http:
+        assert (await http.post("seed_session", content=b"{")).status_code == 400
+
+
+async def test_a_failure_of_the_service_is_no_reward_and_the_session_stays(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-1"})
+        backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        assert (await http.post("verify", json={})).status_code == 502
+        del backend.failures[Op.EVALUATE]
+        assert (await http.post("verify", json={"response": DONE})).json()["reward"] == 1.0
+
+
+async def test_the_shutdown_releases_what_is_left(client, backend):
+    async with TestServer(NemoGymServer(client).application()) as server:
+        url = str(server.make_url("/echo/seed_session"))
+        async with httpx.AsyncClient() as http:
+            assert (await http.post(url, json={"task_id": "echo-10"})).is_success
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_a_row_has_the_opening_messages_of_its_task(client):
+    (row,) = [row async for row in task_rows(client, "echo", ["echo-1"])]
+    assert row["task_id"] == "echo-1"
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Say something."}]
+
+
+@pytest.mark.parametrize(
+    "response", [None, {}, {"output": []}, {"output": [{"type": "function_call"}]}, {"output": [3]}]
+)
+def test_a_response_that_ends_without_a_text_adds_no_step(response):
+    assert last_text(response) == ""

@@ -1,0 +1,128 @@
+"""The OpenEnv server keeps its protocol and releases what it created."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from sandbox_client.adapters.openenv import OpenEnvServer
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
+
+
+@pytest.fixture
+async def http(client):
+    async with TestClient(TestServer(OpenEnvServer(client).application())) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def session(http, environment="echo"):
+    async with http.ws_connect(f"/{environment}/ws") as socket:
+
+        async def ask(kind, **data):
+            await socket.send_json({"type": kind, "data": data})
+            return await socket.receive_json()
+
+        ask.socket = socket
+        yield ask
+
+
+async def test_an_episode_is_played_to_its_end_and_rewarded_by_the_evaluation(http, backend):
+    async with session(http) as ask:
+        opened = await ask("reset", task_id="echo-1", seed=3, unknown="ignored")
+        assert opened["type"] == "observation"
+        assert opened["data"]["observation"]["text"] == "Say something."
+        assert (opened["data"]["reward"], opened["data"]["done"]) == (None, False)
+        stepped = await ask("step", content="hello")
+        assert (stepped["data"]["reward"], stepped["data"]["done"]) == (1.0, True)
+        assert stepped["data"]["metadata"]["evaluation"]["success"]
+        assert (await ask("state"))["data"]["step_count"] == 1
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_a_task_is_chosen_by_split_and_index(http):
+    async with session(http) as ask:
+        opened = await ask("reset", split="train", index=1)
+        assert opened["data"]["metadata"]["task_id"] == "echo-10"
+        refused = await ask("reset", split="train", index=9)
+        assert "no task 9" in refused["data"]["message"]
+
+
+async def test_a_second_reset_releases_the_first_episode(http, backend):
+    async with session(http) as ask:
+        await ask("reset", task_id="echo-10")
+        await ask("reset", task_id="echo-10")
+        assert [episode.released for episode in backend.episodes.values()] == [True, False]
+
+
+async def test_a_client_that_disappears_leaves_no_instance(http, backend):
+    async with session(http) as ask:
+        await ask("reset", task_id="echo-10")
+        await ask.socket.close()
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_close_ends_the_session(http):
+    async with session(http) as ask:
+        await ask.socket.send_json({"type": "close"})
+        assert (await ask.socket.receive()).type.name in ("CLOSE", "CLOSED")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ("{", "INVALID_JSON"),
+        ("[]", "INVALID_JSON"),
+        ('{"type": "dance"}', "UNKNOWN_TYPE"),
+        ('{"type": "step", "data": {"content": "a"}}', "SESSION_ERROR"),
+        ('{"type": "reset", "data": {"seed": "x"}}', "VALIDATION_ERROR"),
+        ('{"type": "reset", "data": {"task_id": "nope"}}', "EXECUTION_ERROR"),
+    ],
+)
+async def test_a_wrong_message_is_an_error_and_the_session_goes_on(http, sent, code):
+    async with session(http) as ask:
+        await ask.socket.send_str(sent)
+        answer = await ask.socket.receive_json()
+        assert (answer["type"], answer["data"]["code"]) == ("error", code)
+        assert (await ask("state"))["type"] == "state"
+
+
+async def test_a_failure_of_the_service_is_an_error_with_its_class_and_no_reward(http, backend):
+    async with session(http) as ask:
+        await ask("reset", task_id="echo-1")
+        backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        failed = await ask("step", content="hello")
+        assert failed["type"] == "error"
+        assert failed["data"]["problem"] == {"problem_code": "sandbox_failed", "failure_class": "sandbox"}
+
+
+async def test_the_routes_describe_environments_and_tasks(http):
+    assert await (await http.get("/list_environments")).json() == ["echo", "tools"]
+    assert (await (await http.get("/echo/schema")).json())["action"]["required"] == ["content"]
+    assert (await (await http.get("/echo/metadata")).json())["name"] == "echo"
+    assert (await (await http.get("/echo/health")).json()) == {"status": "healthy"}
+    assert (await (await http.get("/echo/splits")).json())[0] == {"name": "train", "type": "train"}
+    asked = {"split": "train", "index": 1, "start": 0, "stop": 1}
+    found = {
+        name: await (await http.post(f"/echo/{name}", json=asked)).json()
+        for name in ("tasks", "num_tasks", "task", "task_range")
+    }
+    assert found["num_tasks"]["num_tasks"] == 2
+    assert found["task"]["task"] == {"task_id": "echo-10"}
+    assert found["task_range"]["tasks"] == [{"task_id": "echo-1"}] == found["tasks"]["tasks"][:1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/nope/tasks", {"split": "train"}, 404),
+        ("/echo/tasks", {"split": "nope"}, 404),
+        ("/echo/tasks", {}, 422),
+        ("/echo/task", {"split": "train", "index": 2}, 404),
+        ("/echo/task", {"split": "train", "index": -1}, 404),
+    ],
+)
+async def test_a_wrong_task_request_says_so(http, path, body, status):
+    assert (await http.post(path, json=body)).status == status

@@ -1,0 +1,75 @@
+"""TRL reads the tools of an environment from the class, and gets its rewards."""
+
+import inspect
+
+import pytest
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from transformers.utils import get_json_schema
+
+from sandbox_client.adapters.trl import (
+    EPISODE_IS_OVER,
+    SandboxEnvironment,
+    UnsuitableToolsError,
+    environment_class,
+    task_rows,
+    tool_method,
+)
+from sandbox_contract.messages import FunctionSchema
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "times": {"type": "integer", "description": "How often,\nat least once."},
+        "tone": {"type": "string", "enum": ["low", "high"], "description": "How."},
+        "names": {"type": "array", "items": {"type": "string"}, "description": "To whom."},
+    },
+    "required": ["tone"],
+}
+
+
+def test_a_tool_is_a_method_whose_schema_trl_derives_again():
+    method = tool_method(FunctionSchema(name="shout", description="Say it.", parameters=PARAMETERS))
+    made = type("Made", (SandboxEnvironment,), {"shout": method})
+    schema = get_json_schema(made().shout)["function"]
+    assert schema["name"] == "shout"
+    assert schema["parameters"]["required"] == ["tone"]
+    properties = schema["parameters"]["properties"]
+    assert properties["times"]["type"] == "integer"
+    assert properties["times"]["description"] == "How often, at least once."
+    assert properties["tone"]["enum"] == ["low", "high"]
+    assert properties["names"]["items"] == {"type": "string"}
+
+
+def test_a_class_has_the_tools_of_its_environment_and_nothing_else(address):
+    made = environment_class(address, "tools")
+    assert made.__name__ == "ToolsEnvironment"
+    public = {name for name, _ in inspect.getmembers(made, inspect.isfunction) if not name.startswith("_")}
+    assert public == {"reset", "get_reward", "shout"}
+
+
+def test_a_rollout_is_rewarded_once_by_its_evaluation_and_released(address, backend):
+    environment = environment_class(address, "tools")()
+    assert environment.reset(task_id="echo-1", prompt=[]) == "Say something."
+    assert environment.shout() == "shout"
+    assert environment.shout() == EPISODE_IS_OVER
+    assert environment.get_reward() == environment.get_reward()
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+def test_a_reward_without_an_episode_is_an_error(address):
+    with pytest.raises(RuntimeError, match="reset"):
+        environment_class(address, "tools")().get_reward()
+
+
+def test_every_task_is_a_row(address):
+    rows = task_rows(address, "echo", "train")
+    assert [row["task_id"] for row in rows] == ["echo-1", "echo-10"]
+    assert rows[0]["prompt"] == [{"role": "user", "content": ""}]
+
+
+@pytest.mark.parametrize(("environment", "said"), [("nope", "no environment 'nope'"), ("echo", "no tools")])
+def test_an_environment_that_trl_cannot_use_is_refused(address, environment, said):
+    with pytest.raises(UnsuitableToolsError, match=said):
+        environment_class(address, environment)
