@@ -42,7 +42,7 @@ def _tool(episode: AgentEpisode, function: dict) -> FunctionTool:
 
 async def main() -> None:
     """Play the episode that the environment variables name."""
-    async with AgentEpisode.from_environment() as episode:
+    async with CONNECTIONS, AgentEpisode.from_environment() as episode:
         await solve(episode)
 
 

@@ -29,7 +29,7 @@ async def solve(episode: AgentEpisode) -> None:
 
 async def main() -> None:
     """Play the episode that the environment variables name."""
-    async with AgentEpisode.from_environment() as episode:
+    async with CONNECTIONS, AgentEpisode.from_environment() as episode:
         await solve(episode)
 
 
