@@ -120,6 +120,23 @@ class SweMutantsConfig(TaskFolderConfig):
     """The swe_mutants environment."""
 
 
+class ReasoningGymConfig(Branch):
+    """The reasoning_gym environment."""
+
+    seed: Annotated[int, Field(ge=0, lt=1_000_000)] = 0
+    """Seed of the training tasks; another one gives other questions. Held-out tasks stay the same."""
+    tasks_per_level: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Training tasks of each dataset and level; by default the 16 prepared ones."""
+    attempts: Positive = 1
+    """Answers that may be given, unless the parameter of the same name is given; at most `max_steps`."""
+    max_steps: Positive = 3
+    """Messages of an episode. One without an answer is no attempt, but a step."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; otherwise each has one."""
+    instances_per_box: Positive = 1000
+    """Maximum instances in one container."""
+
+
 class ScienceworldConfig(Branch):
     """The ScienceWorld environment."""
 
@@ -201,6 +218,8 @@ class EnvironmentsConfig(Branch):
     """The code environment."""
     harbor: HarborConfig = HarborConfig()
     """The harbor environment."""
+    reasoning_gym: ReasoningGymConfig = ReasoningGymConfig()
+    """The reasoning_gym environment."""
     scienceworld: ScienceworldConfig = ScienceworldConfig()
     """The ScienceWorld environment."""
     search_qa: SearchQaConfig = SearchQaConfig()

@@ -24,6 +24,7 @@ from .echo.service.catalog import EchoCatalog
 from .harbor.service.catalog import operator_catalog, pack_catalog
 from .plugins import plugin_catalogs, task_pack_files
 from .provisions import find
+from .reasoning_gym.service.catalog import ReasoningGymCatalog
 from .scienceworld.service.catalog import ScienceworldCatalog
 from .search_qa.service.catalog import SearchQaCatalog
 from .text_to_sql.service.catalog import TextToSqlCatalog
@@ -59,6 +60,7 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
         "appworld": lambda config, found: AppworldCatalog(config.appworld, found),
         "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
+        "reasoning_gym": lambda config, found: ReasoningGymCatalog(config.reasoning_gym, found),
         "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
         "swe_mutants": lambda config, found: pack_catalog(
             "swe_mutants", config.swe_mutants, found, SWE_MUTANTS

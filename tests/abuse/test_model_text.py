@@ -20,6 +20,8 @@ from sandbox_service.environments.babyai.box.words import plain as babyai_plain
 from sandbox_service.environments.bike_rental.box.grading import is_told
 from sandbox_service.environments.bike_rental.box.scripted_user import ScriptedUser
 from sandbox_service.environments.code.box import answers
+from sandbox_service.environments.reasoning_gym.box.answers import tagged_answer
+from sandbox_service.environments.reasoning_gym.box.arithmetic import ArithmeticTextError, read_arithmetic
 from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
 from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
 from sandbox_service.environments.search_qa.box.search import load_index
@@ -52,6 +54,15 @@ def judged(text: str) -> float | None:
 
 
 SCRIPT = {"facts": [], "wishes": [{"say": "Cancel it.", "values": ["B-1"], "facts": []}]}
+
+
+def arithmetic(text: str) -> object:
+    try:
+        return read_arithmetic(text)
+    except ArithmeticTextError:
+        return None
+
+
 PARSERS: dict[str, Parser] = {
     "calls": lambda text: parse_calls(said(text)),
     "native arguments": lambda text: native_calls([{"function": {"name": text, "arguments": text}}]),
@@ -60,6 +71,8 @@ PARSERS: dict[str, Parser] = {
     "appworld cells": lambda text: read_actions(said(text), simple=False),
     "appworld plain cells": lambda text: read_actions(said(text), simple=True),
     "babyai words": babyai_plain,
+    "reasoning_gym answers": tagged_answer,
+    "reasoning_gym arithmetic": arithmetic,
     "search_qa actions": lambda text: search_actions(said(text)),
     "search_qa scores": lambda text: (exact_match(text, "the answer"), f1(text, "the answer")),
     "search_qa queries": lambda text: load_index().find(text, 3),

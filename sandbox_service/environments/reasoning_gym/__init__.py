@@ -1,0 +1,1 @@
+"""Procedurally generated reasoning tasks of the package reasoning-gym, single-turn, with endless seeds."""

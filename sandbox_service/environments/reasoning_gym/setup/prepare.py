@@ -1,0 +1,100 @@
+"""Write the environment's tasks: ``prepare.py PACKAGES DATA``.
+
+``datasets.json``  datasets with category, levels and their configurations; what is left out, and why
+``tasks.jsonl``    the prepared tasks: id, split and answer
+``entries.jsonl``  entries of datasets whose questions take long to make, by the task's id
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .drawing import do_without_drawing
+
+Json = dict[str, Any]
+_DIGEST_CHARACTERS = 8
+
+
+def digest_of(dataset: str, config: Json) -> str:
+    """Return what names a configuration in the ids of tasks; the package's version has the defaults."""
+    text = json.dumps([version("reasoning-gym"), dataset, config], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def main(data: Path) -> None:
+    """Write everything. A dataset without a level that can be proven is left out, with the reason."""
+    from reasoning_gym.factory import DATASETS
+
+    from .left_out import LEFT_OUT
+
+    if unknown := set(LEFT_OUT) - {*DATASETS, "composite"}:
+        raise SystemExit(f"reasoning_gym has no dataset {min(unknown)!r}, which is to be left out")
+    described: Json = {}
+    with (
+        (data / "tasks.jsonl").open("w", encoding="utf-8") as tasks,
+        (data / "entries.jsonl").open("w", encoding="utf-8") as entries,
+    ):
+        for name in sorted(set(DATASETS) - set(LEFT_OUT)):
+            described[name] = _dataset(name, tasks, entries)
+    rejected = {
+        name: "; ".join(sorted(set(each["rejected"].values())))
+        for name, each in described.items()
+        if not each["levels"]
+    }
+    offered = {name: each for name, each in described.items() if name not in rejected}
+    content = {"datasets": offered, "left_out": {**LEFT_OUT, **rejected}}
+    (data / "datasets.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _dataset(name: str, tasks: Any, entries: Any) -> Json:  # noqa: ANN401  # text files
+    """Write the tasks of all levels of a dataset, and return its description."""
+    from reasoning_gym.factory import DATASETS
+
+    from .levels import candidates
+    from .pools import LevelError, Pool, make_pool
+
+    levels: dict[str, Json] = {}
+    rejected: dict[str, str] = {}
+    for level, configs in candidates(name).items():
+        for config in configs:
+            digest = digest_of(name, config)
+            if digest in {each["digest"] for each in levels.values()}:
+                continue
+            try:
+                pool: Pool = make_pool(name, config)
+            except LevelError as error:
+                rejected[level] = str(error)
+                continue
+            prefix = f"{name}/{level}-{digest}"
+            for task in pool.tasks:
+                task_id = f"{prefix}/{task['seed']}/{task['index']}"
+                line = {"id": task_id, "split": task["split"], "answer": task["answer"]}
+                tasks.write(json.dumps(line) + "\n")
+                if "entry" in task:
+                    entries.write(json.dumps({"id": task_id, "entry": task["entry"]}) + "\n")
+            levels[level] = {
+                "digest": digest,
+                "config": config,
+                "floor": pool.floor,
+                "fixed": pool.fixed,
+                "milliseconds": round(1000 * pool.seconds, 1),
+                "repeated": round(pool.repeated, 3),
+            }
+            rejected.pop(level, None)
+            break
+    category = DATASETS[name][0].__module__.split(".")[1]
+    sys.stdout.write(
+        f"{name}: {', '.join(levels) or 'left out'}{f'; not offered: {rejected}' if rejected else ''}\n"
+    )
+    sys.stdout.flush()
+    return {"category": category, "levels": levels, "rejected": rejected}
+
+
+if __name__ == "__main__":
+    do_without_drawing(Path(sys.argv[1]))
+    main(Path(sys.argv[2]))
