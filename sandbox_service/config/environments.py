@@ -120,6 +120,17 @@ class SweMutantsConfig(TaskFolderConfig):
     """The swe_mutants environment."""
 
 
+class OpenspielConfig(Branch):
+    """The OpenSpiel environment."""
+
+    max_steps: Positive = 100
+    """Steps after which an episode is truncated, those of a model's opponent included."""
+    warnings: Count = 2
+    """Illegal moves that are answered with a warning; another one loses the game."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; otherwise each has one."""
+
+
 class ReasoningGymConfig(Branch):
     """The reasoning_gym environment."""
 
@@ -218,6 +229,8 @@ class EnvironmentsConfig(Branch):
     """The code environment."""
     harbor: HarborConfig = HarborConfig()
     """The harbor environment."""
+    openspiel: OpenspielConfig = OpenspielConfig()
+    """The OpenSpiel environment."""
     reasoning_gym: ReasoningGymConfig = ReasoningGymConfig()
     """The reasoning_gym environment."""
     scienceworld: ScienceworldConfig = ScienceworldConfig()

@@ -22,6 +22,7 @@ from .bike_rental.service.catalog import BikeRentalCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .harbor.service.catalog import operator_catalog, pack_catalog
+from .openspiel.service.catalog import OpenspielCatalog
 from .plugins import plugin_catalogs, task_pack_files
 from .provisions import find
 from .reasoning_gym.service.catalog import ReasoningGymCatalog
@@ -60,6 +61,7 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
         "appworld": lambda config, found: AppworldCatalog(config.appworld, found),
         "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
+        "openspiel": lambda config, found: OpenspielCatalog(config.openspiel, found),
         "reasoning_gym": lambda config, found: ReasoningGymCatalog(config.reasoning_gym, found),
         "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
         "swe_mutants": lambda config, found: pack_catalog(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COUNT = int(os.environ.get("HOSTILE_MESSAGES", "150"))
 NAMES = (
     *("appworld", "babyai", "bfcl", "bike_rental", "code", "echo", "search_qa", "text_to_sql"),
-    *("reasoning_gym", "textcraft", "textworld", "webshop"),
+    *("openspiel", "reasoning_gym", "textcraft", "textworld", "webshop"),
 )
 REGISTRY = build_registry(EnvironmentsConfig())
 MESSAGES_AN_EPISODE = 12

@@ -20,6 +20,7 @@ from sandbox_service.environments.babyai.box.words import plain as babyai_plain
 from sandbox_service.environments.bike_rental.box.grading import is_told
 from sandbox_service.environments.bike_rental.box.scripted_user import ScriptedUser
 from sandbox_service.environments.code.box import answers
+from sandbox_service.environments.openspiel.box.moves import label_of
 from sandbox_service.environments.reasoning_gym.box.answers import tagged_answer
 from sandbox_service.environments.reasoning_gym.box.arithmetic import ArithmeticTextError, read_arithmetic
 from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
@@ -76,6 +77,9 @@ PARSERS: dict[str, Parser] = {
     "search_qa actions": lambda text: search_actions(said(text)),
     "search_qa scores": lambda text: (exact_match(text, "the answer"), f1(text, "the answer")),
     "search_qa queries": lambda text: load_index().find(text, 3),
+    "nim moves": lambda text: label_of("nim", text),
+    "breakthrough moves": lambda text: label_of("breakthrough", text),
+    "poker moves": lambda text: label_of("kuhn_poker", text),
     "textworld words": lambda text: textworld.withheld(textworld.plain(text)),
     "scripted customers": ScriptedUser(SCRIPT).reply,
     "facts told": lambda text: is_told({"kind": "amount", "value": "1.00"}, [text]),

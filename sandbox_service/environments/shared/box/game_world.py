@@ -73,7 +73,7 @@ class GameWorld(World):
             {"role": "user", "content": self.turn.text},
         ]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
-        return Start(messages, list(self.TOOLS), {**info, **_info_of(self.turn)})
+        return Start(messages, list(self.TOOLS), {**info, **info_of(self.turn)})
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         moves = parse_moves(message)
@@ -86,10 +86,10 @@ class GameWorld(World):
                 reward += self.turn.reward
             answers.append(refusal or self.turn.text)
         return Outcome(
-            messages=_messages(moves, answers),
+            messages=answer_moves(moves, answers),
             reward=reward,
             terminated=self.turn.done,
-            info=_info_of(self.turn),
+            info=info_of(self.turn),
         )
 
     def _refusal(self, move: ParsedCall, number: int) -> str | None:
@@ -104,12 +104,13 @@ class GameWorld(World):
         return Verdict(score, self.turn.success, {"done": self.turn.done})
 
 
-def _info_of(turn: GameTurn) -> dict[str, Any]:
+def info_of(turn: GameTurn) -> dict[str, Any]:
+    """Return the info of a start or a step."""
     info: dict[str, Any] = {"score": turn.score, **turn.info}
     return {**info, "available_actions": list(turn.actions)} if turn.actions else info
 
 
-def _messages(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:
+def answer_moves(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:
     """Return tool messages for native calls; one user message for actions in plain text."""
     if moves[0].native:
         return [
