@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from tests.contract.environments.actions import native
-from tests.contract.environments.serving import serve
 
 from sandbox_client.errors import TaskError
+from sandbox_conformance.actions import native
+from sandbox_conformance.serving import serve
 from sandbox_service.config import SweMutantsConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.contract.environments.serving import Service
+    from sandbox_conformance.serving import Service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
