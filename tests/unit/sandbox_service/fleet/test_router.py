@@ -21,7 +21,7 @@ from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import FakeCore
 from tests.harness.waiting import settle
 
-QUICK = StreamOptions(connect_timeout_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
+QUICK = StreamOptions(connect_timeout_s=1.0, back_off_max_s=0.02)
 
 
 class KnownMembers:
