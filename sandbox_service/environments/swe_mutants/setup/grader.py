@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import resource
@@ -50,6 +51,8 @@ def main() -> None:
     spec = json.loads((tests / "spec.json").read_text(encoding="utf-8"))
     _prctl(_DUMPABLE, 0)
     _prctl(_SUBREAPER, 1)
+    # Before anything of the package runs: without pytest there is no reward, which is an error and not a 0.
+    importlib.import_module("pytest")
     wanted = [*spec["fail_to_pass"], *spec["pass_to_pass"]]
     with tempfile.TemporaryDirectory(prefix="grading-") as folder:
         tree = Path(folder)
