@@ -46,6 +46,10 @@ def openenv(
     """Serve every environment as an OpenEnv server of its own, until Ctrl-C.
 
     Clients connect with, for example, GenericEnvClient("http://127.0.0.1:8081/textcraft").
+
+    Example:
+
+        sandbox-service adapter openenv --port 8081
     """
     _serve(server, api_key, host, port, lambda client: OpenEnvServer(client).application())
 
@@ -60,6 +64,10 @@ def nemo_gym(
 
     The resources URL of an environment is, for example, http://127.0.0.1:8082/textcraft; its dataset is
     written by "sandbox-service adapter nemo-gym-rows".
+
+    Example:
+
+        sandbox-service adapter nemo-gym --port 8082
     """
     _serve(server, api_key, host, port, lambda client: NemoGymServer(client).application())
 

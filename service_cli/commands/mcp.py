@@ -27,7 +27,9 @@ def mcp(
     """Start an instance and serve its tools over MCP at standard input and output, until the client leaves.
 
     The server's instructions, and its prompt "task", are the opening messages of the task. Give MCP clients
-    this command and its arguments, for example
+    this command and its arguments.
+
+    Example:
 
         sandbox-service mcp --env code --task HumanEval/0 --evaluate
     """

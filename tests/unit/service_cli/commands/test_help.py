@@ -21,11 +21,13 @@ def commands() -> dict[str, Any]:
 def test_the_commands_are_those_that_are_documented() -> None:
     first = {name.split()[1] for name in commands() if " " in name}
     assert first == {
+        "adapter",
         "bench",
         "demo",
         "envs",
         "images",
         "keys",
+        "mcp",
         "node-env",
         "plugins",
         "run",

@@ -1,6 +1,7 @@
 """Policy losses on ratios worked out by hand."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ SIGNS = [[1.0, -1.0, 1.0, -1.0]]
 
 def test_every_configuration_has_a_loss() -> None:
     (variants,) = [union.__args__ for union in LossConfig.__args__ if hasattr(union, "__args__")]
-    assert set(POLICY_LOSSES) == set(variants)
+    assert set(POLICY_LOSSES) == {get_args(variant)[0] for variant in variants}
 
 
 def test_ppo_clips_where_moving_on_would_pay() -> None:
