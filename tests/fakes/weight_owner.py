@@ -28,6 +28,7 @@ class ModelOwner:
             (loss if index % 2 else -loss).backward()
         with torch.no_grad():
             for weight in self.model.parameters():
+                assert weight.grad is not None
                 weight.sub_(rate * weight.grad.sign())
         self.model.zero_grad()
 
