@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from sandbox_client.adapters.nemo_gym import NemoGymServer, task_rows
 from sandbox_client.adapters.openenv import OpenEnvServer
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
-from .terminal import explained, notes, notes_line
+from .terminal import explained, fail, notes, notes_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,12 @@ def nemo_gym(
     api_key: ApiKeyOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8082,
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "--env", "-e", help="Serve this one at the root, where NeMo Gym's own agents expect it."
+        ),
+    ] = None,
 ) -> None:
     """Serve every environment as a NeMo Gym resources server of its own, until Ctrl-C.
 
@@ -69,7 +76,7 @@ def nemo_gym(
 
         sandbox-service adapter nemo-gym --port 8082
     """
-    _serve(server, api_key, host, port, lambda client: NemoGymServer(client).application())
+    _serve(server, api_key, host, port, lambda client: NemoGymServer(client, environment).application())
 
 
 def nemo_gym_rows(
@@ -87,7 +94,10 @@ def nemo_gym_rows(
         sandbox-service adapter nemo-gym-rows --env textcraft --split train -o textcraft.jsonl
     """
     with explained():
-        written = asyncio.run(_write_rows(server, api_key, environment, split, limit, output))
+        try:
+            written = asyncio.run(_write_rows(server, api_key, environment, split, limit, output))
+        except (OSError, ValueError) as error:
+            raise fail(f"{output} was not written: {error}") from error
     notes_line(f"{written} rows in {output}")
 
 
@@ -96,11 +106,13 @@ async def _write_rows(
 ) -> int:
     async with AsyncSandboxClient(server, api_key) as client:
         ids = (await client.get_env_profile(environment, split, limit=limit)).task_ids
-        with Progress(console=notes()) as bar, output.open("w", encoding="utf-8") as file:
+        unfinished = output.with_name(output.name + ".part")
+        with Progress(console=notes()) as bar, unfinished.open("w", encoding="utf-8") as file:
             tasks = bar.add_task("tasks", total=len(ids))
             async for row in task_rows(client, environment, ids):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 bar.advance(tasks)
+        unfinished.replace(output)
     return len(ids)
 
 
@@ -129,9 +141,21 @@ async def _serve_until_cancelled(
         runner = web.AppRunner(application(client), shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as error:
+                raise fail(f"cannot listen at {host}:{port}: {error}; choose another --port") from error
             address = runner.addresses[0]
             notes_line(f"ready: http://{address[0]}:{address[1]}/ENVIRONMENT; stop with Ctrl-C")
-            await asyncio.Event().wait()
+            await _interruption()
         finally:
             await runner.cleanup()
+
+
+async def _interruption() -> None:
+    """Return after Ctrl-C or a request to terminate, so that the instances of open sessions are released."""
+    interrupted = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+    await interrupted.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
 from typing import Annotated
 
@@ -33,7 +35,7 @@ def mcp(
 
         sandbox-service mcp --env code --task HumanEval/0 --evaluate
     """
-    with explained():
+    with explained(), contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_serve(server, api_key, environment, task, seed, evaluate))
 
 
@@ -46,6 +48,10 @@ async def _serve(
         raise fail(
             f"this command needs the package {error.name!r}; install it with: pip install 'mcp>=2,<3'"
         ) from error
+    task_of_server = asyncio.current_task()
+    assert task_of_server is not None
+    # MCP clients that have waited long enough send SIGTERM; the instance is released before the end.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task_of_server.cancel)
     async with (
         AsyncSandboxClient(server, api_key) as client,
         instance_server(client, environment, task, seed=seed) as (mcp_server, episode),

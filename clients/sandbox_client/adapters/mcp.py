@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/specification, package mcp 2.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import itertools
 from contextlib import asynccontextmanager
@@ -41,6 +42,7 @@ class InstanceServer:
         self._episode = episode
         self._task = text_of(episode.observation.messages)
         self._calls = itertools.count()
+        self._lock = asyncio.Lock()
 
     def server(self) -> Server[Any]:
         """Return the server, to be run over any of MCP's transports."""
@@ -71,13 +73,15 @@ class InstanceServer:
     async def _call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        if self._episode.finished:
-            return _answer("The episode is over; no tool can be called any more.", is_error=True)
         message = tool_call_message(params.name, params.arguments or {}, f"mcp_{next(self._calls)}")
-        try:
-            result = await self._episode.step(message)
-        except RequestError as error:
-            return _answer(str(error), is_error=True)
+        # Clients make calls at once, and an instance takes one at a time.
+        async with self._lock:
+            if self._episode.finished:
+                return _answer("The episode is over; no tool can be called any more.", is_error=True)
+            try:
+                result = await self._episode.step(message)
+            except RequestError as error:
+                return _answer(str(error), is_error=True)
         meta: dict[str, object] = {
             META + "reward": result.reward,
             META + "terminated": result.terminated,

@@ -1,9 +1,9 @@
 """A NeMo Gym resources server, so that NeMo Gym's agents, NeMo RL and verifiers play our environments.
 
-Each environment is a resources server of its own below its name: ``http://host:port/code``. ``seed_session``
-creates an instance of the row's ``task_id``, ``POST /{tool}`` is a step with one tool call, and ``verify``
-evaluates and releases. A text with which the model ends its turn is a last step, so that environments without
-tools can be played. ``task_rows`` makes the rows of a dataset.
+Each environment is a resources server of its own below its name, ``http://host:port/code``, or one is at the
+root. ``seed_session`` creates an instance of the row's ``task_id``, ``POST /{tool}`` is a step with one tool
+call, and ``verify`` evaluates and releases. A text with which the model ends its turn is a last step, so that
+environments without tools can be played. ``task_rows`` makes the rows of a dataset.
 
 Source: https://github.com/NVIDIA-NeMo/Gym, resources servers with ``seed_session``, tool routes, ``verify``.
 """
@@ -11,7 +11,7 @@ Source: https://github.com/NVIDIA-NeMo/Gym, resources servers with ``seed_sessio
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import secrets
 import time
 from typing import TYPE_CHECKING
@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
-from sandbox_client.errors import SandboxError
-from sandbox_contract.problems import FailureClass
-
 from .conversation import assistant_message, tool_call_message
-from .served_episode import ServedEpisode
+from .http_rules import explain_failures, read_object, refuse_web_pages
+from .served_episode import EpisodeOverError, ServedEpisode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from sandbox_client.async_client import AsyncSandboxClient
+    from sandbox_contract.episodes import EvaluateResult
     from sandbox_contract.messages import Message, Tool
 
 COOKIE = "session_id"
 RESERVED = frozenset({"seed_session", "verify", "aggregate_metrics", "reverify_mode", "mcp"})
 """Names of routes, which no tool may have."""
 _LARGEST_BODY = 32 * 2**20
+_SEED = 0
 _FORGOTTEN_S = 3600.0
 """A session that nobody used for so long is dropped; its instance's lease has ended before."""
 
@@ -49,93 +49,125 @@ class DatasetRow(BaseModel):
     params: dict[str, JsonValue] = {}
 
 
-class NemoGymServer:
-    """The resources servers of all environments of one service, and their sessions."""
+class NemoGymSession:
+    """One rollout: its episode, and the verdict once there is one."""
 
-    def __init__(self, client: AsyncSandboxClient) -> None:
+    def __init__(self, served: ServedEpisode) -> None:
+        self.served = served
+        self.used = time.monotonic()
+        self._verdict: EvaluateResult | None = None
+        self._answered = False
+        self._verifying = asyncio.Lock()
+
+    async def verify(self, last: str) -> EvaluateResult:
+        """Take the last step, evaluate and release; a repeated call gets the same verdict.
+
+        Raises SandboxError.
+        """
+        async with self._verifying:
+            if self._verdict is None:
+                if last and not self._answered:
+                    with contextlib.suppress(EpisodeOverError):
+                        await self.served.step(assistant_message(last))
+                    self._answered = True
+                self._verdict = await self.served.evaluate()
+                await self.served.end()
+            return self._verdict
+
+
+class NemoGymServer:
+    """Resources servers of all environments, each below its name, or of one environment at the root.
+
+    NeMo Gym's own servers are configured by host and port, and need one at the root.
+    """
+
+    def __init__(self, client: AsyncSandboxClient, environment: str | None = None) -> None:
         self._client = client
-        self._sessions: dict[str, tuple[float, ServedEpisode]] = {}
+        self._environment = environment
+        self._sessions: dict[str, NemoGymSession] = {}
+        self._closing = False
 
     def application(self) -> web.Application:
         """Return the application, to be run by aiohttp; its shutdown releases all instances."""
-        app = web.Application(client_max_size=_LARGEST_BODY)
+        app = web.Application(client_max_size=_LARGEST_BODY, middlewares=[refuse_web_pages, explain_failures])
+        below = "/{environment}" if self._environment is None else ""
         app.add_routes(
             [
-                web.post("/{environment}/seed_session", self._seed_session),
-                web.post("/{environment}/verify", self._verify),
-                web.post("/{environment}/aggregate_metrics", _no_metrics),
-                web.get("/{environment}/reverify_mode", _unsupported_reverification),
-                web.post("/{environment}/{tool}", self._call_tool),
+                web.post(below + "/seed_session", self._seed_session),
+                web.post(below + "/verify", self._verify),
+                web.post(below + "/aggregate_metrics", _no_metrics),
+                web.get(below + "/reverify_mode", _unsupported_reverification),
+                web.post(below + "/{tool}", self._call_tool),
             ]
         )
+        app.on_response_prepare.append(self._repeat_cookie)
         app.on_shutdown.append(self._end_all)
         return app
 
     async def _seed_session(self, request: web.Request) -> web.Response:
         try:
-            row = DatasetRow.model_validate(await _object_of(request))
+            row = DatasetRow.model_validate(await read_object(request))
         except ValidationError as error:
             raise web.HTTPUnprocessableEntity(text=f"not a row that task_rows() makes: {error}") from error
         await self._drop_forgotten()
-        name = request.match_info["environment"]
-        try:
-            served = await ServedEpisode.start(
-                self._client, name, row.task_id, seed=row.seed, params=row.params
-            )
-        except SandboxError as error:
-            raise _refused(error) from error
+        served = await ServedEpisode.start(
+            self._client, self._name(request), row.task_id, seed=row.seed, params=row.params
+        )
+        if self._closing:
+            await served.end()
+            raise web.HTTPServiceUnavailable(text="the server is shutting down")
         key = secrets.token_urlsafe(24)
-        self._sessions[key] = (time.monotonic(), served)
+        self._sessions[key] = NemoGymSession(served)
         answer = web.json_response({"instance_id": served.episode.instance_id})
         answer.set_cookie(COOKIE, key, httponly=True)
         return answer
 
     async def _call_tool(self, request: web.Request) -> web.Response:
-        served = self._session(request)
-        if served.episode.finished:
-            raise web.HTTPConflict(text="the episode is over; no tool can be called any more")
-        message = tool_call_message(request.match_info["tool"], await _object_of(request))
+        session = self._session(request)
+        message = tool_call_message(request.match_info["tool"], await read_object(request))
         try:
-            turn = await served.step(message)
-        except SandboxError as error:
-            raise _refused(error) from error
+            turn = await session.served.step(message)
+        except EpisodeOverError as error:
+            raise web.HTTPConflict(text="the episode is over; no tool can be called any more") from error
         return web.Response(text=turn.text)
 
     async def _verify(self, request: web.Request) -> web.Response:
         """Grade the session. An infrastructure failure is an error, never a reward."""
-        row = await _object_of(request)
-        served = self._session(request)
-        try:
-            last = last_text(row.get("response"))
-            if last and not served.episode.finished:
-                await served.step(assistant_message(last))
-            verdict = await served.evaluate()
-        except SandboxError as error:
-            raise _refused(error) from error
-        del self._sessions[request.cookies[COOKIE]]
-        await served.end()
+        row = await read_object(request)
+        verdict = await self._session(request).verify(last_text(row.get("response")))
         graded = {"reward": verdict.score, "success": float(verdict.success), "details": verdict.details}
         return web.json_response(row | graded)
 
-    def _session(self, request: web.Request) -> ServedEpisode:
-        key = request.cookies.get(COOKIE, "")
-        if key not in self._sessions:
+    def _name(self, request: web.Request) -> str:
+        return self._environment or request.match_info["environment"]
+
+    def _session(self, request: web.Request) -> NemoGymSession:
+        session = self._sessions.get(request.cookies.get(COOKIE, ""))
+        if session is None:
             raise web.HTTPNotFound(text="no such session; call seed_session and send its cookie")
-        served = self._sessions[key][1]
-        if served.episode.environment != request.match_info["environment"]:
-            raise web.HTTPNotFound(text=f"the session is one of {served.episode.environment}")
-        self._sessions[key] = (time.monotonic(), served)
-        return served
+        if session.served.episode.environment != self._name(request):
+            raise web.HTTPNotFound(text=f"the session is one of {session.served.episode.environment}")
+        session.used = time.monotonic()
+        return session
+
+    async def _repeat_cookie(self, request: web.Request, answer: web.StreamResponse) -> None:
+        # NeMo Gym's agents keep the cookies of the newest answer only. A header, since the answer's cookies have
+        # become headers by now.
+        key = request.cookies.get(COOKIE, "")
+        if key in self._sessions and COOKIE not in answer.cookies:
+            answer.headers.add("Set-Cookie", f"{COOKIE}={key}; HttpOnly; Path=/")
 
     async def _drop_forgotten(self) -> None:
         oldest = time.monotonic() - _FORGOTTEN_S
-        for key in [key for key, (used, _) in self._sessions.items() if used < oldest]:
-            await self._sessions.pop(key)[1].end()
+        forgotten = [key for key, session in self._sessions.items() if session.used < oldest]
+        dropped = [self._sessions.pop(key) for key in forgotten]
+        await asyncio.gather(*(session.served.end() for session in dropped))
 
     async def _end_all(self, app: web.Application) -> None:
-        episodes = [served for _, served in self._sessions.values()]
+        self._closing = True
+        sessions = list(self._sessions.values())
         self._sessions.clear()
-        await asyncio.gather(*(served.end() for served in episodes))
+        await asyncio.gather(*(session.served.end() for session in sessions))
 
 
 async def task_rows(
@@ -143,15 +175,18 @@ async def task_rows(
 ) -> AsyncIterator[dict[str, object]]:
     """Yield a dataset row for each task: its opening messages and tools, taken from an instance of it.
 
-    Raises SandboxError, and ValueError for a tool whose name is one of NeMo Gym's routes.
+    Raises SandboxError, and ValueError for what NeMo Gym cannot express: a tool with the name of a route, and
+    an opening with tool calls.
     """
     for task_id in task_ids:
-        async with client.episode(environment, task_id) as episode:
+        # An opening may depend on the seed, so that the row names it.
+        async with client.episode(environment, task_id, seed=_SEED) as episode:
             opening = [_input_of(message) for message in episode.observation.messages]
             tools = [_tool_of(tool) for tool in episode.tools]
         yield {
             "responses_create_params": {"input": opening, "tools": tools},
             "task_id": task_id,
+            "seed": _SEED,
             "agent_ref": {"type": "responses_api_agents", "name": "simple_agent"},
         }
 
@@ -162,13 +197,15 @@ def last_text(response: object) -> str:
     if not isinstance(output, list) or not output or not isinstance(output[-1], dict):
         return ""
     content = output[-1].get("content") if output[-1].get("type") == "message" else None
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+    parts = content if isinstance(content, list) else [{"text": content or ""}]
+    text = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+    # Half a surrogate pair, which a model may write, is no text that can be sent.
+    return text.encode("utf-8", "replace").decode()
 
 
 def _input_of(message: Message) -> dict[str, object]:
+    if message.tool_calls or message.tool_call_id:
+        raise ValueError("the opening has tool calls, which a row of NeMo Gym cannot show")
     return {"role": message.role, "content": message.content or ""}
 
 
@@ -183,26 +220,6 @@ def _tool_of(tool: Tool) -> dict[str, object]:
         "parameters": function.parameters,
         "strict": False,
     }
-
-
-async def _object_of(request: web.Request) -> dict[str, object]:
-    try:
-        body = await request.json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise web.HTTPBadRequest(text=f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise web.HTTPUnprocessableEntity(text="the body is not a JSON object")
-    return body
-
-
-def _refused(error: SandboxError) -> web.HTTPException:
-    """Return the HTTP error for a failed call: 4xx for the caller's mistakes, 502 or 503 for the rest."""
-    text = str(error)
-    if error.failure_class in (FailureClass.REQUEST, FailureClass.POLICY):
-        return web.HTTPUnprocessableEntity(text=text)
-    if error.failure_class is FailureClass.CAPACITY:
-        return web.HTTPServiceUnavailable(text=text)
-    return web.HTTPBadGateway(text=text)
 
 
 async def _no_metrics(request: web.Request) -> web.Response:

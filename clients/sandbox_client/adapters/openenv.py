@@ -13,15 +13,17 @@ served.
 from __future__ import annotations
 
 import json
+import weakref
 from typing import TYPE_CHECKING, TypeAlias
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
-from sandbox_client.errors import NotFoundError, SandboxError
+from sandbox_client.errors import SandboxError
 
 from .conversation import assistant_message
-from .served_episode import ServedEpisode, dumped
+from .http_rules import explain_failures, refuse_web_pages
+from .served_episode import EpisodeOverError, ServedEpisode, dumped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +37,7 @@ Fields: TypeAlias = "dict[str, object]"
 """A JSON object that is sent."""
 
 _HEARTBEAT_S = 30.0
-"""A client that answers no ping for so long is gone, and its instance is released."""
+"""Time between pings. A client that leaves one unanswered for half as long is taken to be gone."""
 _LARGEST_MESSAGE = 8 * 2**20
 _ACTION: Fields = {
     "title": "AssistantMessage",
@@ -94,10 +96,14 @@ class OpenEnvServer:
     def __init__(self, client: AsyncSandboxClient, rewarded_by: RewardedBy = "evaluation") -> None:
         self._client = client
         self._rewarded_by: RewardedBy = rewarded_by
+        self._sockets: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
 
     def application(self) -> web.Application:
         """Return the application, to be run by aiohttp."""
-        app = web.Application(client_max_size=_LARGEST_MESSAGE)
+        app = web.Application(
+            client_max_size=_LARGEST_MESSAGE, middlewares=[refuse_web_pages, explain_failures]
+        )
+        app.on_shutdown.append(self._close_sockets)
         app.add_routes(
             [
                 web.get("/health", _health),
@@ -147,8 +153,6 @@ class OpenEnvServer:
                 profile = await self._client.get_env_profile(found.name, asked.split)
             except ValidationError as error:
                 raise web.HTTPUnprocessableEntity(text=f"wrong request: {error}") from error
-            except NotFoundError as error:
-                raise web.HTTPNotFound(text=str(error)) from error
             tasks: list[Fields] = [{"task_id": task_id} for task_id in profile.task_ids]
             return web.json_response(answer(tasks, asked) | {"env_name": found.name})
 
@@ -158,6 +162,7 @@ class OpenEnvServer:
         environment = await self._environment(request)
         socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=_LARGEST_MESSAGE)
         await socket.prepare(request)
+        self._sockets.add(socket)
         session = OpenEnvSession(self._client, environment, self._rewarded_by)
         try:
             async for message in socket:
@@ -170,6 +175,11 @@ class OpenEnvServer:
         finally:
             await session.end()
         return socket
+
+    async def _close_sockets(self, app: web.Application) -> None:
+        # Each session then ends by itself and releases its instance.
+        for socket in list(self._sockets):
+            await socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def _environment(self, request: web.Request) -> Environment:
         name = request.match_info["environment"]
@@ -192,7 +202,12 @@ class OpenEnvSession:
         """Return the answer to a message, or None to the one that closes the session."""
         try:
             message = json.loads(text)
-            kind, data = message.get("type"), message.get("data") or {}
+        except (ValueError, RecursionError) as error:
+            return _error(f"Invalid JSON: {error}", "INVALID_JSON")
+        if not isinstance(message, dict) or not isinstance(data := message.get("data") or {}, dict):
+            return _error("a message and its data are JSON objects", "VALIDATION_ERROR")
+        kind = message.get("type")
+        try:
             if kind == "reset":
                 return await self._reset(Reset.model_validate(data))
             if kind == "step":
@@ -210,8 +225,8 @@ class OpenEnvSession:
             )
         except ValidationError as error:
             return _error(f"Invalid message: {error}", "VALIDATION_ERROR")
-        except (ValueError, AttributeError) as error:
-            return _error(f"Invalid JSON: {error}", "INVALID_JSON")
+        except EpisodeOverError:
+            return _error("the episode is over; send a reset", "SESSION_ERROR")
         return _error(f"Unknown message type: {kind}", "UNKNOWN_TYPE")
 
     async def end(self) -> None:
@@ -244,8 +259,8 @@ class OpenEnvSession:
     async def _step(self, data: dict[str, JsonValue]) -> Fields:
         if self._episode is None:
             return _error("there is no episode; send a reset first", "SESSION_ERROR")
-        data.pop("metadata", None)
-        turn = await self._episode.step(assistant_message(data))
+        message = assistant_message({name: value for name, value in data.items() if name != "metadata"})
+        turn = await self._episode.step(message)
         observation: Fields = {"text": turn.text, "messages": dumped(turn.messages)}
         return _observation(observation, turn.reward, done=turn.done, metadata=self._state() | _ending(turn))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from sandbox_client.errors import RequestError, SandboxError
 
 from .conversation import text_of
 
@@ -45,13 +48,24 @@ class ServedTurn:
         return self.terminated or self.truncated
 
 
+class EpisodeOverError(Exception):
+    """A step was asked of an episode that has ended."""
+
+
 class ServedEpisode:
-    """An episode that is created by ``start`` and released by ``end``, whatever happened in between."""
+    """An episode that is created by ``start`` and released by ``end``, whatever happened in between.
+
+    Calls wait for each other, since frameworks make some at once and an instance takes one at a time. An
+    episode in which the service failed once has no reward any more: ``evaluate`` raises the failure again,
+    because a framework may have shown it to the model as the answer of a tool.
+    """
 
     def __init__(self, episode: AsyncEpisode, rewarded_by: RewardedBy) -> None:
         self.episode = episode
         self._rewarded_by = rewarded_by
         self._evaluation: EvaluateResult | None = None
+        self._failure: SandboxError | None = None
+        self._lock = asyncio.Lock()
 
     @classmethod
     async def start(
@@ -69,10 +83,23 @@ class ServedEpisode:
         return cls(await episode.__aenter__(), rewarded_by)
 
     async def step(self, message: Message) -> ServedTurn:
-        """Take a step, and evaluate the episode if it was the last one. Raises SandboxError."""
-        result = await self.episode.step(message)
-        reward = result.reward if self._rewarded_by == "steps" else 0.0
-        evaluation = await self.evaluate() if self.episode.finished else None
+        """Take a step, and evaluate the episode if it was the last one.
+
+        Raises SandboxError, and EpisodeOverError after the last step.
+        """
+        async with self._lock:
+            if self.episode.finished:
+                raise EpisodeOverError
+            try:
+                result = await self.episode.step(message)
+            except RequestError:
+                raise
+            except SandboxError as error:
+                self._failure = error
+                raise
+            reward = result.reward if self._rewarded_by == "steps" else 0.0
+            ended = result.terminated or result.truncated
+            evaluation = await self._evaluate() if ended else None
         if evaluation is not None and self._rewarded_by == "evaluation":
             reward = evaluation.score
         messages = result.observation.messages
@@ -82,6 +109,12 @@ class ServedEpisode:
 
     async def evaluate(self) -> EvaluateResult:
         """Return the verdict on the episode, which a finished one gets once. Raises SandboxError."""
+        async with self._lock:
+            return await self._evaluate()
+
+    async def _evaluate(self) -> EvaluateResult:
+        if self._failure is not None:
+            raise self._failure
         if self._evaluation is not None:
             return self._evaluation
         verdict = await self.episode.evaluate()

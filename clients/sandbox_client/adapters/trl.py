@@ -18,7 +18,7 @@ import inspect
 import keyword
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from sandbox_client.errors import SandboxError
+from sandbox_client.errors import RequestError, SandboxError
 from sandbox_client.sync_client import SandboxClient
 
 from .conversation import text_of, tool_call_message
@@ -57,16 +57,25 @@ class SandboxEnvironment:
     def __init__(self) -> None:
         self._episode: Episode | None = None
         self._reward: float | None = None
+        self._failure: SandboxError | None = None
+        # Before the client is closed: what is registered last runs first.
+        atexit.register(self._release)
 
     def reset(self, task_id: str, seed: int | None = None, **row: object) -> str:
         """Release the last episode, start the row's task and return its opening messages as a text."""
         self._release()
-        self._reward = None
+        self._reward = self._failure = None
         self._episode = self._client.episode(self._name, task_id, seed=seed, params=self._params).__enter__()
         return text_of(self._episode.observation.messages)
 
     def get_reward(self) -> float:
-        """Return the score of the episode, and release it. Raises RuntimeError before the first reset."""
+        """Return the score of the episode, and release it.
+
+        Raises RuntimeError before the first reset. Raises the SandboxError of a step again, which TRL shows
+        to the model as the answer of a tool: an episode in which the service failed has no reward.
+        """
+        if self._failure is not None:
+            raise self._failure
         if self._reward is None:
             if self._episode is None:
                 raise RuntimeError("there is no episode to grade; call reset() first")
@@ -78,7 +87,14 @@ class SandboxEnvironment:
         episode = self._episode
         if episode is None or episode.finished:
             return EPISODE_IS_OVER
-        return text_of(episode.step(tool_call_message(name, arguments)).observation.messages)
+        try:
+            result = episode.step(tool_call_message(name, arguments))
+        except RequestError:
+            raise
+        except SandboxError as error:
+            self._failure = error
+            raise
+        return text_of(result.observation.messages)
 
     def _release(self) -> None:
         if self._episode is not None:
@@ -139,11 +155,16 @@ def _tools_of(client: SandboxClient, environment: str) -> tuple[Tool, ...]:
         )
     for tool in tools:
         name = tool.function.name
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name in _TAKEN:
+        parameters = cast("dict[str, object]", tool.function.parameters.get("properties") or {})
+        if name.startswith("_") or name in _TAKEN or not all(map(_is_name, (name, *parameters))):
             raise UnsuitableToolsError(
                 f"the tool {name!r} of {environment} cannot be a method that TRL shows"
             )
     return tools
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text) and text != "self"
 
 
 def tool_method(function: FunctionSchema) -> Callable[..., str]:

@@ -1,5 +1,7 @@
 """An MCP client sees the tools and the task of one instance."""
 
+import asyncio
+
 import pytest
 
 pytest.importorskip("mcp", reason="mcp is not installed")
@@ -32,3 +34,10 @@ async def test_an_unknown_prompt_is_refused(client):
     async with instance_server(client, "echo", "echo-1") as (server, _), Client(server) as mcp:
         with pytest.raises(MCPError, match="no prompt"):
             await mcp.get_prompt("nope")
+
+
+async def test_calls_at_once_are_taken_one_after_the_other(client, backend):
+    async with instance_server(client, "tools", "echo-10") as (server, _), Client(server) as mcp:
+        answers = await asyncio.gather(*(mcp.call_tool("shout", {}) for _ in range(4)))
+    assert not any(answer.is_error for answer in answers)
+    assert [episode.steps for episode in backend.episodes.values()] == [4]

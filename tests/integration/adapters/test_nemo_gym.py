@@ -1,5 +1,7 @@
 """The NeMo Gym server seeds, calls tools, verifies and releases; sessions are apart."""
 
+import asyncio
+
 import httpx
 import pytest
 from aiohttp.test_utils import TestServer
@@ -64,7 +66,7 @@ async def test_a_tool_after_the_end_is_refused(rollout):
         ("verify", {}, 404),
         ("shout", {}, 404),
         ("seed_session", {}, 422),
-        ("seed_session", {"task_id": "nope"}, 422),
+        ("seed_session", {"task_id": "nope"}, 404),
         ("seed_session", [], 422),
     ],
 )
@@ -106,3 +108,64 @@ async def test_a_row_has_the_opening_messages_of_its_task(client):
 )
 def test_a_response_that_ends_without_a_text_adds_no_step(response):
     assert last_text(response) == ""
+
+
+async def test_the_cookies_of_the_newest_answer_are_enough(server):
+    """NeMo Gym's agents keep no others."""
+    url, jar = str(server.make_url("/echo/")), {}
+    for route, body in (
+        ("seed_session", {"task_id": "echo-10"}),
+        ("shout", {}),
+        ("shout", {}),
+        ("verify", {}),
+    ):
+        async with httpx.AsyncClient(base_url=url, cookies=jar) as http:
+            answer = await http.post(route, json=body)
+        assert answer.is_success, answer.text
+        jar = dict(answer.cookies)
+
+
+async def test_a_verdict_is_given_again_when_the_answer_was_lost(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-10"})
+        answers = [(await http.post("verify", json={"response": DONE})).json() for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
+
+
+async def test_an_episode_in_which_a_tool_met_a_failure_of_the_service_has_no_reward(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-10"})
+        backend.failures[Op.STEP] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        failed = await http.post("shout", json={})
+        del backend.failures[Op.STEP]
+        assert failed.status_code == 502
+        assert "failure class sandbox" in failed.text
+        assert (await http.post("verify", json={})).status_code == 502
+
+
+async def test_tool_calls_at_once_are_taken_one_after_the_other(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-10"})
+        answers = await asyncio.gather(*(http.post("shout", json={}) for _ in range(4)))
+    assert all(answer.is_success for answer in answers)
+    assert [episode.steps for episode in backend.episodes.values()] == [4]
+
+
+async def test_a_web_page_is_refused(rollout):
+    async with rollout() as http:
+        answer = await http.post(
+            "seed_session", json={"task_id": "echo-1"}, headers={"Origin": "http://a.example"}
+        )
+    assert answer.status_code == 403
+
+
+async def test_one_environment_can_be_at_the_root(client):
+    root = NemoGymServer(client, "echo").application()
+    async with TestServer(root) as server, httpx.AsyncClient(base_url=str(server.make_url("/"))) as http:
+        await http.post("seed_session", json={"task_id": "echo-1"})
+        assert (await http.post("verify", json={"response": DONE})).json()["reward"] == 1.0
+
+
+def test_half_a_surrogate_pair_is_replaced():
+    assert last_text({"output": [{"type": "message", "content": "a\ud800"}]}) == "a?"

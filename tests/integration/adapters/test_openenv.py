@@ -1,5 +1,6 @@
 """The OpenEnv server keeps its protocol and releases what it created."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -74,7 +75,9 @@ async def test_close_ends_the_session(http):
     ("sent", "code"),
     [
         ("{", "INVALID_JSON"),
-        ("[]", "INVALID_JSON"),
+        ("[]", "VALIDATION_ERROR"),
+        ('{"type": "step", "data": [1]}', "VALIDATION_ERROR"),
+        ("[" * 100_000, "INVALID_JSON"),
         ('{"type": "dance"}', "UNKNOWN_TYPE"),
         ('{"type": "step", "data": {"content": "a"}}', "SESSION_ERROR"),
         ('{"type": "reset", "data": {"seed": "x"}}', "VALIDATION_ERROR"),
@@ -126,3 +129,25 @@ async def test_the_routes_describe_environments_and_tasks(http):
 )
 async def test_a_wrong_task_request_says_so(http, path, body, status):
     assert (await http.post(path, json=body)).status == status
+
+
+async def test_a_shutdown_releases_the_instances_of_open_sessions(client, backend):
+    async with TestClient(TestServer(OpenEnvServer(client).application())) as http:
+        socket = await http.ws_connect("/echo/ws")
+        await socket.send_json({"type": "reset", "data": {"task_id": "echo-10"}})
+        await socket.receive_json()
+        closing = asyncio.create_task(socket.receive())
+        await http.server.close()
+        await closing
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_a_step_after_the_end_is_an_error(http):
+    async with session(http) as ask:
+        await ask("reset", task_id="echo-1")
+        await ask("step", content="a")
+        assert (await ask("step", content="b"))["data"]["code"] == "SESSION_ERROR"
+
+
+async def test_a_web_page_is_refused(http):
+    assert (await http.get("/echo/schema", headers={"Origin": "http://a.example"})).status == 403

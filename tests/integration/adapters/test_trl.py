@@ -16,7 +16,11 @@ from sandbox_client.adapters.trl import (
     task_rows,
     tool_method,
 )
+from sandbox_client.errors import SandboxError
 from sandbox_contract.messages import FunctionSchema
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
 
 PARAMETERS = {
     "type": "object",
@@ -61,6 +65,20 @@ def test_a_rollout_is_rewarded_once_by_its_evaluation_and_released(address, back
 def test_a_reward_without_an_episode_is_an_error(address):
     with pytest.raises(RuntimeError, match="reset"):
         environment_class(address, "tools")().get_reward()
+
+
+def test_an_episode_in_which_a_tool_met_a_failure_of_the_service_has_no_reward(address, backend):
+    """TRL shows the exception of a tool to the model and asks for the reward."""
+    environment = environment_class(address, "tools")()
+    environment.reset(task_id="echo-10")
+    backend.failures[Op.STEP] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+    with pytest.raises(SandboxError):
+        environment.shout()
+    del backend.failures[Op.STEP]
+    with pytest.raises(SandboxError):
+        environment.get_reward()
+    environment.reset(task_id="echo-10")
+    assert environment.get_reward() >= 0
 
 
 def test_every_task_is_a_row(address):
