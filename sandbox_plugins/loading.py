@@ -59,6 +59,9 @@ def load_plugin(plugin: Plugin) -> object:
             found = getattr(found, attribute)
         except AttributeError:
             raise plugin.error(f"{module_name} has no {attribute!r}") from None
+        # A module's or a class's own __getattr__ may run code, a lazy import for one.
+        except (Exception, SystemExit) as error:
+            raise plugin.error(f"{attribute!r} cannot be read: {type(error).__name__}: {error}") from error
     return found
 
 

@@ -124,7 +124,8 @@ def _folders(package: str) -> list[Path]:
     """Return the folders of a package; none for a module, and for what cannot be imported."""
     try:
         spec = find_spec(package)
-    except Exception:  # noqa: BLE001 - importing the packages above it runs code of others, reported elsewhere
+    # Importing the packages above it runs code of others; what fails there is reported when it is loaded.
+    except (Exception, SystemExit):  # noqa: BLE001
         return []
     return [Path(each) for each in (spec.submodule_search_locations or ())] if spec is not None else []
 
@@ -139,9 +140,10 @@ def _made(plugin: Plugin, settings: Mapping[str, JsonValue], provisions: Provisi
     try:
         catalog: Catalog = make(EnvironmentSetup(dict(settings), provisions))
         spec = catalog.spec
-    except Exception as error:
+        problem = missing_methods(catalog, _METHODS)
+    except (Exception, SystemExit) as error:
         raise plugin.error(f"its catalog cannot be made: {type(error).__name__}: {error}") from error
-    if problem := missing_methods(catalog, _METHODS):
+    if problem:
         raise plugin.error(f"{problem}, and so no Catalog")
     if not isinstance(spec, EnvironmentSpec):
         raise plugin.error(f"its catalog's spec is of the type {type(spec).__name__}, not EnvironmentSpec")

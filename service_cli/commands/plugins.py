@@ -25,6 +25,8 @@ def plugins(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         registry = build_registry(read_config(config).environments)
     found = [
         replace(each, problem=each.problem or registry.broken.get(each.plugin.name, ""))
+        if each.plugin.group is PluginGroup.ENVIRONMENTS
+        else each
         for each in plugin_statuses({PluginGroup.ENVIRONMENTS: OWN_NAMES, PluginGroup.TASK_PACKS: ()})
     ]
     if as_json:

@@ -151,8 +151,8 @@ class NemoGymServer:
         return session
 
     async def _repeat_cookie(self, request: web.Request, answer: web.StreamResponse) -> None:
-        # NeMo Gym's agents keep the cookies of the newest answer only. A header, since the answer's cookies have
-        # become headers by now.
+        # NeMo Gym's agents keep the cookies of the newest answer only. A header, since the answer's cookies
+        # have become headers by now.
         key = request.cookies.get(COOKIE, "")
         if key in self._sessions and COOKIE not in answer.cookies:
             answer.headers.add("Set-Cookie", f"{COOKIE}={key}; HttpOnly; Path=/")

@@ -69,6 +69,10 @@ def test_one_name_of_two_packages_is_a_clash_that_names_both(packages):
     [
         ("import no_such_module", "broken cannot be imported: ModuleNotFoundError: No module named 'no_such"),
         ("raise SystemExit(3)", "broken cannot be imported: SystemExit: 3"),
+        (
+            API + "def __getattr__(name):\n    import no_such_module",
+            "'loss' cannot be read: ModuleNotFoundError",
+        ),
         ("def", "broken cannot be imported: SyntaxError"),
         (API, "broken has no 'loss'"),
         ("loss = 1", "broken declares no API version; add TRAINING_SANDBOX_API = 1"),
