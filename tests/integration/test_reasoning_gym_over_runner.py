@@ -88,6 +88,17 @@ def test_stored_answers_score_one_and_empty_and_meaningless_ones_nothing(
             assert play(box, catalog, task_id, [answer]).graded == (0.0, False), (task_id, answer)
 
 
+def test_answers_do_not_depend_on_the_questions_that_were_made_before(
+    catalog: ReasoningGymCatalog, sample: list[str]
+) -> None:
+    provisions = catalog.spec.provisions
+    assert provisions is not None
+    settings = {"packages": str(provisions.packages), "data": str(provisions.data)}
+    with runner_box(catalog.spec.world_module, many_per_worker=False, **settings) as box:
+        for task_id in sample:
+            assert play(box, catalog, task_id, catalog.reference(task_id)).graded == (1.0, True), task_id
+
+
 def test_the_question_and_a_list_of_all_answers_of_a_dataset_score_nothing(
     box: RunnerBox, catalog: ReasoningGymCatalog
 ) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import decimal
 import functools
 import io
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import reasoning_gym
@@ -37,7 +39,7 @@ def make_entry(dataset: str, config: JsonObject, seed: int, index: int) -> JsonO
     """
     if not 0 <= index < SIZE:
         raise IndexError(f"an index lies between 0 and {SIZE - 1}, not {index}")
-    with contextlib.redirect_stdout(io.StringIO()):
+    with _apart():
         entry: JsonObject = _dataset(dataset, json.dumps(config, sort_keys=True), seed)[index]
     return entry
 
@@ -60,7 +62,7 @@ def raw_score(dataset: str, config: JsonObject, seed: int, entry: JsonObject, an
         return 0.0
     scorer = _dataset(dataset, json.dumps(config, sort_keys=True), seed)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with _apart():
             score = float(scorer.score_answer(answer, copy.deepcopy(entry)))
     except Exception:  # noqa: BLE001  # capture point: scorers raise anything on an odd answer
         return 0.0
@@ -74,6 +76,17 @@ def is_answerable(dataset: str, config: JsonObject, seed: int, entry: JsonObject
         raw_score(dataset, config, seed, entry, answer) >= 1.0
         and raw_score(dataset, config, seed, entry, "") < 1.0
     )
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Keep what the package prints, and the precision that it sets for decimal numbers, from all others.
+
+    decimal_arithmetic changes the precision of the whole process, which would change the answers of questions
+    that are made later.
+    """
+    with decimal.localcontext(decimal.Context()), contextlib.redirect_stdout(io.StringIO()):
+        yield
 
 
 @functools.lru_cache(maxsize=_MOST_DATASETS)
