@@ -18,6 +18,7 @@ from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
 from tests.harness.runner_box import RunnerBox, runner_box
 from tests.harness.task_episodes import play, refusal
 
+pytestmark = pytest.mark.timeout(1200)
 FULL = os.environ.get("REASONING_GYM_FULL") == "1"
 LEFT_OUT = {
     *("boxnet", "codeio", "composite", "intermediate_integration", "polynomial_multiplication"),

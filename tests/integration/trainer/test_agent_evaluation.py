@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ ROOT = Path(__file__).parents[3]
 SPLIT = "arithmetic_test_easy"
 TASKS = 4
 AGENT = "tests.fakes.agent_functions:loop"
+COMMAND = json.dumps([sys.executable, "-m", "tests.fakes.agent_functions", "loop"])
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +32,7 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-@pytest.mark.parametrize("agent", [AGENT, '["python", "-m", "tests.fakes.agent_functions", "loop"]'])
+@pytest.mark.parametrize("agent", [AGENT, COMMAND], ids=["function", "command"])
 async def test_an_evaluation_is_played_by_the_runs_agent(tmp_path: Path, agent: str) -> None:
     words = [f"agent={agent}", f"evaluation.limit={TASKS}", "steps=1", "warm_start=none"]
     run = read_run(Path("deploy/runs/cpu_demo.toml"), words)
