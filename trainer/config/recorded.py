@@ -1,0 +1,30 @@
+"""Settings of recorded data: its files, and which of their columns are read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sandbox_settings import Branch, InputFile, Positive
+
+
+class RecordedFiles(Branch):
+    """Files of recorded episodes, preferences or labelled completions."""
+
+    files: tuple[InputFile, ...] = Field(min_length=1)
+    """Files of rows: ``.jsonl``, ``.json`` (an array) or ``.parquet``."""
+    format: Literal["auto", "messages", "run", "conversations", "steps", "completion", "preference"] = "auto"
+    """Format of the rows. auto: told by the columns of each file's first row. messages: exports of the
+    trajectory store and plain SFT files. run: a run's ``trajectories.jsonl``. conversations: AgentTraj and
+    ShareGPT. steps: thought, action and observation. completion: prompt and completion, with a label or
+    without. preference: prompt, chosen and rejected.
+    """
+    ignore_columns: tuple[str, ...] = ()
+    """Columns to leave aside; any other column that the format does not know is an error."""
+    skip_unplayed: bool = False
+    """Leave out episodes without a message of the assistant, such as instances that were created and never
+    used. Otherwise they are an error.
+    """
+    limit: Positive | None = None
+    """Read only this many rows of each file."""

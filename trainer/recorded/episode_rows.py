@@ -1,0 +1,138 @@
+"""Rows of messages: exports of the trajectory store, files of this package, and plain SFT files.
+
+The columns are those of ``sandbox-service trajectories export``, and a few that selection and collection add.
+Only ``messages`` is required, so that ``{"messages": [...]}`` is a row, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field, JsonValue
+
+from .bad_rows import RowError
+from .fields import ClosedRow, Messages, Rewards, Text, Tools, check_conversation, validated
+from .types import RecordedEpisode
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+
+    from .types import RowOrigin
+
+_LOST = "lost"
+"""``ended_by`` of an instance whose box died."""
+
+
+class EpisodeRow(ClosedRow):
+    """A row of an export; all columns but the messages may be missing."""
+
+    messages: Messages
+    instance_id: Text = ""
+    id: Text = ""
+    environment: Text = ""
+    split: Text = ""
+    task_id: Text = ""
+    tools: Tools = ()
+    success: bool | None = None
+    score: float | None = None
+    reward: float | None = None
+    """The score, or the sum of the step rewards of an episode that was never graded."""
+    step_rewards: Rewards = ()
+    truncated: bool | None = None
+    failure_class: Text = ""
+    format_errors: int | None = Field(default=None, ge=0)
+    skipped: tuple[int, ...] | None = None
+    weight: float | None = Field(default=None, ge=0)
+    policy: Text = ""
+    temperature: float | None = Field(default=None, ge=0)
+    ended_by: Text = ""
+    # Columns of the export that training does not need.
+    tenant: JsonValue = None
+    supervisor: JsonValue = None
+    seed: JsonValue = None
+    params: JsonValue = None
+    parent: JsonValue = None
+    created_at: JsonValue = None
+    ended_at: JsonValue = None
+    steps: JsonValue = None
+    terminated: JsonValue = None
+    step_ms: JsonValue = None
+
+
+def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
+    """Return the episode of a row of messages. Raises RowError."""
+    read = validated(EpisodeRow, row)
+    check_conversation(read.messages)
+    skipped = frozenset(read.skipped or ())
+    for place in skipped:
+        if not 0 <= place < len(read.messages) or read.messages[place].role != "assistant":
+            raise RowError(f"skipped: message {place} is not one of the assistant's")
+    # A plain file has its score in `reward`; in an export that column repeats the sum of the step rewards.
+    score = read.reward if "score" not in row and not read.step_rewards else read.score
+    episode = RecordedEpisode(
+        messages=read.messages,
+        origin=origin,
+        id=read.id or read.instance_id,
+        environment=read.environment,
+        split=read.split,
+        task_id=read.task_id,
+        tools=read.tools,
+        score=score,
+        success=read.success,
+        step_rewards=read.step_rewards,
+        skipped=skipped,
+        weight=1.0 if read.weight is None else read.weight,
+        failure_class=read.failure_class or ("sandbox" if read.ended_by == _LOST else ""),
+        truncated=bool(read.truncated),
+        format_errors=read.format_errors or 0,
+        policy=read.policy,
+        temperature=read.temperature,
+    )
+    return (episode,)
+
+
+def episode_row(episode: RecordedEpisode) -> JsonObject:
+    """Return the row of an episode, which ``read_episode_row`` reads back; unset columns are left out."""
+    row: JsonObject = {
+        "id": episode.id,
+        "environment": episode.environment,
+        "split": episode.split,
+        "task_id": episode.task_id,
+        "success": episode.success,
+        "score": episode.score,
+        "step_rewards": list(episode.step_rewards),
+        "skipped": [*map(int, sorted(episode.skipped))],
+        "failure_class": episode.failure_class,
+        "truncated": episode.truncated or None,
+        "format_errors": episode.format_errors or None,
+        "policy": episode.policy,
+        "temperature": episode.temperature,
+        "weight": None if episode.weight == 1 else episode.weight,
+        "messages": [each.model_dump(mode="json", exclude_none=True) for each in episode.messages],
+        "tools": [each.model_dump(mode="json") for each in episode.tools],
+    }
+    return {name: value for name, value in row.items() if value is not None and value != "" and value != []}
+
+
+def write_episodes(path: Path, episodes: Iterable[RecordedEpisode]) -> int:
+    """Write a JSONL file of episodes and return their number; it appears only when it is complete."""
+    return write_rows(path, (episode_row(episode) for episode in episodes))
+
+
+def write_rows(path: Path, rows: Iterable[JsonObject]) -> int:
+    """Write a JSONL file and return the number of its lines; it appears only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    count = 0
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            for row in rows:
+                count += 1
+                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count

@@ -1,0 +1,98 @@
+"""Parts of rows that several formats share: closed models, texts that stand for messages, and checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from sandbox_contract.messages import Message, Tool
+
+from .bad_rows import RowError, UnplayedError
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+
+
+class ClosedRow(BaseModel):
+    """Base of the models of rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+RowModel = TypeVar("RowModel", bound=ClosedRow)
+
+
+def _parsed_text(value: object) -> object:
+    """Return JSON text, as columns without a fixed shape are in Parquet, as its value."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError as error:
+        raise ValueError(f"is a text that is not valid JSON: {error}") from None
+
+
+def _or_nothing(value: object) -> object:
+    return () if value is None else value
+
+
+Tools: TypeAlias = Annotated[tuple[Tool, ...], BeforeValidator(_or_nothing), BeforeValidator(_parsed_text)]
+"""Tool schemas, as a list or as the JSON text of one; none where null."""
+Rewards: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(_or_nothing)]
+Text: TypeAlias = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text; empty where null."""
+Messages: TypeAlias = Annotated[tuple[Message, ...], Field(min_length=1)]
+
+
+def validated(model: type[RowModel], row: JsonObject) -> RowModel:
+    """Return the row as a model. Raises RowError with the first field that does not fit, and the reason."""
+    try:
+        return model.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+        raise RowError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+def is_empty(message: Message) -> bool:
+    """Return whether a message says nothing and calls nothing."""
+    return not (message.content or "").strip() and not message.tool_calls
+
+
+def check_conversation(messages: Sequence[Message]) -> None:
+    """Raise RowError unless the assistant says something, in answer to something.
+
+    Raises UnplayedError where it has no message at all.
+    """
+    roles = [message.role for message in messages]
+    if "assistant" not in roles:
+        raise UnplayedError(
+            "has no message of the assistant, so there is nothing to learn from; "
+            "skip_unplayed=true leaves such episodes out"
+        )
+    if all(role in ("system", "assistant") for role in roles[: roles.index("assistant") + 1]):
+        raise RowError(
+            "begins with the assistant's message: the task that it answers is missing "
+            "(demonstrations without their task are played: warm_start.demonstrations)"
+        )
+    if all(is_empty(message) for message in messages if message.role == "assistant"):
+        raise RowError("all messages of the assistant are empty")
+
+
+def as_messages(value: str | Sequence[Message], role: str) -> tuple[Message, ...]:
+    """Return a text as one message of ``role``; messages are returned as they are."""
+    if isinstance(value, str):
+        return (Message.model_validate({"role": role, "content": value}),)
+    return tuple(value)
+
+
+def columns_of(model: type[ClosedRow]) -> frozenset[str]:
+    """Return the names of all columns that a row may have, aliases included."""
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        names |= {str(choice) for choice in alias.choices} if isinstance(alias, AliasChoices) else {name}
+    return frozenset(names)

@@ -1,0 +1,210 @@
+"""Read recorded data from files: all rows are checked before any is returned.
+
+A file's format is told by the columns of its first row, or named. One error lists the bad rows of all files,
+each with file, row and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from trainer.errors import DataError
+
+from .bad_rows import BadRows, RowError, UnplayedError
+from .conversation_rows import (
+    CompletionRow,
+    ConversationRow,
+    StepsRow,
+    read_completion_row,
+    read_conversation_row,
+    read_steps_row,
+)
+from .episode_rows import EpisodeRow, read_episode_row
+from .fields import columns_of
+from .preference_rows import PreferenceRow, read_preference_row
+from .rows import file_rows
+from .run_rows import read_group_row
+from .types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+    from trainer.config.recorded import RecordedFiles
+
+    from .types import Record
+
+Progress: TypeAlias = Callable[[Path, int], None]
+"""Called with a file and the bytes of it that have been read so far."""
+SomeRecord = TypeVar("SomeRecord", RecordedEpisode, Preference, LabelledCompletion)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """One format of rows."""
+
+    columns: frozenset[str]
+    """All columns that it knows."""
+    told_by: tuple[frozenset[str], ...]
+    """Sets of columns; a row that has all columns of one of them is in this format."""
+    read: Callable[[JsonObject, RowOrigin], Sequence[Record]]
+    """Return the records of a row. Raises RowError."""
+
+
+FORMATS: Mapping[str, RowFormat] = {
+    "run": RowFormat(
+        frozenset({"spec", "trajectories"}), (frozenset({"spec", "trajectories"}),), read_group_row
+    ),
+    "preference": RowFormat(
+        columns_of(PreferenceRow), (frozenset({"chosen", "rejected"}),), read_preference_row
+    ),
+    "completion": RowFormat(
+        columns_of(CompletionRow), (frozenset({"prompt", "completion"}),), read_completion_row
+    ),
+    "conversations": RowFormat(
+        columns_of(ConversationRow), (frozenset({"conversations"}),), read_conversation_row
+    ),
+    "messages": RowFormat(columns_of(EpisodeRow), (frozenset({"messages"}),), read_episode_row),
+    "steps": RowFormat(
+        columns_of(StepsRow), (frozenset({"steps"}), frozenset({"trajectory"})), read_steps_row
+    ),
+}
+"""Formats by name, in the order in which they are recognized."""
+
+_KINDS: Mapping[type, str] = {
+    RecordedEpisode: "episodes",
+    Preference: "preferences",
+    LabelledCompletion: "labelled completions",
+}
+
+
+def read_episodes(files: RecordedFiles, progress: Progress | None = None) -> tuple[RecordedEpisode, ...]:
+    """Return the episodes of files, in order. Raises DataError."""
+    return _of_kind(RecordedEpisode, files, progress)
+
+
+def read_preferences(files: RecordedFiles, progress: Progress | None = None) -> tuple[Preference, ...]:
+    """Return the preferences of files, in order. Raises DataError."""
+    return _of_kind(Preference, files, progress)
+
+
+def read_completions(
+    files: RecordedFiles, progress: Progress | None = None
+) -> tuple[LabelledCompletion, ...]:
+    """Return the labelled completions of files, in order.
+
+    Raises DataError, also where all labels are the same: KTO learns from the difference between both classes.
+    """
+    found = _of_kind(LabelledCompletion, files, progress)
+    check_labels(found)
+    return found
+
+
+def check_labels(completions: Sequence[LabelledCompletion]) -> None:
+    """Raise DataError unless there are labels of both classes."""
+    labels = {each.desirable for each in completions}
+    if len(labels) == 1:
+        shown = "true" if labels == {True} else "false"
+        raise DataError(
+            f"all {len(completions)} labels are {shown}; "
+            "learning from labels needs completions of both classes"
+        )
+
+
+def read_records(files: RecordedFiles, progress: Progress | None = None) -> tuple[Record, ...]:
+    """Return the records of files, in order, of any kind.
+
+    Raises DataError for a file that cannot be read or has no rows, and for bad rows, all of which it names.
+    """
+    found: list[Record] = []
+    bad = BadRows()
+    read = 0
+    for path in files.files:
+        before = read
+        for row in _numbered(path, files, progress):
+            read += 1
+            origin = RowOrigin(str(path), row.number)
+            try:
+                found.extend(row.read(origin))
+            except UnplayedError as error:
+                if not files.skip_unplayed:
+                    bad.add(origin, str(error))
+            except RowError as error:
+                bad.add(origin, str(error))
+        if read == before:
+            raise DataError(f"{path}: the file has no rows")
+    bad.raise_any(read)
+    if not found:
+        names = ", ".join(map(str, files.files))
+        raise DataError(f"{names}: no row is left: none of the {read} episodes was played")
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberedRow:
+    number: int
+    value: object
+    format: RowFormat | RowError
+    ignored: frozenset[str]
+
+    def read(self, origin: RowOrigin) -> Sequence[Record]:
+        """Return the row's records. Raises RowError."""
+        if isinstance(self.value, RowError):
+            raise self.value
+        if not isinstance(self.value, dict):
+            raise RowError("a row must be an object with columns")
+        if isinstance(self.format, RowError):
+            raise self.format
+        row = {name: value for name, value in self.value.items() if name not in self.ignored}
+        unknown = [name for name in row if name not in self.format.columns]
+        if unknown:
+            raise RowError(
+                f"unknown column{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}; "
+                "correct the name, or list it in ignore_columns"
+            )
+        return self.format.read(row, origin)
+
+
+def _numbered(path: Path, files: RecordedFiles, progress: Progress | None) -> Iterator[_NumberedRow]:
+    report = (lambda size: progress(path, size)) if progress is not None else None
+    told: RowFormat | RowError | None = FORMATS.get(files.format)
+    ignored = frozenset(files.ignore_columns)
+    for count, (number, value) in enumerate(file_rows(path, report), 1):
+        if told is None and isinstance(value, dict):
+            told = _told_format(value)
+        yield _NumberedRow(number, value, told or RowError("its format cannot be told"), ignored)
+        if count == files.limit:
+            return
+
+
+def _told_format(row: JsonObject) -> RowFormat | RowError:
+    for known in FORMATS.values():
+        if any(columns <= row.keys() for columns in known.told_by):
+            return known
+    columns = ", ".join(row) or "none"
+    if "operation" in row and "sequence" in row:
+        return RowError("is an event; export episodes in place of events")
+    if set(row) <= {"text"}:
+        return RowError(
+            "has only a text, in which the assistant's turns cannot be told from others; give messages"
+        )
+    return RowError(f"its format cannot be told by its columns ({columns}); known ones are {_format_hint()}")
+
+
+def _format_hint() -> str:
+    return ", ".join(
+        f"{name} ({' or '.join('+'.join(sorted(columns)) for columns in known.told_by)})"
+        for name, known in FORMATS.items()
+    )
+
+
+def _of_kind(
+    kind: type[SomeRecord], files: RecordedFiles, progress: Progress | None
+) -> tuple[SomeRecord, ...]:
+    records = read_records(files, progress)
+    wanted = tuple(record for record in records if isinstance(record, kind))
+    if len(wanted) < len(records):
+        other = next(record for record in records if not isinstance(record, kind))
+        raise DataError(f"{other.origin}: has {_KINDS[type(other)]} where {_KINDS[kind]} are wanted")
+    return wanted

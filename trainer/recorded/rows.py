@@ -1,0 +1,103 @@
+"""Rows of JSONL, JSON and Parquet files, one at a time, each with its number in the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from trainer.errors import DataError
+
+from .bad_rows import RowError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+NumberedRow: TypeAlias = "tuple[int, JsonValue | RowError]"
+"""The number of a row, from 1, and its value, or the reason why it has none."""
+BytesRead: TypeAlias = Callable[[int], None]
+"""Called with the bytes of the file that have been read so far."""
+_BATCH = 256
+"""Rows of Parquet in memory at a time."""
+
+
+def file_rows(path: Path, progress: BytesRead | None = None) -> Iterator[NumberedRow]:
+    """Yield the rows of a file by its ending: ``.jsonl``, ``.json`` (an array of rows) or ``.parquet``.
+
+    A line that is no JSON is a row with a RowError. Raises DataError for a file that cannot be read, has
+    another ending, or is no JSON or Parquet as a whole.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        endings = ", ".join(_READERS)
+        raise DataError(f"{path}: cannot tell what this file is by its ending; known ones are {endings}")
+    try:
+        yield from reader(path, progress or (lambda size: None))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def jsonl_rows(path: Path, progress: BytesRead | None = None) -> Iterator[NumberedRow]:
+    """Yield line numbers and values of a JSONL file, without its empty lines. Raises OSError."""
+    size = 0
+    with path.open("rb") as file:
+        # Bytes are split at line feeds only: JSON strings may hold the other line separators of Unicode.
+        for number, line in enumerate(file, 1):
+            size += len(line)
+            if line.strip():
+                yield number, _parsed(line)
+            if progress is not None:
+                progress(size)
+
+
+def _parsed(line: bytes) -> JsonValue | RowError:
+    try:
+        value: JsonValue = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        return RowError(f"is not UTF-8 text at byte {error.start}")
+    except (ValueError, RecursionError) as error:
+        return RowError(f"not valid JSON: {error}")
+    return value
+
+
+def _json_rows(path: Path, progress: BytesRead) -> Iterator[NumberedRow]:
+    body = path.read_bytes()
+    progress(len(body))
+    value = _parsed(body)
+    if isinstance(value, RowError):
+        raise DataError(f"{path}: {value}")
+    if not isinstance(value, list):
+        raise DataError(f"{path}: must be an array of rows; name a file with one row a line .jsonl")
+    yield from enumerate(value, 1)
+
+
+def _parquet_rows(path: Path, progress: BytesRead) -> Iterator[NumberedRow]:
+    try:
+        # Imported here: pyarrow takes long to import, and only Parquet files need it.
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow, which is not installed; "
+            "install the extra `trainer` or `service`, or convert the file to JSONL"
+        ) from None
+    size = path.stat().st_size
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            total = max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(batch_size=_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+                progress(size * number // total)
+    except ArrowInvalid as error:
+        raise DataError(f"{path}: is not a Parquet file: {error}") from None
+
+
+_READERS: dict[str, Callable[[Path, BytesRead], Iterator[NumberedRow]]] = {
+    ".jsonl": jsonl_rows,
+    ".json": _json_rows,
+    ".parquet": _parquet_rows,
+}

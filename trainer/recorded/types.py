@@ -1,0 +1,124 @@
+"""Types of recorded data: episodes, preferences and labelled completions, each with the row it came from.
+
+Messages are text as it was recorded. Tokens are made of them by the learner's own chat template, so that one
+file serves models of any family.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from sandbox_contract.messages import Message, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrigin:
+    """The row of a file or service that a record came from, for messages to people."""
+
+    file: str
+    """Path of the file, or address of the service."""
+    row: int | str
+    """Line or row of the file, counted from 1; of a service, the instance's id."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.row}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEpisode:
+    """One recorded conversation with a task, and its result as far as it is known."""
+
+    messages: tuple[Message, ...]
+    """All messages in order, the assistant's among them."""
+    origin: RowOrigin
+    id: str = ""
+    """The instance's id in the service, or the episode's in the run; empty where the file has none."""
+    environment: str = ""
+    split: str = ""
+    task_id: str = ""
+    tools: tuple[Tool, ...] = ()
+    """The tools that the episode offered."""
+    score: float | None = None
+    """The grade; None for an episode that was never graded."""
+    success: bool | None = None
+    step_rewards: tuple[float, ...] = ()
+    """Rewards of the steps, in order, as the environment or a process reward model gave them."""
+    skipped: frozenset[int] = frozenset()
+    """Indices of the assistant's messages that carry no loss."""
+    weight: float = 1.0
+    """Weight in the loss; selection sets it, and it is 1 on average."""
+    failure_class: str = ""
+    """The class of the failure that ended it; empty for an episode that ended by itself."""
+    truncated: bool = False
+    """Whether a limit cut it off."""
+    format_errors: int = 0
+    """Turns without a well-formed action, where the file counts them."""
+    policy: str = ""
+    """The model or policy that played it."""
+    temperature: float | None = None
+    """Temperature of its sampling."""
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """Environment, split and task, which episodes of one task share. Where the file names no task, the
+        text before the first turn stands for it.
+        """
+        if self.task_id:
+            return (self.environment, self.split, self.task_id)
+        return (
+            self.environment,
+            self.split,
+            "\n".join(f"{each.role}: {each.content}" for each in self.prompt),
+        )
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """The messages before the assistant's first."""
+        for place, message in enumerate(self.messages):
+            if message.role == "assistant":
+                return self.messages[:place]
+        return self.messages
+
+    @property
+    def completion(self) -> tuple[Message, ...]:
+        """The messages from the assistant's first on."""
+        return self.messages[len(self.prompt) :]
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """The assistant's messages."""
+        return tuple(message for message in self.messages if message.role == "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Two completions of one prompt, of which one is preferred."""
+
+    prompt: tuple[Message, ...]
+    chosen: tuple[Message, ...]
+    """The preferred completion: messages after the prompt, the assistant's among them."""
+    rejected: tuple[Message, ...]
+    origin: RowOrigin
+    environment: str = ""
+    task_id: str = ""
+    tools: tuple[Tool, ...] = ()
+    margin: float | None = None
+    """By how much the chosen one is better, where both were scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledCompletion:
+    """A completion that is wanted or unwanted, without another to compare it with (KTO)."""
+
+    prompt: tuple[Message, ...]
+    completion: tuple[Message, ...]
+    desirable: bool
+    origin: RowOrigin
+    environment: str = ""
+    task_id: str = ""
+    tools: tuple[Tool, ...] = ()
+
+
+Record: TypeAlias = RecordedEpisode | Preference | LabelledCompletion
