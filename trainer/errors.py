@@ -12,6 +12,7 @@
         AgentLost            the process that ran it ended, without its doing
       RewardFailed         the run's reward function failed for an episode
         JudgeFailed          the judge gave no score
+      TeacherFailed        the teacher gave no log-probabilities
       BudgetSpent          the judge's budget is spent
       Stalled              a wait passed its deadline
         NoProgress           episodes do not progress; a restart would wait as long
@@ -69,6 +70,10 @@ class RewardFailed(TrainerError, RuntimeError):
 
 class JudgeFailed(RewardFailed):
     """The judge could not be reached, passed its deadline or gave no score for an episode."""
+
+
+class TeacherFailed(TrainerError, RuntimeError):
+    """The teacher could not be reached, passed its deadline or gave no log-probability of a token."""
 
 
 class BudgetSpent(TrainerError):

@@ -132,6 +132,8 @@ class Segment:
     logprobs: tuple[float, ...]
     """The engine's log-probability where sampled, 0 elsewhere."""
     turns: tuple[Turn, ...]
+    teacher_logprobs: tuple[float, ...] = ()
+    """Log-probabilities that a teacher on a server gives the sampled tokens, in order; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +142,13 @@ class FailureNote:
 
     failure_class: str
     """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for the
-    trainer's engines, ``agent`` for the run's agent, ``reward`` for its reward function, ``judge``.
+    trainer's engines, ``agent`` for the run's agent, ``reward`` for its reward function, ``judge``,
+    ``teacher``.
     """
     code: str
     detail: str
     phase: str
-    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``, ``reward``."""
+    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``, ``reward``, ``teacher``."""
     instance_id: str = ""
     retry_after_s: float | None = None
     """Seconds to wait before another attempt, when the service gave them."""
@@ -257,6 +260,8 @@ class Sample:
     """The learner's log-probabilities, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None
     """The reference model's log-probabilities."""
+    teacher_logprobs_T: FloatT | None = None
+    """The teacher's log-probabilities, in on-policy distillation."""
     values_T: FloatT | None = None
     """The critic's value estimate before each token, before this batch's first update."""
     advantages_T: FloatT | None = None

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from tests.harness.learning import run_config, small_batch
 from tests.harness.rank_processes import run_rank_processes
 from tests.harness.sampling import sampled
+from trainer.advantage import credit
 from trainer.types import Objective
 from trainer.update.learner import Learner
 from trainer.update.outline import filled, outlined, row_tokens
@@ -31,6 +32,12 @@ CASES = {
     "sft": {"algorithm": PPO, "objective": "sft"},
     "lora": {"algorithm": {"kl": {"place": "reward"}}, "learner": LORA},
     "checkpointing": {"learner": {"gradient_checkpointing": True}},
+    "teacher": {
+        "algorithm": {
+            "distillation": {"teacher": {"kind": "model", "path": "teacher"}, "discount": 0.5},
+            "loss": {"kind": "cispo"},
+        }
+    },
     "a row for one": {"algorithm": PPO, "rows": 1},
     "an uneven number of rows": {"rows": 5, "learner": {"micro_batch_tokens": 24}},
 }
@@ -65,7 +72,7 @@ WAYS = {
 }
 """By the number of ranks: how they share the work."""
 
-TELLING = ("sequences", "ppo", "lora", "a row for one")
+TELLING = ("sequences", "ppo", "lora", "teacher", "a row for one")
 """Cases that tell whether a way is right; the first two ways play everything."""
 
 
@@ -78,7 +85,7 @@ def learner_of(model, case, way, rank=0, world=1):
     """A learner at the beginning of its stage."""
     settings = {**case.get("learner", {}), "optimizer": STEADY, "workers": world, **way}
     config = run_config(learner=settings, algorithm=case.get("algorithm", {}))
-    learner = Learner(model, config.learner_settings, "cpu", rank, world)
+    learner = Learner(model, config.learner_settings, "cpu", rank, world, teacher=model.with_name("teacher"))
     learner.begin_stage(config.learner.optimizer, 10)
     return learner
 
@@ -98,6 +105,8 @@ def play(learner, case, steps):
 def _step(learner, batch):
     """One step, with the tokens of this rank's own samples alone."""
     scored = learner.annotate(only(batch, learner.to_annotate(batch)))
+    if learner.settings.algorithm.distillation is not None:
+        scored = credit(scored, learner.settings.algorithm)
     tokens = row_tokens(batch, learner.to_learn(scored))
     return learner.update(filled(scored, tokens))
 

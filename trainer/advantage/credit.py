@@ -17,6 +17,7 @@ from trainer.types import Objective
 
 from .algorithms import ALGORITHMS, Credit
 from .chains import Array, Chain, chains, rows
+from .distillation import distilled
 from .kl_penalty import penalised
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     """Return the batch with advantages, and returns where there is a critic.
 
     SFT batches get advantage 1 on every token of the mask. Adds the metrics ``advantage/std``, and where
-    there is a reference or a critic ``reference/kl_sequence`` and ``value/explained``.
+    there is a critic or a teacher ``value/explained`` and ``distillation/...``.
 
     Args:
         batch: with the learner's annotations, as far as the algorithm needs them.
         config: the algorithm.
         kl_coefficient: used when ``config.kl.place`` is ``reward``.
 
-    Raises ValueError when a required annotation is missing.
+    Raises ValueError when a required annotation is missing, TrainerError when a teacher's is not a number.
     """
     samples = batch.samples
     if batch.objective is Objective.SFT:
@@ -50,7 +51,10 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     ]
     episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
     credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)
-    facts = {**batch.facts, **_facts(episodes, credits_N)}
+    distillation: dict[str, float] = {}
+    if config.distillation is not None:
+        credits_N, distillation = distilled(samples, episodes, credits_N, config.distillation)
+    facts = {**batch.facts, **_facts(episodes, credits_N), **distillation}
     return replace(batch, samples=_filled(samples, episodes, credits_N), facts=facts)
 
 

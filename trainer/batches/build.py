@@ -13,6 +13,9 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.agents.launchers import make_launcher
 from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
+from trainer.distillation.player import TaughtPlayer
+from trainer.distillation.server import TeacherServer
+from trainer.errors import ConfigError, TeacherFailed
 from trainer.outcomes.opening import open_outcomes
 from trainer.outcomes.player import RewardedPlayer
 from trainer.reward.compose import score
@@ -151,7 +154,9 @@ async def build(
         demonstrations = _demonstrations(config, folder, client, chat, watch)
         parts = Dependencies(
             service=client,
-            player=_rewarded(player, config.reward, folder, watch, closed),
+            player=await _taught(
+                _rewarded(player, config.reward, folder, watch, closed), config, chat, watch, closed
+            ),
             watch=watch,
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
             tracker=open_tracker(config.tracker_settings, folder),
@@ -179,6 +184,33 @@ def _rewarded(
         return player
     closed.append(outcomes.close)
     return RewardedPlayer(player, outcomes, watch)
+
+
+_PROBE = "Compute 12 * 37, then call tool(x=[1, 2]).\n\tÄ line\u00a0of “text”: \u4f60\u597d 🙂 <b>&amp;</b>"
+"""Words, digits, white space and other scripts, on which tokenizers differ."""
+
+
+async def _taught(
+    player: AttemptPlayer,
+    config: RunConfig,
+    chat: ChatTokenizer,
+    watch: ProgressMonitor,
+    closed: list[Callable[[], Awaitable[None]]],
+) -> AttemptPlayer:
+    """Return a player whose episodes have log-probabilities of the run's teacher on a server, if any.
+
+    Raises ConfigError for a server that cannot be asked or has another tokenizer.
+    """
+    wanted = config.algorithm.server_teacher
+    if wanted is None or not config.steps:
+        return player
+    teacher = TeacherServer(wanted)
+    closed.append(teacher.close)
+    try:
+        await teacher.check_tokenizer(_PROBE, chat.encode(_PROBE))
+    except TeacherFailed as error:
+        raise ConfigError(f"algorithm.distillation.teacher: {error}") from error
+    return TaughtPlayer(player, teacher, watch, wanted.timeout_s)
 
 
 def _demonstrations(

@@ -98,7 +98,10 @@ def group_from_payload(body: bytes) -> TrajectoryGroup:
         trajectories=tuple(
             replace(
                 each,
-                segments=tuple(replace(next(full), turns=segment.turns) for segment in each.segments),
+                segments=tuple(
+                    replace(next(full), turns=segment.turns, teacher_logprobs=segment.teacher_logprobs)
+                    for segment in each.segments
+                ),
             )
             for each in hollow.trajectories
         ),
@@ -142,4 +145,4 @@ def _segments(group: TrajectoryGroup) -> Iterator[Segment]:
 
 
 def _hollow(segment: Segment) -> Segment:
-    return Segment((), (), (), segment.turns)
+    return Segment((), (), (), segment.turns, segment.teacher_logprobs)

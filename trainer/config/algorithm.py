@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model
 from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, NonNegative, Positive, Share
 
+from .distillation import DistillationConfig, ModelTeacher, ServerTeacher
 from .plugins import PLUGIN, REFERENCE, installed, kind_or_plugin
 
 ADVANTAGES = ("gae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "return_to_go")
@@ -218,6 +219,8 @@ class AlgorithmConfig(Branch):
     mismatch: MismatchConfig = MismatchConfig()
     value: ValueConfig = ValueConfig()
     """Used by ``gae`` only."""
+    distillation: DistillationConfig | None = None
+    """Learn from a teacher's log-probabilities of the policy's own tokens."""
     drop_flat_groups: bool = True
     """Replace groups whose rewards are all equal, since they carry no signal."""
     most_dropped: NonNegative = 3.0
@@ -229,7 +232,9 @@ class AlgorithmConfig(Branch):
 
     @property
     def compares_groups(self) -> bool:
-        """Whether advantages are relative to the episodes of one group."""
+        """Whether advantages are relative to the episodes of one group, and to nothing else."""
+        if self.distillation is not None:
+            return False
         match self.advantage:
             case Grpo() | DrGrpo() | Rloo():
                 return True
@@ -248,3 +253,20 @@ class AlgorithmConfig(Branch):
     def needs_reference(self) -> bool:
         """Whether there is a reference model."""
         return self.kl.place != "none"
+
+    @property
+    def uses_rewards(self) -> bool:
+        """Whether rewards change what is learned."""
+        return self.distillation is None or self.distillation.task_weight > 0
+
+    @property
+    def model_teacher(self) -> ModelTeacher | None:
+        """The teacher that the learner's workers hold; None without one."""
+        teacher = self.distillation.teacher if self.distillation is not None else None
+        return teacher if isinstance(teacher, ModelTeacher) else None
+
+    @property
+    def server_teacher(self) -> ServerTeacher | None:
+        """The teacher on a server; None without one."""
+        teacher = self.distillation.teacher if self.distillation is not None else None
+        return teacher if isinstance(teacher, ServerTeacher) else None

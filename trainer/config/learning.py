@@ -27,6 +27,8 @@ def nothing_to_learn(rollout: RolloutConfig, algorithm: AlgorithmConfig, reward:
             "group are equal; use temperature=1 (evaluation.temperature is a separate "
             "setting)"
         )
+    if not algorithm.uses_rewards:
+        return None
     if not (reward.outcome_weight or reward.step_weight or any(reward.terms.model_dump().values())):
         return "every weight of the reward is 0; set reward.outcome_weight, reward.step_weight or a term"
     if reward.least is not None and reward.most is not None and reward.least >= reward.most:

@@ -37,6 +37,7 @@ from .phases import phase_seconds
 from .plugin_check import check_plugins
 from .preflight import check_chat, check_machine, check_model
 from .service import sandbox_service
+from .teacher_check import teacher_folder
 
 if TYPE_CHECKING:
     from trainer.batches.actor import BatchActorHandle
@@ -64,6 +65,8 @@ class _Started:
     """Components that training depends on."""
 
     model: Path
+    teacher: Path | None
+    """Folder of the teacher that the workers hold; None without one."""
     batches: BatchActorHandle
     engines: Sequence[RayEngine]
     """Handles of the engines' actors, which live as long as a handle exists."""
@@ -102,6 +105,7 @@ def train(
             folder=str(folder.path),
             batch_actor=started.batches.name,
             namespace=NAMESPACE,
+            teacher=str(started.teacher) if started.teacher is not None else None,
         )
         fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
     if config.tracking.report:
@@ -121,6 +125,8 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
         "name": f"{config.name}.evaluation",
         "warm_start": None,
         "steps": 1,
+        # Nothing is learned, so that no teacher has to be there.
+        "algorithm": config.algorithm.model_copy(update={"distillation": None}),
     }
     config = config.model_copy(update=changes)
     RunFolder.remove(config)
@@ -149,6 +155,7 @@ def _started(
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)
+        teacher = teacher_folder(config, model)
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):
@@ -160,7 +167,7 @@ def _started(
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         batches = stack.enter_context(run_batch_actor(config, folder.path, model, url, NAMESPACE))
-        yield _Started(model, batches, engines, reserved)
+        yield _Started(model, teacher, batches, engines, reserved)
 
 
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:

@@ -49,6 +49,8 @@ class WorkerSettings:
     batch_actor: str
     """Name of the batch actor."""
     namespace: str
+    teacher: str | None = None
+    """Folder of the teacher that the workers hold; None without one."""
 
 
 def train_worker(settings: dict[str, WorkerSettings]) -> None:
@@ -72,7 +74,14 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
 def _train(given: WorkerSettings, rank: int, world: int) -> None:
     config = RunConfig.model_validate_json(given.config)
     torch.set_num_threads(config.learner.threads)
-    learner = Learner(Path(given.model), config.learner_settings, ray.train.torch.get_device(), rank, world)
+    learner = Learner(
+        Path(given.model),
+        config.learner_settings,
+        ray.train.torch.get_device(),
+        rank,
+        world,
+        Path(given.teacher) if given.teacher is not None else None,
+    )
     batches = RemoteBatchSource(
         given.batch_actor,
         given.namespace,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
-from trainer.errors import AgentFailed, JudgeFailed, RewardFailed
+from trainer.errors import AgentFailed, JudgeFailed, RewardFailed, TeacherFailed
 from trainer.types import FailureNote
 
 if TYPE_CHECKING:
@@ -25,10 +25,14 @@ REWARD = "reward"
 """Failure class of the run's reward function."""
 JUDGE = "judge"
 """Failure class of a model that grades."""
+TEACHER = "teacher"
+"""Failure class of a model that the policy learns from."""
 
 
 def note_of(
-    error: SandboxError | EngineError | Stalled | AgentFailed | RewardFailed, phase: str, instance_id: str
+    error: SandboxError | EngineError | Stalled | AgentFailed | RewardFailed | TeacherFailed,
+    phase: str,
+    instance_id: str,
 ) -> FailureNote:
     """Return the note of a failure, with the service's own fields if the service reported it.
 
@@ -52,7 +56,9 @@ def note_of(
     )
 
 
-def _class_of(error: EngineError | Stalled | AgentFailed | RewardFailed, phase: str) -> str:
+def _class_of(error: EngineError | Stalled | AgentFailed | RewardFailed | TeacherFailed, phase: str) -> str:
+    if isinstance(error, TeacherFailed):
+        return TEACHER
     if isinstance(error, RewardFailed):
         return JUDGE if isinstance(error, JudgeFailed) else REWARD
     if isinstance(error, AgentFailed):

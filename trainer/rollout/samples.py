@@ -68,6 +68,7 @@ def _sample(
         token_ids_T=np.array(segment.token_ids, dtype=np.int32),
         mask_T=mask_T,
         logprobs_T=np.array(segment.logprobs, dtype=np.float32),
+        teacher_logprobs_T=_teacher(segment),
         rewards_T=rewards_T,
         turns_T=turns_T,
         versions_T=versions_T,
@@ -75,6 +76,14 @@ def _sample(
         last=last,
         truncated=last and trajectory.stop in OVERLONG,
     )
+
+
+def _teacher(segment: Segment) -> FloatT | None:
+    if not segment.teacher_logprobs:
+        return None
+    logprobs_T = np.zeros(len(segment.token_ids), dtype=np.float32)
+    logprobs_T[np.array(segment.loss_mask, dtype=np.bool_)] = segment.teacher_logprobs
+    return logprobs_T
 
 
 def _per_turn(segment: Segment, rewards: Sequence[float], first_turn: int) -> tuple[FloatT, IntT, IntT]:

@@ -41,6 +41,7 @@ from .reference import Reference
 from .row_table import RowTable
 from .scoring import Scorer
 from .sharding import Parallel
+from .teacher import Teacher
 from .training import Sums, Updater
 from .training_tensors import TrainingTensors
 from .weights import merged_weights, write_adapter
@@ -67,8 +68,12 @@ class Learner:
         device: torch.device | str,
         rank: int = 0,
         world: int = 1,
+        teacher: Path | None = None,
     ) -> None:
-        """Load the model. With ``world`` > 1, a process group of that size must exist. Raises ConfigError."""
+        """Load the model, and the one in the teacher's folder if the algorithm has such a teacher.
+
+        With ``world`` > 1, a process group of that size must exist. Raises ConfigError.
+        """
         learner = settings.learner
         self.settings = settings
         self.rank = rank
@@ -88,6 +93,7 @@ class Learner:
         """The optimizer of the current stage; None before ``begin``."""
         self.reference: Reference | None = None
         """Copy of the weights at the start of the stage, if the algorithm compares with it."""
+        self._teacher = self._load_teacher(teacher, mesh)
         self._writer: TensorWriter | None = None
 
     @property
@@ -119,7 +125,8 @@ class Learner:
         return self._share.to_learn(batch, self._minibatches(batch, rows))
 
     def annotate(self, batch: Batch) -> Batch:
-        """Return the batch with log-probabilities of the model and the reference, and values of the critic.
+        """Return the batch with log-probabilities of the model, the reference and the teacher, and values of
+        the critic.
 
         When a batch gets a single update and nothing else needs them, the model's log-probabilities are left
         to the update, whose first forward pass computes the same.
@@ -145,6 +152,11 @@ class Learner:
             samples = [
                 replace(sample, ref_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, found, strict=True)
+            ]
+        if self._teacher is not None:
+            samples = [
+                replace(sample, teacher_logprobs_T=logprobs_T)
+                for sample, logprobs_T in zip(samples, self._teacher.score(rows), strict=True)
             ]
         return replace(batch, samples=tuple(samples))
 
@@ -250,7 +262,17 @@ class Learner:
         """Return whether the update's first pass can supply the old log-probabilities."""
         learner, algorithm = self.settings.learner, self.settings.algorithm
         updates = learner.minibatches * learner.epochs
-        return updates == 1 and algorithm.kl.place != "reward" and not algorithm.needs_values
+        credited = algorithm.kl.place == "reward" or algorithm.distillation is not None
+        return updates == 1 and not credited and not algorithm.needs_values
+
+    def _load_teacher(self, folder: Path | None, mesh: Mesh) -> Teacher | None:
+        """Load the teacher that the algorithm wants on the workers; None where it wants none."""
+        wanted = self.settings.algorithm.model_teacher
+        if wanted is None:
+            return None
+        if folder is None:
+            raise ValueError("the algorithm has a teacher, and its folder was not given")
+        return Teacher(folder, self.settings, self.device, mesh, wanted.temperature)
 
     def _ready(self) -> Optimizer:
         if self.optimizer is None:

@@ -57,9 +57,12 @@ class _SampleOutline:
     last: bool
     truncated: bool
     runs: Mapping[str, _Runs]
+    teacher_K: FloatT | None
+    """The teacher's log-probabilities of the masked tokens, which credit assignment reads on every rank."""
 
     @classmethod
     def of(cls, sample: Sample) -> _SampleOutline:
+        teacher_T = sample.teacher_logprobs_T
         return cls(
             length=len(sample),
             id=sample.id,
@@ -69,9 +72,15 @@ class _SampleOutline:
             last=sample.last,
             truncated=sample.truncated,
             runs={name: _Runs.of(getattr(sample, name)) for name in _RUNS},
+            teacher_K=None if teacher_T is None else teacher_T[sample.mask_T],
         )
 
     def sample(self) -> Sample:
+        arrays = {name: runs.array(self.length) for name, runs in self.runs.items()}
+        teacher_T: FloatT | None = None
+        if self.teacher_K is not None:
+            teacher_T = np.zeros(self.length, dtype=np.float32)
+            teacher_T[arrays["mask_T"]] = self.teacher_K
         return Sample(
             id=self.id,
             trajectory_id=self.trajectory_id,
@@ -81,7 +90,8 @@ class _SampleOutline:
             weight=self.weight,
             last=self.last,
             truncated=self.truncated,
-            **{name: runs.array(self.length) for name, runs in self.runs.items()},
+            teacher_logprobs_T=teacher_T,
+            **arrays,
         )
 
 

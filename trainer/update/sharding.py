@@ -61,7 +61,8 @@ class Parallel:
             fill(core, device, torch.device("cpu") if offload else device)
             return
         fill(core, device, device)
-        if mesh.world > 1:
+        # A model that is only scored has no gradients to reduce, and DDP refuses it.
+        if mesh.world > 1 and any(parameter.requires_grad for parameter in core.parameters()):
             # Buffers are the same on all ranks; gradients that are views of the buckets save a copy of them.
             self._ddp = DistributedDataParallel(
                 core, forward_sync_buffers=False, gradient_as_bucket_view=True

@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
 def alone(folder):
     """Return the results of one rank, which leaves a checkpoint after a step behind."""
     model = small_model(folder / "model")
+    small_model(folder / "teacher", family="llama", hidden=16, layers=1)
     results = {}
     for name, case in CASES.items():
         learner = learner_of(model, case, ALONE)

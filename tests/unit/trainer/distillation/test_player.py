@@ -1,0 +1,98 @@
+"""Episodes are scored by the teacher as they are played; one that is not has a failure."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.harness.episodes_played import FAILURE, played
+from trainer.batches.payloads import group_from_payload, group_to_payload
+from trainer.config import SamplingConfig
+from trainer.distillation.player import MOST_IN_A_ROW, TaughtPlayer
+from trainer.errors import ConfigError, TeacherFailed, TrainerError
+from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.samples import samples_of
+from trainer.types import GroupSpec, Segment, TrajectoryGroup
+
+SPEC = GroupSpec(0, played({}).task, 0, 2, 3)
+
+
+class OneEpisode:
+    def __init__(self, trajectory):
+        self.trajectory = trajectory
+
+    async def play_episode(self, spec, member, sampling):
+        return self.trajectory
+
+
+class Teacher:
+    """Gives the token at place n the log-probability -n."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.asked = []
+
+    async def score(self, token_ids):
+        self.asked.append(tuple(token_ids))
+        if self.error is not None:
+            raise self.error
+        return tuple(-float(place) for place in range(len(token_ids)))
+
+
+def player_of(teacher, trajectory, timeout_s=5.0):
+    return TaughtPlayer(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s)
+
+
+async def play(teacher, trajectory, spec=SPEC):
+    return await player_of(teacher, trajectory).play_episode(spec, 0, SamplingConfig())
+
+
+async def test_sampled_tokens_of_all_segments_get_their_log_probabilities() -> None:
+    trajectory = played({}, {}, tokens=[2, 1])
+    unsampled = Segment((1, 2), (False, False), (0.0, 0.0), ())
+    trajectory = replace(trajectory, segments=(*trajectory.segments, unsampled, trajectory.segments[0]))
+    teacher = Teacher()
+    taught = await play(teacher, trajectory)
+    assert [each.teacher_logprobs for each in taught.segments] == [(-1, -2, -3), (), (-1, -2, -3)]
+    assert len(teacher.asked) == 2
+
+
+async def test_log_probabilities_reach_samples_and_journal() -> None:
+    taught = await play(Teacher(), played({}, tokens=[2]))
+    (sample,) = samples_of(replace(taught, weight=1.0), [1.0], 0)
+    assert sample.teacher_logprobs_T.tolist() == [0, -1, -2]
+    group = TrajectoryGroup(SPEC, (taught,))
+    assert group_from_payload(group_to_payload(group)) == group
+
+
+async def test_an_episode_that_the_teacher_did_not_score_has_a_failure() -> None:
+    taught = await play(Teacher(TeacherFailed("it is down")), played({}))
+    assert (taught.failure.failure_class, taught.failure.phase) == ("teacher", "teacher")
+    assert taught.failure.code == "teacher_failed"
+    assert not taught.scored
+
+
+async def test_a_teacher_that_does_not_answer_is_a_failure_after_the_deadline() -> None:
+    class Silent:
+        async def score(self, token_ids):
+            await asyncio.Event().wait()
+
+    taught = await player_of(Silent(), played({}), timeout_s=0.01).play_episode(SPEC, 0, SamplingConfig())
+    assert "not done within 0.01 s" in taught.failure.detail
+
+
+async def test_held_out_and_failed_episodes_are_not_scored() -> None:
+    teacher = Teacher()
+    await play(teacher, played({}), replace(SPEC, index=-1))
+    await play(teacher, played({}, score=None, failure=FAILURE))
+    assert teacher.asked == []
+
+
+async def test_the_run_ends_when_the_teacher_scores_nothing_or_cannot_be_used() -> None:
+    player = player_of(Teacher(TeacherFailed("it is down")), played({}))
+    for _ in range(MOST_IN_A_ROW - 1):
+        await player.play_episode(SPEC, 0, SamplingConfig())
+    with pytest.raises(TrainerError, match="scored none of 32 episodes in a row: it is down"):
+        await player.play_episode(SPEC, 0, SamplingConfig())
+    with pytest.raises(ConfigError):
+        await play(Teacher(ConfigError("no such model")), played({}))

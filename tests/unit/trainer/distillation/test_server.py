@@ -1,0 +1,118 @@
+"""A teacher's server: log-probabilities of exactly the tokens that were sent, or a failure."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from trainer.config.distillation import ServerTeacher
+from trainer.distillation.server import TeacherServer
+from trainer.errors import ConfigError, TeacherFailed
+
+TOKENS = (5, 7, 9)
+GOOD = [None, {"7": {"logprob": -0.5}}, {"9": {"logprob": -2.0}}]
+
+
+def completion(entries):
+    return httpx.Response(200, json={"choices": [{"text": "x", "prompt_logprobs": entries}]})
+
+
+async def score(*answers, tokens=TOKENS, key=None, **settings):
+    """The log-probabilities, and the requests that were sent."""
+    script, asked = iter(answers), []
+
+    def answer(request):
+        asked.append(request)
+        given = next(script)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    config = ServerTeacher(base_url="http://t/v1", model="m", **settings)
+    environment = {"TEACHER_API_KEY": key} if key else {}
+    server = TeacherServer(config, environment, httpx.MockTransport(answer), wait_s=0.0)
+    try:
+        return await server.score(tokens), asked
+    finally:
+        await server.close()
+
+
+async def test_each_token_gets_its_log_probability_and_the_first_none() -> None:
+    found, (request,) = await score(completion(GOOD), key="secret")
+    assert found == (0.0, -0.5, -2.0)
+    body = json.loads(request.content)
+    assert (str(request.url), body["prompt"], body["model"]) == ("http://t/v1/completions", [5, 7, 9], "m")
+    assert body["prompt_logprobs"] == 0
+    assert request.headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (completion([None, {"7": {"logprob": -0.5}}]), "scored 2 tokens, and 3 were sent"),
+        (completion([None, {"8": {"logprob": -0.5}}, GOOD[2]]), "no finite log-probability of token 1"),
+        (completion([None, GOOD[1], None]), r"no finite log-probability of token 2 \(id 9\)"),
+        (completion([None, GOOD[1], {"9": {"logprob": None}}]), "no finite log-probability of token 2"),
+        (
+            httpx.Response(200, text='{"choices":[{"prompt_logprobs":[null,{"7":{"logprob":NaN}},null]}]}'),
+            "no finite log-probability of token 1",
+        ),
+        (httpx.Response(200, text="<html>"), "answered no JSON"),
+        (httpx.Response(200, json=[]), "answered no completion"),
+        (httpx.Response(200, json={"choices": []}), "answered no completion"),
+        (httpx.Response(500, text="out of memory"), "answered 500: out of memory"),
+        (httpx.Response(400, text="too long"), "answered 400: too long"),
+        (httpx.ReadTimeout("late"), "cannot be asked: ReadTimeout"),
+    ],
+)
+async def test_an_answer_without_all_tokens_is_a_failure_and_never_a_zero(answer, sentence) -> None:
+    with pytest.raises(TeacherFailed, match=sentence):
+        await score(answer, attempts=1)
+
+
+async def test_a_failed_request_is_sent_again() -> None:
+    found, asked = await score(httpx.Response(503), httpx.ConnectError("refused"), completion(GOOD))
+    assert (found, len(asked)) == ((0.0, -0.5, -2.0), 3)
+    with pytest.raises(TeacherFailed, match="answered 503"):
+        await score(*[httpx.Response(503)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (httpx.Response(401, text="no key"), "answered 401: no key; check algorithm.distillation.teacher"),
+        (httpx.Response(404, text="no model"), "answered 404"),
+        (httpx.Response(200, json={"choices": [{"text": "x"}]}), "gives no log-probabilities of the prompt"),
+    ],
+)
+async def test_what_no_attempt_would_mend_ends_the_run(answer, sentence) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        await score(answer)
+
+
+async def test_only_so_many_requests_are_in_progress() -> None:
+    busy = most = 0
+
+    async def answer(_):
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0)
+        busy -= 1
+        return completion(GOOD)
+
+    config = ServerTeacher(base_url="http://t/v1", model="m", concurrency=2)
+    server = TeacherServer(config, {}, httpx.MockTransport(answer))
+    await asyncio.gather(*(server.score(TOKENS) for _ in range(6)))
+    await server.close()
+    assert most == 2
+
+
+async def test_a_server_with_another_tokenizer_is_refused() -> None:
+    config = ServerTeacher(base_url="http://t/v1", model="m")
+    server = TeacherServer(config, {}, httpx.MockTransport(lambda _: completion(GOOD)))
+    await server.check_tokenizer("words", [5, 7, 9])
+    with pytest.raises(ConfigError, match=r"another tokenizer than the model: it reads 'words' as 3 tokens"):
+        await server.check_tokenizer("words", [5, 7, 8])
+    await server.close()

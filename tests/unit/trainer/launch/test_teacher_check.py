@@ -1,0 +1,54 @@
+"""A teacher on the workers must be there, read the same tokens, and read as many of them."""
+
+import json
+
+import pytest
+
+from tests.harness.learning import WORDS, run_config, small_model
+from trainer.errors import ConfigError
+from trainer.launch.teacher_check import check_tokenizers, teacher_folder
+
+
+def model(folder, words=WORDS, **tokens):
+    vocabulary = {f"w{number}": number for number in range(WORDS)} | tokens
+    small_model(folder, words=words)
+    said = {"model": {"vocab": vocabulary}, "added_tokens": [{"id": 3, "content": "w3"}]}
+    (folder / "tokenizer.json").write_text(json.dumps(said))
+    return folder
+
+
+def config_of(path, **rollout):
+    teacher = {"kind": "model", "path": str(path)}
+    return run_config(algorithm={"distillation": {"teacher": teacher}}, rollout=rollout)
+
+
+def test_a_teacher_with_the_same_tokenizer_is_found(tmp_path):
+    student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher")
+    assert teacher_folder(config_of(teacher), student) == teacher
+    assert teacher_folder(run_config(), student) is None
+
+
+@pytest.mark.parametrize("tokens", [{"w1": 2, "w2": 1}, {"other": 63}])
+def test_a_teacher_with_another_tokenizer_is_refused(tmp_path, tokens):
+    student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher", **tokens)
+    with pytest.raises(ConfigError, match=r"has another tokenizer than .*: the token '(w1|other)'"):
+        teacher_folder(config_of(teacher), student)
+
+
+def test_a_missing_teacher_is_named_by_its_setting(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"algorithm.distillation.teacher.path: .*no config.json"):
+        teacher_folder(config_of(tmp_path / "empty"), model(tmp_path / "student"))
+
+
+def test_a_teacher_that_reads_too_little_is_refused(tmp_path):
+    student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher")
+    with pytest.raises(ConfigError, match="reads 256 tokens, and conversations have up to 512"):
+        teacher_folder(config_of(teacher, max_context_tokens=512), student)
+
+
+def test_a_tokenizer_that_cannot_be_compared_is_refused(tmp_path):
+    student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher")
+    (teacher / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        check_tokenizers(student, teacher)

@@ -1,0 +1,61 @@
+"""Settings of on-policy distillation: the teacher, and the weight of its advantage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from sandbox_settings import Branch, NonNegative, Positive, Seconds, Share
+
+
+class ModelTeacher(Branch):
+    """A model that the learner's workers hold beside the one in training. Its tokenizer must be the same."""
+
+    kind: Literal["model"] = "model"
+    path: str
+    """A folder such as ``/models/teacher``, or a name on the Hugging Face hub."""
+    revision: str | None = None
+    """Revision on the hub, such as a commit; the newest by default."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Temperature of the teacher's distribution; below 1 it is sharper than the teacher samples by itself."""
+
+
+class ServerTeacher(Branch):
+    """A model on a server whose completions give log-probabilities of given tokens, as ``vllm serve`` does.
+
+    Its tokenizer must be the same.
+    """
+
+    kind: Literal["server"] = "server"
+    base_url: str
+    """Address before ``/completions``, such as ``http://127.0.0.1:8000/v1``."""
+    model: str
+    """Name of the model at the server."""
+    api_key_variable: str = "TEACHER_API_KEY"
+    """Environment variable that holds the server's API key, if it needs one."""
+    timeout_s: Seconds = 120.0
+    """Time limit for the log-probabilities of one episode, all attempts included."""
+    attempts: Positive = 3
+    """Attempts for one sequence, the first one included."""
+    concurrency: Positive = 16
+    """Requests in progress at a time."""
+
+
+TeacherConfig: TypeAlias = Annotated[ModelTeacher | ServerTeacher, Field(discriminator="kind")]
+
+
+class DistillationConfig(Branch):
+    """The reverse KL to a teacher at each sampled token as an advantage (Agarwal et al. 2023; Lu 2025)."""
+
+    teacher: TeacherConfig
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """Weight of the distillation's advantage."""
+    task_weight: NonNegative = 0.0
+    """Weight of the task's advantage, which ``advantage`` computes from rewards; 0 learns from the teacher
+    alone.
+    """
+    discount: Share = 0.0
+    """Weight of the reverse KL of a later token in the advantage of an earlier one, for each token between
+    them; 0 credits each token with its own alone.
+    """

@@ -1,0 +1,151 @@
+"""A teacher behind an OpenAI-compatible server: log-probabilities of given tokens by its completions.
+
+The request is a completion of one token with ``prompt_logprobs``, vLLM's extension of the interface, which
+answers for each token of the prompt with its id. Each id is compared with the one that was sent. A request
+that fails, times out or lacks a token is TeacherFailed, never a log-probability of 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from local_processes.waiting import exponential_wait_s
+from trainer.errors import ConfigError, TeacherFailed
+
+if TYPE_CHECKING:
+    from trainer.config.distillation import ServerTeacher
+
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 10.0
+_MENDED_BY_NO_ATTEMPT = (401, 403, 404)
+_REFUSED = 400
+_SHOWN = 300
+"""Characters of an answer that are quoted."""
+
+
+class TeacherServer:
+    """A teacher's server."""
+
+    def __init__(
+        self,
+        config: ServerTeacher,
+        environment: Mapping[str, str] = os.environ,
+        transport: httpx.AsyncBaseTransport | None = None,
+        wait_s: float = 1.0,
+    ) -> None:
+        """``wait_s`` multiplies the waits between attempts."""
+        key = environment.get(config.api_key_variable)
+        self._config = config
+        self._where = f"the teacher at {config.base_url}"
+        self._wait_s = wait_s
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._client = httpx.AsyncClient(
+            base_url=config.base_url.rstrip("/"),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=config.timeout_s,
+            transport=transport,
+        )
+
+    async def score(self, token_ids: Sequence[int]) -> tuple[float, ...]:
+        """Return the log-probability of each token given those before it, 0 for the first.
+
+        Raises TeacherFailed; ConfigError for a request that no attempt would mend.
+        """
+        for attempt in range(1, self._config.attempts + 1):
+            try:
+                async with self._slots:
+                    return self._logprobs(await self._complete(list(token_ids)), token_ids)
+            except TeacherFailed:
+                if attempt == self._config.attempts:
+                    raise
+            wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
+            await asyncio.sleep(self._wait_s * wait_s)
+        raise AssertionError("there is at least one attempt")
+
+    async def check_tokenizer(self, text: str, token_ids: Sequence[int]) -> None:
+        """Check that the server tokenizes a text as the policy does.
+
+        Raises ConfigError if it does not, and TeacherFailed when it does not answer.
+        """
+        theirs = [_token_id(each) for each in _entries(await self._complete(text), self._where)[1:]]
+        if theirs != list(token_ids)[1:]:
+            raise ConfigError(
+                f"algorithm.distillation.teacher: {self._where} has another tokenizer than the model: it "
+                f"reads {text!r} as {len(theirs) + 1} tokens ending in {theirs[-3:]}, the model as "
+                f"{len(token_ids)} ending in {list(token_ids)[-3:]}"
+            )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _complete(self, prompt: str | list[int]) -> Mapping[str, Any]:
+        request = {
+            "model": self._config.model,
+            "prompt": prompt,
+            "max_tokens": 1,  # vLLM has to sample one
+            "temperature": 0.0,
+            "prompt_logprobs": 0,
+            "add_special_tokens": False,
+        }
+        try:
+            answer = await self._client.post("/completions", json=request)
+        except httpx.HTTPError as error:
+            raise TeacherFailed(f"{self._where} cannot be asked: {type(error).__name__}: {error}") from error
+        if answer.status_code in _MENDED_BY_NO_ATTEMPT:
+            raise ConfigError(
+                f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}; check "
+                "algorithm.distillation.teacher"
+            )
+        if answer.status_code >= _REFUSED:
+            raise TeacherFailed(f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}")
+        try:
+            body = answer.json()
+        except ValueError as error:
+            raise TeacherFailed(f"{self._where} answered no JSON: {answer.text[:_SHOWN]!r}") from error
+        if not isinstance(body, dict):
+            raise TeacherFailed(f"{self._where} answered no completion: {answer.text[:_SHOWN]!r}")
+        return body
+
+    def _logprobs(self, body: Mapping[str, Any], token_ids: Sequence[int]) -> tuple[float, ...]:
+        entries = _entries(body, self._where)
+        if len(entries) != len(token_ids):
+            raise TeacherFailed(f"{self._where} scored {len(entries)} tokens, and {len(token_ids)} were sent")
+        found = [0.0]
+        for place, (entry, token_id) in enumerate(zip(entries[1:], token_ids[1:], strict=True), start=1):
+            given = entry.get(str(token_id)) if isinstance(entry, dict) else None
+            value = given.get("logprob") if isinstance(given, dict) else None
+            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+                raise TeacherFailed(
+                    f"{self._where} gave no finite log-probability of token {place} (id {token_id})"
+                )
+            found.append(float(value))
+        return tuple(found)
+
+
+def _entries(body: Mapping[str, Any], where: str) -> list[Any]:
+    """Return the entries of the prompt's tokens. Raises ConfigError for a server without them."""
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    entries = choice.get("prompt_logprobs") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict):
+        raise TeacherFailed(f"{where} answered no completion")
+    if not isinstance(entries, list):
+        raise ConfigError(
+            f"{where} gives no log-probabilities of the prompt (prompt_logprobs), which distillation needs; "
+            "serve the teacher with vLLM (`vllm serve`)"
+        )
+    return entries
+
+
+def _token_id(entry: object) -> int:
+    """Return the id of an entry's token; -1 for an entry without one."""
+    keys = list(entry) if isinstance(entry, dict) else []
+    return int(keys[0]) if keys and str(keys[0]).isdigit() else -1

@@ -1,0 +1,77 @@
+"""Find the teacher of on-policy distillation, and check that it can score the policy's tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.capacity.object_store import positions_of
+from trainer.config.model import PretrainedModel
+from trainer.errors import ConfigError
+from trainer.models.folders import model_folder
+from trainer.update.teacher import scoring_settings
+
+from .preflight import check_model
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+
+_SETTING = "algorithm.distillation.teacher"
+
+
+def teacher_folder(config: RunConfig, model: Path) -> Path | None:
+    """Return the folder of the teacher that the learner's workers hold; None without one.
+
+    Raises ConfigError when there is no such model, or it cannot score tokens of the model in ``model``.
+    """
+    wanted = config.algorithm.model_teacher
+    if wanted is None or not config.steps:
+        return None
+    pretrained = PretrainedModel(path=wanted.path, revision=wanted.revision)
+    try:
+        folder = model_folder(pretrained, config.root / "models")
+        check_model(scoring_settings(config.learner_settings), folder)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("model.path", f"{_SETTING}.path")) from error
+    check_tokenizers(model, folder)
+    longest = config.rollout.max_context_tokens or positions_of(model)
+    if positions_of(folder) < longest:
+        raise ConfigError(
+            f"{_SETTING}: the model in {folder} reads {positions_of(folder)} tokens, and conversations have "
+            f"up to {longest}; lower rollout.max_context_tokens, or choose another teacher"
+        )
+    return folder
+
+
+def check_tokenizers(student: Path, teacher: Path) -> None:
+    """Raise ConfigError unless both folders give each token the same id."""
+    ours, theirs = _tokens(student), _tokens(teacher)
+    different = [token for token in ours if theirs.get(token) != ours[token]]
+    more = [token for token in theirs if token not in ours]
+    if different or more:
+        example = (different or more)[0]
+        raise ConfigError(
+            f"{_SETTING}: the teacher in {teacher} has another tokenizer than the model in {student}: the "
+            f"token {example!r} has id {theirs.get(example)} there and {ours.get(example)} here; a teacher "
+            "must read the same token ids"
+        )
+
+
+def _tokens(folder: Path) -> Mapping[str, int]:
+    """Return the ids of all tokens. Raises ConfigError without a readable tokenizer.json."""
+    try:
+        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        vocabulary = content["model"]["vocab"]
+        if isinstance(vocabulary, dict):
+            tokens = {str(token): int(index) for token, index in vocabulary.items()}
+        else:
+            tokens = {str(entry[0]): index for index, entry in enumerate(vocabulary)}
+        return tokens | {str(each["content"]): int(each["id"]) for each in content.get("added_tokens", ())}
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ConfigError(
+            f"{_SETTING}: the tokenizer in {folder} cannot be compared: {folder / 'tokenizer.json'} is "
+            f"missing or unreadable ({error})"
+        ) from error
