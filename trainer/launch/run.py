@@ -155,7 +155,8 @@ def _started(
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)
-        teacher = teacher_folder(config, model)
+        context, models = config.rollout.max_context_tokens, config.root / "models"
+        teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):

@@ -16,28 +16,34 @@ from trainer.update.teacher import scoring_settings
 from .preflight import check_model
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import LearnerSettings
 
 
 _SETTING = "algorithm.distillation.teacher"
 
 
-def teacher_folder(config: RunConfig, model: Path) -> Path | None:
+def teacher_folder(settings: LearnerSettings, model: Path, context: int | None, models: Path) -> Path | None:
     """Return the folder of the teacher that the learner's workers hold; None without one.
 
-    Raises ConfigError when there is no such model, or it cannot score tokens of the model in ``model``.
+    Args:
+        settings: of the learner.
+        model: folder of the model in training.
+        context: tokens of the longest conversation; the model's positions by default.
+        models: folder of models that are made on the spot.
+
+    Raises ConfigError when there is no such model, or it cannot score tokens of the model in training.
     """
-    wanted = config.algorithm.model_teacher
-    if wanted is None or not config.steps:
+    wanted = settings.algorithm.model_teacher
+    if wanted is None:
         return None
     pretrained = PretrainedModel(path=wanted.path, revision=wanted.revision)
     try:
-        folder = model_folder(pretrained, config.root / "models")
-        check_model(scoring_settings(config.learner_settings), folder)
+        folder = model_folder(pretrained, models)
+        check_model(scoring_settings(settings), folder)
     except ConfigError as error:
         raise ConfigError(str(error).replace("model.path", f"{_SETTING}.path")) from error
     check_tokenizers(model, folder)
-    longest = config.rollout.max_context_tokens or positions_of(model)
+    longest = context or positions_of(model)
     if positions_of(folder) < longest:
         raise ConfigError(
             f"{_SETTING}: the model in {folder} reads {positions_of(folder)} tokens, and conversations have "

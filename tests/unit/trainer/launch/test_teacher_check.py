@@ -17,34 +17,35 @@ def model(folder, words=WORDS, **tokens):
     return folder
 
 
-def config_of(path, **rollout):
+def found(path, student, context=None):
     teacher = {"kind": "model", "path": str(path)}
-    return run_config(algorithm={"distillation": {"teacher": teacher}}, rollout=rollout)
+    settings = run_config(algorithm={"distillation": {"teacher": teacher}}).learner_settings
+    return teacher_folder(settings, student, context, student.parent)
 
 
 def test_a_teacher_with_the_same_tokenizer_is_found(tmp_path):
     student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher")
-    assert teacher_folder(config_of(teacher), student) == teacher
-    assert teacher_folder(run_config(), student) is None
+    assert found(teacher, student) == teacher
+    assert teacher_folder(run_config().learner_settings, student, None, tmp_path) is None
 
 
 @pytest.mark.parametrize("tokens", [{"w1": 2, "w2": 1}, {"other": 63}])
 def test_a_teacher_with_another_tokenizer_is_refused(tmp_path, tokens):
     student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher", **tokens)
     with pytest.raises(ConfigError, match=r"has another tokenizer than .*: the token '(w1|other)'"):
-        teacher_folder(config_of(teacher), student)
+        found(teacher, student)
 
 
 def test_a_missing_teacher_is_named_by_its_setting(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"algorithm.distillation.teacher.path: .*no config.json"):
-        teacher_folder(config_of(tmp_path / "empty"), model(tmp_path / "student"))
+        found(tmp_path / "empty", model(tmp_path / "student"))
 
 
 def test_a_teacher_that_reads_too_little_is_refused(tmp_path):
     student, teacher = model(tmp_path / "student"), model(tmp_path / "teacher")
     with pytest.raises(ConfigError, match="reads 256 tokens, and conversations have up to 512"):
-        teacher_folder(config_of(teacher, max_context_tokens=512), student)
+        found(teacher, student, 512)
 
 
 def test_a_tokenizer_that_cannot_be_compared_is_refused(tmp_path):
