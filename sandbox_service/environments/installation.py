@@ -12,15 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .provisions import GROUP, PACKAGES_FILE, PREPARE_FILE, operator_note
+from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, operator_note
 
 if TYPE_CHECKING:
     from .provisions import Recipe
@@ -43,15 +44,20 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
     target = recipe.folder(root)
     if target.is_dir() and not force:
         return target
+    # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
+    kept = target.with_name(f"{target.name}.kept")
     with _locked(root, recipe.name):
         if target.is_dir():
             if not force:
                 return target
             shutil.rmtree(target)
+        if force:
+            shutil.rmtree(kept, ignore_errors=True)
         draft = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-draft-", dir=root))
         try:
-            _fill(recipe, draft, report)
+            _fill(recipe, draft, kept, report)
             draft.rename(target)
+            shutil.rmtree(kept, ignore_errors=True)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -75,7 +81,7 @@ def note_operator_data(name: str, root: Path, data: Path) -> None:
     draft.replace(note)
 
 
-def _fill(recipe: Recipe, draft: Path, report: Callable[[str], None]) -> None:
+def _fill(recipe: Recipe, draft: Path, kept: Path, report: Callable[[str], None]) -> None:
     packages, data = draft / "packages", draft / "data"
     packages.mkdir()
     data.mkdir()
@@ -87,7 +93,7 @@ def _fill(recipe: Recipe, draft: Path, report: Callable[[str], None]) -> None:
         # The interpreter behind a virtual environment: the service's packages are not the environment's.
         interpreter = str(Path(sys.executable).resolve())
         words = [interpreter, "-I", "-S", "-c", _RUN, str(recipe.source.parent), str(packages), str(data)]
-        _run(recipe.name, words, report, _PREPARE_S)
+        _run(recipe.name, words, report, _PREPARE_S, {KEPT_VARIABLE: str(kept)})
     _guard(draft)
 
 
@@ -108,9 +114,15 @@ def _install_packages(recipe: Recipe, packages: Path, report: Callable[[str], No
     _run(recipe.name, [*words, *wanted], report, _INSTALL_S)
 
 
-def _run(name: str, words: Sequence[str], report: Callable[[str], None], timeout_s: float) -> None:
+def _run(
+    name: str,
+    words: Sequence[str],
+    report: Callable[[str], None],
+    timeout_s: float,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run a program and report its lines as they come. Raises ServiceError(SANDBOX_FAILED)."""
-    settings = {**os.environ, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
+    settings = {**os.environ, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH", **variables}
     if "PIP_FIND_LINKS" in settings:
         # uv does not read pip's settings, so the folder of wheels is passed on.
         settings.setdefault("UV_FIND_LINKS", settings["PIP_FIND_LINKS"])

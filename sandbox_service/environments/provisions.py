@@ -23,6 +23,9 @@ GROUP = 9999
 """Group of the environments' processes in every box; agents never have it, and no other group may enter."""
 PACKAGES_FILE = "packages.txt"
 PREPARE_FILE = "prepare.py"
+KEPT_VARIABLE = "ENVIRONMENT_SETUP_KEPT"
+"""Variable of the preparation: a folder that it may make for finished parts. It survives a failure, so that
+the next attempt can continue, and is removed after a success."""
 DATA_FOLDER = "data"
 """Beside ``setup``: authored content, which the preparation may read."""
 OPTIONAL_FILE = "OPTIONAL"

@@ -7,9 +7,9 @@ the tests' own program on the files of the finished task.
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +23,6 @@ _PER_FUNCTION = 3
 _MOST_FAILING = 0.8
 """Largest share of the chosen tests that may fail: a defect that breaks all is found without thought."""
 _LEAST_PASSING = 2
-_REPORT_S = 10.0
 
 
 def generate(
@@ -31,18 +30,31 @@ def generate(
     distributions: Path,
     output: Path,
     pytest_pin: str,
-    deadline: float,
+    most_cpu_s: float,
     report: Callable[[str], None],
 ) -> int:
-    """Write the tasks of a package below ``output``; return how many. Stops at ``deadline`` (monotonic)."""
+    """Write the tasks of a package below ``output``, and return how many.
+
+    Ends with the tasks so far when this process and its children have used ``most_cpu_s`` of CPU time, which
+    does not depend on how busy the machine is.
+    """
     # The files stay beside the tasks, which share them by hard links, until all are written.
     with tempfile.TemporaryDirectory(prefix=f".{package.name}-", dir=output) as folder:
         visible, hidden = lay_out(package, distributions, Path(folder))
         found = survey(visible, hidden, list(package.sources), Path(folder))
         report(f"{package.name}: {len(found.seconds)} tests pass")
-        return _Generator(package, visible, hidden, found, Path(folder)).write_tasks(
-            output, pytest_pin, deadline, report
-        )
+        generator = _Generator(package, visible, hidden, found, Path(folder))
+        written, tried = generator.write_tasks(output, pytest_pin, most_cpu_s)
+    spent_s = used_cpu_s()
+    ended = f", ended by its bound of {most_cpu_s:g}" if spent_s > most_cpu_s else ""
+    report(f"{package.name}: {written} tasks of {tried} defects in {spent_s:.0f} s of CPU time{ended}")
+    return written
+
+
+def used_cpu_s() -> float:
+    """Return the CPU time that this process and its ended children have used."""
+    uses = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
 class _Generator:
@@ -57,13 +69,11 @@ class _Generator:
         self._draw = random.Random(f"{package.name} {package.version}")
         self._passing: dict[tuple[str, int], list[str]] = {}
 
-    def write_tasks(
-        self, output: Path, pytest_pin: str, deadline: float, report: Callable[[str], None]
-    ) -> int:
+    def write_tasks(self, output: Path, pytest_pin: str, most_cpu_s: float) -> tuple[int, int]:
+        """Return how many tasks were written, and how many defects were tried."""
         written = tried = 0
-        reported = time.monotonic()
         for path, source, mutation in self._candidates():
-            if written == self._package.tasks or time.monotonic() > deadline:
+            if written == self._package.tasks or used_cpu_s() > most_cpu_s:
                 break
             tried += 1
             defect = self._prove(path, source, mutation)
@@ -71,11 +81,7 @@ class _Generator:
                 written += 1
                 folder = output / f"{self._package.name}-{written:03d}"
                 write_task(folder, defect, self._visible, self._hidden, pytest_pin)
-            if time.monotonic() - reported > _REPORT_S:
-                reported = time.monotonic()
-                report(f"{self._package.name}: {written} tasks of {tried} defects tried")
-        report(f"{self._package.name}: {written} tasks of {tried} defects tried, done")
-        return written
+        return written, tried
 
     def _candidates(self) -> list[tuple[str, str, Mutation]]:
         """Return defects of all modules whose functions are called by tests, in a drawn order."""

@@ -35,6 +35,8 @@ PROBE = "test_probe"
 _MAX_SOURCE = 4 * 1024**2
 """Bytes of Python files that are taken from the working directory."""
 _CPU_S, _WALL_S = 40, 80.0
+_MEMORY_BYTES = 384 * 1024**2
+"""Address space of the tests, which every box has: a test that needs more is not chosen for a task."""
 _PROBES = 4
 _ENDING_S = 5.0
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
@@ -101,11 +103,12 @@ def lay_out(tree: Path, hidden: Path, workdir: Path, sources: list[str]) -> None
 
 
 def run_tests(
-    tree: Path, nodes: list[str], plugin: object = None, *, explain: bool = False
+    tree: Path, nodes: list[str], plugin: object = None, *, explain: bool = False, bounded: bool = True
 ) -> tuple[dict[str, tuple[str, str]], bool]:
     """Run tests by their ids in a child; return outcome and message of each, and whether the child is honest.
 
-    With ``explain`` messages of failed assertions show the values, which takes pytest longer.
+    With ``explain`` messages of failed assertions show the values, which takes pytest longer. The child has
+    the memory that every box has, unless it is not ``bounded``.
 
     An honest child reports probes that pass as passed, and probes that fail as failed.
     """
@@ -117,18 +120,22 @@ def run_tests(
     (tree / name).write_text("\n".join(lines), encoding="utf-8")
     first, *rest = (f"{name}::{probe}" for probe in probes)
     options = [] if explain else ["--assert=plain"]
-    reports = _in_child(tree, [*options, first, *nodes, *rest], plugin)
+    reports = _in_child(tree, [*options, first, *nodes, *rest], plugin, _MEMORY_BYTES if bounded else None)
     expected = {f"{name}::{probe}": "passed" if passes else "failed" for probe, passes in probes.items()}
     honest = all(reports.get(node, ("", ""))[0] == outcome for node, outcome in expected.items())
     return {node: outcome for node, outcome in reports.items() if node not in expected}, honest
 
 
-def _in_child(tree: Path, arguments: list[str], plugin: object) -> dict[str, tuple[str, str]]:
+def _in_child(
+    tree: Path, arguments: list[str], plugin: object, memory: int | None
+) -> dict[str, tuple[str, str]]:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         try:
+            if memory is not None:
+                _bound_memory(memory)
             _run_pytest(tree, arguments, writing, plugin)
         finally:
             os._exit(0)
@@ -155,6 +162,12 @@ def _in_child(tree: Path, arguments: list[str], plugin: object) -> dict[str, tup
             if reports.get(node, ("passed", ""))[0] == "passed":
                 reports[node] = (outcome, message)
     return reports
+
+
+def _bound_memory(size: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 class _Recorder:

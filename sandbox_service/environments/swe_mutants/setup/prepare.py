@@ -3,7 +3,9 @@
     prepare.py PACKAGES DATA
 
 writes ``DATA/train`` and ``DATA/test`` (folders of tasks, split by package) and ``DATA/packages`` (pytest,
-for agents and tests), within a bound of time. Packages are generated side by side.
+for agents and tests). Packages are generated side by side. One that fails is left out, if enough tasks
+remain. Finished packages are kept in the folder that ENVIRONMENT_SETUP_KEPT names until the pack is whole,
+so that a set-up that was stopped continues with the others.
 """
 
 from __future__ import annotations
@@ -12,32 +14,38 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from . import generation
 from .sources import Package, fetch, read_packages
 
-_TIME_S = 540.0
 _LEAST_TASKS = 300
+_CPU_S_PER_TASK = 6.0
+"""Bound of a package's CPU time, for each task that it should have."""
+_PACKAGE_S = 1500.0
+"""Time after which a package counts as failed, however busy the machine is."""
+_REPORT_S = 10.0
+_BAR = 30
 _OFFERED = ("_pytest", "pytest", "pluggy", "iniconfig", "packaging")
 _HERE = Path(__file__).resolve().parent
 _WORKER = """
 import sys
 from pathlib import Path
-_, folder, name, distributions, output, pin, seconds = sys.argv
+_, folder, name, packages, output, pin = sys.argv
 sys.path.append(folder)
 from setup.prepare import generate_one
-generate_one(name, Path(distributions), Path(output), pin, float(seconds))
+generate_one(name, Path(packages), Path(output), pin)
 """
 
 
 def main() -> None:
     """Generate everything, or fail with the reason."""
     packages, data = Path(sys.argv[1]), Path(sys.argv[2])
-    deadline = time.monotonic() + _TIME_S
+    # In DATA when it is run by hand: a rename must not cross file systems.
+    kept = Path(os.environ.get("ENVIRONMENT_SETUP_KEPT") or data / ".kept")
+    kept.mkdir(exist_ok=True)
     offered = data / "packages"
     offered.mkdir()
     # A module of pytest's own, under the name of its former dependency.
@@ -49,21 +57,69 @@ def main() -> None:
     pin = pytest_pin(packages)
     (data / "offered.txt").write_text(f"{pin}\n", encoding="utf-8")
     chosen = read_packages(_HERE.parent / "data" / "packages.toml")
-    for split in {package.split for package in chosen}:
-        (data / split).mkdir()
-    with tempfile.TemporaryDirectory(prefix="swe-mutants-") as folder:
-        report(f"fetching {len(chosen)} source distributions")
-        fetch(_HERE / "distributions.txt", packages, Path(folder))
-        # The largest first, so that none of them is left for the end.
-        chosen.sort(key=lambda package: -package.tasks)
-        with ThreadPoolExecutor(max(4, len(os.sched_getaffinity(0)))) as pool:
-            runs = [pool.submit(_run_worker, each, Path(folder), data, pin, deadline) for each in chosen]
-            for run in runs:
-                run.result()
-    counts = {split: len(list((data / split).glob("*/task.toml"))) for split in ("train", "test")}
+    generate_all(chosen, packages, data, kept, pin)
+    counts = gather(chosen, kept, data)
     report(f"tasks: {counts['train']} to train, {counts['test']} held out")
-    if sum(counts.values()) < _LEAST_TASKS:
-        sys.exit(f"only {sum(counts.values())} tasks could be proven within {_TIME_S:g} s")
+    if sum(counts.values()) < _LEAST_TASKS or not all(counts.values()):
+        sys.exit(
+            f"only {counts} tasks could be proven; at least {_LEAST_TASKS}, and some of each, are needed"
+        )
+    shutil.rmtree(kept)
+
+
+def generate_all(chosen: list[Package], packages: Path, data: Path, kept: Path, pin: str) -> None:
+    """Generate the packages that are not yet in ``kept``; report progress, and those that fail."""
+    # The largest first, so that none of them is left for the end.
+    missing = sorted(
+        (each for each in chosen if not (kept / each.name).is_dir()), key=lambda each: -each.tasks
+    )
+    if len(missing) < len(chosen):
+        report(f"{len(chosen) - len(missing)} packages were finished by an earlier set-up")
+    with ThreadPoolExecutor(max(4, len(os.sched_getaffinity(0)))) as pool:
+        runs = {pool.submit(run_worker, each, packages, data, kept, pin): each for each in missing}
+        running: set[Future[None]] = set(runs)
+        begun = time.monotonic()
+        while running:
+            ended, running = wait(running, _REPORT_S)
+            for run in ended:
+                if (error := run.exception()) is not None:
+                    report(f"{runs[run].name}: left out: {_reason(error)}")
+            report(progress(chosen, kept, time.monotonic() - begun))
+
+
+def run_worker(package: Package, packages: Path, data: Path, kept: Path, pin: str) -> None:
+    """Generate one package's tasks in a process of its own, whose children run the package's tests."""
+    draft = kept / f"{package.name}.part"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    words = [interpreter(), "-s", "-P", "-B", "-c", _WORKER, str(_HERE.parent), package.name]
+    words += [str(packages), str(draft), pin]
+    # As the tests of a task run: pytest from the offered packages, and one seed that orders sets.
+    settings = {**os.environ, "PYTHONPATH": str(data / "packages"), "PYTHONHASHSEED": "0"}
+    subprocess.run(words, check=True, env=settings, stdin=subprocess.DEVNULL, timeout=_PACKAGE_S)
+    draft.rename(kept / package.name)
+
+
+def gather(chosen: list[Package], kept: Path, data: Path) -> dict[str, int]:
+    """Move the tasks of the finished packages into their splits; return the number of each split's tasks."""
+    counts = {package.split: 0 for package in chosen}
+    for split in counts:
+        (data / split).mkdir()
+    for package in chosen:
+        for task in sorted((kept / package.name).glob("*/task.toml")):
+            # Hard links, so that an attempt that is stopped or has too few tasks loses none.
+            shutil.copytree(task.parent, data / package.split / task.parent.name, copy_function=os.link)
+            counts[package.split] += 1
+    return counts
+
+
+def progress(chosen: list[Package], kept: Path, seconds: float) -> str:
+    """Return a bar of the tasks that are written, of those that there should be."""
+    wanted = sum(package.tasks for package in chosen)
+    written = len(list(kept.glob("*/*/task.toml")))
+    finished = sum((kept / package.name).is_dir() for package in chosen)
+    bar = f"{'#' * (_BAR * written // wanted):.<{_BAR}}"
+    return f"[{bar}] {written} of {wanted} tasks, {finished} of {len(chosen)} packages, {seconds:.0f} s"
 
 
 def report(line: str) -> None:
@@ -78,16 +134,6 @@ def pytest_pin(packages: Path) -> str:
     return info.name.removesuffix(".dist-info").replace("-", "==")
 
 
-def _run_worker(package: Package, distributions: Path, data: Path, pin: str, deadline: float) -> None:
-    """Generate one package's tasks in a process of its own, whose children run the package's tests."""
-    left_s = max(1.0, deadline - time.monotonic())
-    words = [interpreter(), "-s", "-P", "-B", "-c", _WORKER, str(_HERE.parent), package.name]
-    words += [str(distributions), str(data / package.split), pin, str(left_s)]
-    # As the tests of a task run: pytest from the offered packages, and one seed that orders sets.
-    settings = {**os.environ, "PYTHONPATH": str(data / "packages"), "PYTHONHASHSEED": "0"}
-    subprocess.run(words, check=True, env=settings, stdin=subprocess.DEVNULL, timeout=left_s + 120)
-
-
 def interpreter() -> str:
     """Return the Python with which boxes run tests: the system's where it is 3.11, otherwise this one."""
     found = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
@@ -98,14 +144,25 @@ def interpreter() -> str:
     return sys.executable
 
 
-def generate_one(name: str, distributions: Path, output: Path, pin: str, seconds: float) -> None:
-    """Generate the tasks of one package. The body of a worker."""
+def generate_one(name: str, packages: Path, output: Path, pin: str) -> None:
+    """Fetch one package and generate its tasks. The body of a worker."""
     import pytest  # noqa: F401  # imported once, before the children that need it are forked
 
-    packages = read_packages(_HERE.parent / "data" / "packages.toml")
-    (package,) = [each for each in packages if each.name == name]
-    deadline = time.monotonic() + seconds
-    generation.generate(package, distributions, output, pin, deadline, report)
+    listed = read_packages(_HERE.parent / "data" / "packages.toml")
+    (package,) = [each for each in listed if each.name == name]
+    distributions = output / ".distributions"
+    distributions.mkdir()
+    fetch(package, _HERE / "distributions.txt", packages, distributions)
+    generation.generate(package, distributions, output, pin, _CPU_S_PER_TASK * package.tasks, report)
+    shutil.rmtree(distributions)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"not done within {_PACKAGE_S:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"its generator ended with status {error.returncode}; the lines above say why"
+    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-_FETCH_S = 600.0
+_FETCH_S = 300.0
 _LARGEST = 256 * 1024
 """Bytes of a file beside the tests that is still copied; larger ones are data of benchmarks."""
 _LICENCES = ("LICENSE*", "LICENCE*", "COPYING*", "AUTHORS*")
@@ -33,6 +34,8 @@ class Package:
     """Tasks to generate at most."""
     root: str = "."
     """The folder of the sources in the distribution."""
+    left_out: tuple[str, ...] = ()
+    """Files of its tests that cannot pass in a box, relative to the tree."""
 
 
 def read_packages(path: Path) -> list[Package]:
@@ -48,16 +51,24 @@ def read_packages(path: Path) -> list[Package]:
             table["split"],
             table["tasks"],
             table.get("root", "."),
+            tuple(table.get("left_out", ())),
         )
         for name, table in tables.items()
     ]
 
 
-def fetch(pins: Path, packages: Path, folder: Path) -> None:
-    """Download the source distributions of ``pins``. Raises CalledProcessError or TimeoutExpired."""
-    # pip asks the build backend of each for its metadata, so the backends are among our packages.
+def fetch(package: Package, pins: Path, packages: Path, folder: Path) -> None:
+    """Download a source distribution by its line in ``pins``.
+
+    Raises CalledProcessError or TimeoutExpired; pip says on its output why.
+    """
+    named = re.compile(rf"{re.escape(package.name)}==.*")
+    pin = folder / f"{package.name}.txt"
+    lines = pins.read_text(encoding="utf-8").splitlines()
+    pin.write_text("".join(f"{line}\n" for line in lines if named.fullmatch(line)), encoding="utf-8")
+    # pip asks the build backend for the metadata, so the backends are among our packages.
     words = [sys.executable, "-s", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-    words += ["--no-build-isolation", "--require-hashes", "--dest", str(folder), "--requirement", str(pins)]
+    words += ["--no-build-isolation", "--require-hashes", "--dest", str(folder), "--requirement", str(pin)]
     settings = {**os.environ, "PYTHONPATH": str(packages), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     subprocess.run(words, check=True, timeout=_FETCH_S, env=settings, stdin=subprocess.DEVNULL)
 
@@ -83,6 +94,8 @@ def lay_out(package: Package, distributions: Path, folder: Path) -> tuple[Path, 
                 break
         # Tests inside of the package are hidden like all others.
         _remove(visible / test)
+    for name in package.left_out:
+        _remove(hidden / name)
     for source in package.sources:
         _take_data(visible / source, visible, hidden)
     for pattern in _LICENCES:

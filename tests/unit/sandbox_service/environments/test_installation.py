@@ -79,3 +79,31 @@ def test_changed_authored_content_is_another_recipe_and_a_changed_world_is_not(t
         digests.append(recipes(tmp_path / name)["mine"].digest)
     assert digests[0] != digests[1]
     assert digests[0] == digests[2]
+
+
+KEEPS = """
+import os, sys
+from pathlib import Path
+kept = Path(os.environ["ENVIRONMENT_SETUP_KEPT"])
+kept.mkdir(exist_ok=True)
+if not (kept / "part").exists():
+    (kept / "part").write_text("made")
+    sys.exit("stopped")
+(Path(sys.argv[2]) / "secret.txt").write_text((kept / "part").read_text())
+"""
+
+
+def test_a_preparation_continues_from_the_parts_that_it_finished_before_it_failed(tmp_path):
+    recipe, root = tiny_recipe(tmp_path, prepare=KEEPS), tmp_path / "root"
+    with pytest.raises(ServiceError, match="stopped"):
+        install(recipe, root, lambda _: None)
+    folder = install(recipe, root, lambda _: None)
+    assert (folder / "data" / "secret.txt").read_text() == "made"
+    assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
+
+
+def test_force_begins_without_finished_parts(tmp_path):
+    recipe, root = tiny_recipe(tmp_path, prepare=KEEPS), tmp_path / "root"
+    for _ in range(2):
+        with pytest.raises(ServiceError, match="stopped"):
+            install(recipe, root, lambda _: None, force=True)

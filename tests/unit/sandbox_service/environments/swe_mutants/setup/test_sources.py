@@ -29,12 +29,22 @@ def test_packages_of_one_split_are_not_in_the_other() -> None:
 def test_tests_inside_of_a_package_are_hidden_and_its_data_is_in_both_trees(tmp_path: Path) -> None:
     top = tmp_path / "demo-1.0"
     files = ("demo/__init__.py", "demo/table.txt", "demo/tests/test_demo.py", "LICENSE", "more/__init__.py")
+    files += ("demo/tests/test_network.py",)
     for name in files:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(name)
     with tarfile.open(tmp_path / "demo-1.0.tar.gz", "w:gz") as archive:
         archive.add(top, "demo-1.0")
-    demo = Package("demo", "1.0", "MIT", ("demo", "more"), ("demo/tests",), "train", 1)
+    demo = Package(
+        "demo",
+        "1.0",
+        "MIT",
+        ("demo", "more"),
+        ("demo/tests",),
+        "train",
+        1,
+        left_out=("demo/tests/test_network.py",),
+    )
     (tmp_path / "out").mkdir()
     trees = lay_out(demo, tmp_path, tmp_path / "out")
     visible, hidden = (
