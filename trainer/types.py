@@ -61,6 +61,8 @@ class TaskRef:
     task_id: str
     difficulty: str = ""
     """The environment's own name for it; empty when it has none."""
+    category: str = ""
+    """The environment's own name for it; empty when it has none or no episode has begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def place(options: argparse.Namespace) -> Iterator[Place]:
         words = [f"service.start={json.dumps(options.service)}", f"root={root}"]
         config = read_run(DEMO, [*words, f"service.url={options.url}"] if options.url else words)
         tell(f"logs are in {root / 'logs'}")
-        url = stack.enter_context(sandbox_service(config.service, config.tasks.environment, root / "logs"))
+        url = stack.enter_context(sandbox_service(config.service, config.environments, root / "logs"))
         yield Place(root, url, tuple(options.words), options.seed)
 
 

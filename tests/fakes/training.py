@@ -9,11 +9,15 @@ from trainer.batches.simulation import Quantiles, SimulationResult
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
-def evaluation(when, solved, tasks=10):
-    """So many of the tasks solved, the first ones."""
+def evaluation(when, solved, tasks=10, episodes=1):
+    """So many of the tasks solved, the first ones, in each of their episodes."""
     outcomes = tuple(
         TaskOutcome(
-            f"t{number}", ("easy", "hard")[number % 2], 1, int(number < solved), float(number < solved)
+            f"t{number}",
+            ("easy", "hard")[number % 2],
+            episodes,
+            episodes * (number < solved),
+            float(number < solved),
         )
         for number in range(tasks)
     )
@@ -65,7 +69,9 @@ class FakeDriver:
 
     def evaluate(self, config, model):
         self._asked("evaluate", config, model)
-        return self.result if self.result is not None else evaluation("alone", 7)
+        if self.result is not None:
+            return self.result
+        return evaluation("alone", 7, episodes=config.evaluation.episodes)
 
     def simulate(self, config, model):
         self._asked("simulate", config, model)

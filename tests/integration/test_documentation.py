@@ -234,7 +234,7 @@ def trainer_command(words, service, folder):
     if "--serve" in words:
         look_at(command("sandbox-trainer", *words), folder)
         return
-    if words[0] in ("demonstrations", "report", "config", "plan", "plugins"):
+    if words[0] in ("compare", "demonstrations", "report", "config", "plan", "plugins"):
         run(command("sandbox-trainer", *words), folder)
         return
     driver = FakeDriver()

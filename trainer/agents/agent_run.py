@@ -13,6 +13,7 @@ from sandbox_contract.agents import AgentTask
 from trainer.errors import AgentFailed, AgentLost, EngineError, Stalled
 from trainer.rollout.failures import note_of
 from trainer.rollout.phases import EpisodePhases
+from trainer.rollout.step_results import described_task
 from trainer.types import EpisodeKey, Line, StopReason, Trajectory
 
 from .episode_routes import PATH
@@ -70,8 +71,7 @@ class AgentRun:
                 entered = player.instances.enter(stack, self._spec, self._member)
                 episode = await self._phases.within("create", service.create_timeout_s, entered)
                 self._phases.instance_id = episode.instance_id
-                difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
-                self._task = replace(self._task, difficulty=difficulty)
+                self._task = described_task(self._task, episode.info)
                 await self._let_agent_play(episode)
                 grading = episode.evaluate(params=player.config.evaluation_params)
                 self._verdict = await self._phases.within("evaluate", service.evaluate_timeout_s, grading)

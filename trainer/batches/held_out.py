@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.evaluate.results import append_evaluation, read_evaluations, summarise
+from trainer.evaluate.played import summarise
+from trainer.evaluate.results import append_evaluation, read_evaluations
 from trainer.types import GroupSpec
 
 from .exports import cut_torn
 
 if TYPE_CHECKING:
-    from trainer.config import EvaluationConfig, RolloutConfig
+    from trainer.config import BatchSettings
     from trainer.evaluate.results import EvaluationResult, When
     from trainer.rollout.attempts import Attempts
     from trainer.types import TaskRef
+
+    from .assemble import Score
 
 
 _SALT = 7_919
@@ -31,24 +34,22 @@ class HeldOut:
     def __init__(
         self,
         attempts: Attempts,
-        evaluation: EvaluationConfig,
-        rollout: RolloutConfig,
+        settings: BatchSettings,
         tasks: Sequence[TaskRef],
         file: Path,
-        *,
-        seed: int,
-        steps: int,
-        warm_start_steps: int,
+        score: Score,
     ) -> None:
-        """``steps`` are those of reinforcement learning, which come after the warm start's."""
+        """``file`` keeps the results; ``score`` composes the rewards of episodes."""
+        evaluation, rollout = settings.evaluation, settings.rollout
         cut_torn(file)
         self._file = file
+        self._score = score
         self._attempts = attempts
         self._episodes = evaluation.episodes
         self._max_turns = rollout.max_turns
-        self._seed = seed
-        self._steps = steps
-        self._warm_start_steps = warm_start_steps
+        self._seed = settings.seed
+        self._steps = settings.steps
+        self._warm_start_steps = settings.warm_start.steps if settings.warm_start else 0
         self._tasks = tuple(tasks)
         self._sampling = rollout.sampling.model_copy(update={"temperature": evaluation.temperature})
 
@@ -88,7 +89,8 @@ class HeldOut:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         seconds = asyncio.get_running_loop().time() - began
-        return summarise([each.trajectory for each in played], step=step, when=when, seconds=seconds)
+        rewarded = [self._score(each.trajectory, self._max_turns).trajectory for each in played]
+        return summarise(rewarded, step=step, when=when, seconds=seconds)
 
 
 def figures(result: EvaluationResult) -> dict[str, float]:

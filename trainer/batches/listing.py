@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from trainer.config import EvaluationConfig, TasksConfig
     from trainer.tasks.catalog import TaskService
+    from trainer.types import TaskRef
 
 
 async def list_run(
@@ -31,4 +32,7 @@ async def list_run(
         trained = await difficulties(service, trained, params)
     if not held.splits:
         return TasksListed(trained)
-    return TasksListed(trained, await list_tasks(service, tasks.environment, held.splits, held.limit))
+    held_out: list[TaskRef] = []
+    for environment, splits in held.splits_by_environment(tasks.environment).items():
+        held_out += await list_tasks(service, environment, splits, held.limit)
+    return TasksListed(trained, tuple(held_out))

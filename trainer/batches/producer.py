@@ -106,13 +106,10 @@ class BatchProducer:
         )
         self._held_out = HeldOut(
             self._attempts,
-            settings.evaluation,
-            settings.rollout,
+            settings,
             self._ledger.held_out,
             self._folder / "evaluations.jsonl",
-            seed=settings.seed,
-            steps=settings.steps,
-            warm_start_steps=settings.warm_start.steps if settings.warm_start else 0,
+            self._parts.score,
         )
         if version is not None:
             await self.weights_synced(version)

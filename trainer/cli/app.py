@@ -6,7 +6,19 @@ import typer
 
 from sandbox_plugins import remember_folder
 
-from . import demonstrations, evaluate, gateway, model, plan, plugins, report, settings, simulate, train
+from . import (
+    compare,
+    demonstrations,
+    evaluate,
+    gateway,
+    model,
+    plan,
+    plugins,
+    report,
+    settings,
+    simulate,
+    train,
+)
 from .driver import RealDriver
 
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
@@ -48,6 +60,7 @@ def build_cli() -> typer.Typer:
     cli.command("train")(train.train)
     cli.command("sft")(train.sft)
     cli.command("evaluate")(evaluate.evaluate)
+    cli.command("compare")(compare.compare)
     cli.command("simulate")(simulate.simulate)
     cli.command("report")(report.report)
     cli.command("demonstrations")(demonstrations.demonstrations)

@@ -4,49 +4,61 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
+from trainer.evaluate.summary import summary_of
 
+from .evaluation_tables import evaluation_view
 from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
-from .tables import evaluation_view
 from .terminal import FAILED, explained, notes, results, write_json
+
+ModelOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="FOLDER",
+        help="A model in Hugging Face's format; default: the run's exported model, or else its initial one.",
+    ),
+]
+OutputOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Also write all results to this file, as JSON."),
+]
+HtmlOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a page with plots and all tasks."),
+]
 
 
 def evaluate(
     context: typer.Context,
     run: RunArgument,
     overrides: OverridesArgument = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="FOLDER",
-            help="A model in Hugging Face's format; default: the run's exported model, or else "
-            "its initial one.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write all results to this file, as JSON."),
-    ] = None,
+    model: ModelOption = None,
+    output: OutputOption = None,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play held-out tasks with a model, and print success by difficulty with 95% intervals.
+    """Play held-out tasks with a model, and print success, cost and failures with 95% intervals.
 
-    The tasks are those of evaluation.splits. An episode that failed for reasons outside the policy has no
-    score and does not count as unsolved. The exit code is 1 when no episode has a score.
+    The tasks are those of evaluation.splits, also of several environments. Success is shown by environment,
+    split, category and difficulty, with pass@k for each k of evaluation.pass_at, and with the causes of
+    unsolved episodes. An episode that failed for reasons outside the policy has no score and does not count
+    as unsolved. The exit code is 1 when no episode has a score.
 
     Examples:
 
         sandbox-trainer evaluate deploy/runs/cpu_demo.toml
 
-        sandbox-trainer evaluate RUN.toml evaluation.episodes=4 evaluation.temperature=0.6
+        sandbox-trainer evaluate RUN.toml evaluation.episodes=8 evaluation.pass_at=[1,8] --html page.html
+
+        sandbox-trainer evaluate RUN.toml evaluation.splits=["test","textcraft/test"]
 
         sandbox-trainer evaluate RUN.toml --model Qwen3-0.6B -o before.json
     """
@@ -63,11 +75,17 @@ def evaluate(
         config = on_this_machine(driver_of(context), config)
         notes().print(f"evaluating {chosen or 'the initial model'} ...", markup=False)
         result = driver_of(context).evaluate(config, chosen)
+        summary = summary_of(result, config.evaluation.pass_at)
+        tree = json.loads(result.to_json()) | {"success_rate": result.success_rate, "summary": summary.tree()}
         if output is not None:
-            output.write_text(result.to_json() + "\n", encoding="utf-8")
+            output.write_text(json.dumps(tree, ensure_ascii=False) + "\n", encoding="utf-8")
+        if html is not None:
+            from trainer.report.evaluation_page import write_evaluation
+
+            write_evaluation(result, summary, html)
     if as_json:
-        write_json(json.loads(result.to_json()) | {"success_rate": result.success_rate})
+        write_json(tree)
     else:
-        results().print(evaluation_view(result))
+        results().print(evaluation_view(result, summary))
     if not result.episodes:
         raise typer.Exit(FAILED)

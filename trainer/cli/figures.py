@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.evaluate.results import Interval
+    from trainer.evaluate.intervals import Interval
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -23,27 +23,6 @@ if TYPE_CHECKING:
     from .driver import RunSummary
 
 
-def evaluation_view(result: EvaluationResult) -> RenderableType:
-    """Show one evaluation: all tasks, and each difficulty."""
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("tasks", overflow="fold")
-    for column in ("episodes", "solved", "success", "95%", "score", "no verdict"):
-        table.add_column(column, justify="right")
-    parts = result.by_difficulty()
-    rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
-    for name, part in rows.items():
-        table.add_row(
-            name or "no difficulty",
-            str(part.episodes),
-            str(part.successes),
-            percent(part.success_rate),
-            interval_text(part.interval),
-            f"{part.mean_score:.3f}",
-            str(part.failures),
-        )
-    return table
-
-
 def run_view(summary: RunSummary) -> RenderableType:
     """Show a finished run: success before and after, time by phase, and next steps."""
     parts: list[RenderableType] = [Text(f"{summary.last_step} steps done, in {summary.folder}", style="bold")]

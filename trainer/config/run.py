@@ -84,6 +84,12 @@ class RunConfig(Branch):
         return self.root / self.name
 
     @property
+    def environments(self) -> tuple[str, ...]:
+        """All environments that the run plays, that of its training tasks first."""
+        own = self.tasks.environment
+        return tuple(dict.fromkeys((own, *self.evaluation.splits_by_environment(own))))
+
+    @property
     def hardware(self) -> Hardware:
         """Settings that decide where learner and engines compute."""
         return Hardware(self.learner, self.engine, self.sync, self.steps)

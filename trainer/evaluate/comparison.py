@@ -13,7 +13,7 @@ import numpy as np
 
 from trainer.errors import DataError
 
-from .results import Interval
+from .intervals import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,31 +6,32 @@ A failed episode has no score: it counts as a failure of its task, never as unso
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from trainer.errors import DataError
 
-if TYPE_CHECKING:
-    from trainer.types import Trajectory
-
+from .intervals import Interval, wilson
 
 When: TypeAlias = Literal["before", "during", "after", "alone"]
 """Position in a run; ``alone`` is an evaluation without training."""
 
-_NORMAL_95 = NormalDist().inv_cdf(0.975)
-
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A 95% interval."""
+class EpisodeTotals:
+    """Sums over the episodes of a task that have a score."""
 
-    low: float
-    high: float
+    reward: float = 0.0
+    """Composed reward, by the run's ``reward`` settings."""
+    turns: int = 0
+    tokens: int = 0
+    """Sampled tokens."""
+    seconds: float = 0.0
+    """Waiting, sampling, sandbox and grading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ class TaskOutcome:
     """Mean over episodes with a score; 0 without any."""
     failures: int = 0
     """Failed episodes, which have no score."""
+    environment: str = ""
+    """Empty in files of earlier versions, whose evaluations have one environment."""
+    split: str = ""
+    """Empty in files of earlier versions."""
+    category: str = ""
+    """The environment's own name for it; empty when it has none."""
+    totals: EpisodeTotals | None = None
+    """None in files of earlier versions."""
+    causes: Mapping[str, int] = field(default_factory=dict)
+    """Unsolved episodes by their cause, an ``UnsolvedCause``."""
+    failure_classes: Mapping[str, int] = field(default_factory=dict)
+    """Failed episodes by failure class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +73,11 @@ class EvaluationResult:
     """Several splits are joined by ``+``."""
     tasks: tuple[TaskOutcome, ...]
     environment: str = ""
+    """Several environments are joined by ``+``."""
     seconds: float = 0.0
     """Wall clock."""
+    policy: str = ""
+    """The model's folder, or the name of another policy; empty in files of earlier versions."""
 
     @property
     def episodes(self) -> int:
@@ -96,82 +112,31 @@ class EvaluationResult:
 
     def by_difficulty(self) -> dict[str, EvaluationResult]:
         """Return the result of each difficulty, in order of first appearance."""
-        return {
-            difficulty: EvaluationResult(
-                self.step,
-                self.when,
-                self.split,
-                tuple(task for task in self.tasks if task.difficulty == difficulty),
-                self.environment,
-                self.seconds,
-            )
-            for difficulty in dict.fromkeys(task.difficulty for task in self.tasks)
-        }
+        return self.grouped(lambda task: task.difficulty)
+
+    def grouped(self, name: Callable[[TaskOutcome], str]) -> dict[str, EvaluationResult]:
+        """Return the results of the tasks of each name, in order of first appearance."""
+        groups: dict[str, list[TaskOutcome]] = {}
+        for task in self.tasks:
+            groups.setdefault(name(task), []).append(task)
+        return {each: replace(self, tasks=tuple(tasks)) for each, tasks in groups.items()}
 
     def to_json(self) -> str:
         """Return one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> EvaluationResult:
-        """Parse the output of ``to_json``. Raises DataError."""
+    def from_json(cls, text: str | bytes) -> EvaluationResult:
+        """Parse the output of ``to_json``, of earlier versions too. Raises DataError."""
         try:
-            tree = json.loads(text)
-            tasks = tuple(TaskOutcome(**task) for task in tree.pop("tasks"))
-            result = cls(tasks=tasks, **tree)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"not an evaluation: {error}") from error
-        if result.when not in get_args(When):
-            raise DataError(f"not an evaluation: when is {result.when!r}")
-        return result
+            return _RESULTS.validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise DataError(f"not an evaluation: {place}: {first['msg']}") from error
 
 
-def wilson(successes: int, episodes: int) -> Interval:
-    """Return the interval of a share (Wilson 1927), assuming independent episodes.
-
-    Episodes of one task are correlated: ``compare`` therefore resamples whole tasks.
-    """
-    if not episodes:
-        return Interval(0.0, 1.0)
-    share, square = successes / episodes, _NORMAL_95**2
-    scale = 1 + square / episodes
-    centre = (share + square / (2 * episodes)) / scale
-    spread = share * (1 - share) / episodes + square / (4 * episodes**2)
-    half = _NORMAL_95 * math.sqrt(spread) / scale
-    # Without successes or failures a bound is exactly 0 or 1, from which the sums deviate by rounding.
-    low = centre - half if successes else 0.0
-    high = centre + half if successes < episodes else 1.0
-    return Interval(low, high)
-
-
-def summarise(
-    trajectories: Iterable[Trajectory], *, step: int, when: When, seconds: float = 0.0
-) -> EvaluationResult:
-    """Summarise played episodes, with tasks in order of first appearance."""
-    by_task: dict[tuple[str, str, str], list[Trajectory]] = {}
-    for trajectory in trajectories:
-        task = trajectory.task
-        by_task.setdefault((task.environment, task.split, task.task_id), []).append(trajectory)
-    return EvaluationResult(
-        step,
-        when,
-        "+".join(dict.fromkeys(split for _, split, _ in by_task)),
-        tuple(_outcome(played) for played in by_task.values()),
-        "+".join(dict.fromkeys(environment for environment, _, _ in by_task)),
-        seconds,
-    )
-
-
-def _outcome(played: list[Trajectory]) -> TaskOutcome:
-    scores = [trajectory.score for trajectory in played if trajectory.scored and trajectory.score is not None]
-    return TaskOutcome(
-        task_id=played[0].task.task_id,
-        difficulty=played[0].task.difficulty,
-        episodes=len(scores),
-        successes=sum(bool(trajectory.success) for trajectory in played if trajectory.scored),
-        mean_score=sum(scores) / len(scores) if scores else 0.0,
-        failures=len(played) - len(scores),
-    )
+_RESULTS = TypeAdapter(EvaluationResult)
 
 
 def append_evaluation(file: Path, result: EvaluationResult) -> None:

@@ -133,7 +133,8 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     folder = RunFolder.open(config, resume=False)
     with _started(config, folder, model, learner=False) as started:
         started.batches.call_actor("evaluate", 0, timeout_s=config.evaluation.timeout_s)
-    return replace(read_evaluations(folder.evaluations)[0], when="alone")
+    evaluated = str(model) if model is not None else "initial model"
+    return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
 
 
 @contextmanager
@@ -162,7 +163,7 @@ def _started(
         for sentence in check_machine(config, model):
             if on_warning is not None:
                 on_warning(sentence)
-        url = stack.enter_context(sandbox_service(config.service, config.tasks.environment, folder.logs))
+        url = stack.enter_context(sandbox_service(config.service, config.environments, folder.logs))
         store = object_store_here(config.ray, config.rollout, config.learner.context_parallel, model)
         stack.enter_context(ray_cluster(config.ray, wanted_cpus(config.learner, config.engine), store))
         reserved = _reserved(config, learner=learner) if config.steps else None

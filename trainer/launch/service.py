@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ _POLL_S = 0.25
 
 
 @contextlib.contextmanager
-def sandbox_service(settings: SandboxServiceConfig, environment: str, logs: Path) -> Iterator[str]:
-    """Yield the URL of a ready service with this environment. Raises ServiceUnavailable."""
+def sandbox_service(settings: SandboxServiceConfig, environments: Sequence[str], logs: Path) -> Iterator[str]:
+    """Yield the URL of a ready service with these environments. Raises ServiceUnavailable."""
     if settings.url is not None:
         _await_ready(settings.url, settings.start_timeout_s, None, None)
         yield settings.url
@@ -38,7 +39,7 @@ def sandbox_service(settings: SandboxServiceConfig, environment: str, logs: Path
     log = logs / "service.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*_command(), "serve", f"server.port={port}", *_arguments(settings, environment)],
+            [*_command(), "serve", f"server.port={port}", *_arguments(settings, environments)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -58,10 +59,10 @@ def _command() -> list[str]:
     return [str(beside)] if beside.exists() else ["sandbox-service"]
 
 
-def _arguments(settings: SandboxServiceConfig, environment: str) -> list[str]:
+def _arguments(settings: SandboxServiceConfig, environments: Sequence[str]) -> list[str]:
     arguments = list(settings.start)
     if not any(argument.startswith("environments.enabled=") for argument in arguments):
-        arguments.append(f'environments.enabled=["{environment}"]')
+        arguments.append(f"environments.enabled={json.dumps(list(environments))}")
     if not any(argument.startswith("agents.model_endpoints=") for argument in arguments):
         # Agents in its boxes reach the run's gateway, whose port is not known yet. Whoever can call the
         # service, which listens on loopback, can reach these ports anyway.

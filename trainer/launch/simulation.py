@@ -33,7 +33,7 @@ def simulate(config: RunConfig, model: SimulatedModel) -> SimulationResult:
     key = os.environ.get(config.service.api_key_variable)
     with tempfile.TemporaryDirectory(prefix="simulation-") as name:
         folder = Path(name)
-        with sandbox_service(config.service, config.tasks.environment, folder) as url:
+        with sandbox_service(config.service, config.environments, folder) as url:
             tokenizer = model_folder(config.model, config.root / "models")
             client = open_client(config.service, url, key)
             return asyncio.run(simulate_rollouts(config, folder, tokenizer, client, settings))

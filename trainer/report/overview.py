@@ -16,7 +16,8 @@ from .series import series
 
 if TYPE_CHECKING:
     from trainer.config import ModelConfig
-    from trainer.evaluate.results import EvaluationResult, Interval
+    from trainer.evaluate.intervals import Interval
+    from trainer.evaluate.results import EvaluationResult
 
     from .run_data import RunData
 

@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from .counterparts import Counterparts
 from .episode_steps import EpisodeSteps
 from .failures import note_of
 from .phases import EpisodePhases
-from .step_results import changed_tools, turn_metrics
+from .step_results import changed_tools, described_task, turn_metrics
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
@@ -192,8 +191,7 @@ class _Played:
         conversation = self._conversation
         self.phases.instance_id = episode.instance_id
         self._tools = episode.tools
-        difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
-        self._task = replace(self._task, difficulty=difficulty)
+        self._task = described_task(self._task, episode.info)
         opening = (await steps.open()).messages
         begin = partial(conversation.begin, opening, episode.tools)
         await self._player.offload.run(sum(len(message.content or "") for message in opening), begin)

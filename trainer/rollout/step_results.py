@@ -14,6 +14,7 @@ Metrics that an environment does not report are left out.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
     from sandbox_contract.episodes import StepResult
     from sandbox_contract.messages import Message
+    from trainer.types import TaskRef
 
 
 _EDITOR = "str_replace_editor"
@@ -55,6 +57,16 @@ def turn_metrics(message: Message, result: StepResult) -> dict[str, float]:
             metrics["progress"] = float(measure)
             break
     return metrics
+
+
+def described_task(task: TaskRef, info: JsonObject) -> TaskRef:
+    """Return the task with the difficulty and category that the info of an episode's start names."""
+    difficulty, category = (info.get(name) for name in ("difficulty", "category"))
+    return replace(
+        task,
+        difficulty=str(difficulty or task.difficulty),
+        category=str(category or task.category),
+    )
 
 
 def _actions(info: JsonObject) -> list[JsonObject] | None:

@@ -9,6 +9,7 @@ from tests.fakes.batches import FakePlayer, FakeTracker, run_config, trajectory
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import settle, until
 from trainer.errors import CheckpointError, DataError
+from trainer.evaluate.results import read_evaluations
 from trainer.types import Objective
 
 
@@ -244,4 +245,18 @@ async def test_where_sampling_runs_ahead_nothing_is_asked_for_before_its_time(tm
     await sync_weights(made, player, 0)
     await made.get_batch(0)
     assert prepared == []
+    await made.close()
+
+
+async def test_held_out_tasks_of_several_environments_are_listed_up_to_the_limit_of_each(tmp_path):
+    config = run_config(evaluation={"splits": ["test", "textcraft/test"], "limit": 2}, steps=5)
+    made = await started(config, tmp_path, FakePlayer())
+    await made.evaluate(0)
+    (result,) = read_evaluations(tmp_path / "evaluations.jsonl")
+    assert [(task.environment, task.task_id) for task in result.tasks] == [
+        ("code", "t0"),
+        ("code", "t1"),
+        ("textcraft", "t0"),
+        ("textcraft", "t1"),
+    ]
     await made.close()

@@ -152,6 +152,24 @@ def test_evaluate_writes_what_can_be_read_again(run_file, tmp_path):
     assert type(evaluation("alone", 7)).from_json(file.read_text()) == evaluation("alone", 7)
 
 
+def test_evaluate_prints_and_writes_pass_at_k_and_a_page(run_file, tmp_path):
+    page = tmp_path / "page.html"
+    several = FakeDriver(result=evaluation("alone", 7, episodes=4))
+    words = ["evaluation.episodes=4", "evaluation.pass_at=[1,4]"]
+    done = run("evaluate", run_file, *words, "--html", page, "--json", driver=several)
+    overall = json.loads(done.stdout)["summary"]["overall"]
+    assert (overall["pass_at"]["4"]["value"], overall["pass_at"]["4"]["tasks"]) == (0.7, 10)
+    assert "pass@4" in page.read_text()
+
+
+def test_a_k_beyond_the_episodes_of_a_task_is_refused_before_anything_is_started(run_file):
+    driver = FakeDriver()
+    refused = run("evaluate", run_file, "evaluation.episodes=2", "evaluation.pass_at=[1,4]", driver=driver)
+    assert refused.exit_code == 2
+    assert "pass@4 needs at least 4 episodes of a task, and episodes is 2" in " ".join(refused.stderr.split())
+    assert driver.calls == []
+
+
 def test_evaluate_without_a_verdict_fails(run_file):
     empty = FakeDriver(result=evaluation("alone", 0, tasks=0))
     assert run("evaluate", run_file, driver=empty).exit_code == 1

@@ -16,6 +16,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "train",
         "sft",
         "evaluate",
+        "compare",
         "report",
         "simulate",
         "demonstrations",

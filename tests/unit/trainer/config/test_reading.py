@@ -239,3 +239,9 @@ def test_arguments_of_the_template_are_read_and_those_of_the_trainer_refused() -
     assert chat.template_kwargs == {"enable_thinking": False}
     with pytest.raises(ConfigError, match="the trainer sets tools itself"):
         read_run(overrides=["chat.template_kwargs.tools=[]"])
+
+
+def test_held_out_splits_may_be_those_of_several_environments():
+    run = read_run(None, ['evaluation.splits=["test","textcraft/test","code/hard"]'])
+    assert run.evaluation.splits_by_environment("code") == {"code": ("test", "hard"), "textcraft": ("test",)}
+    assert run.environments == ("code", "textcraft")

@@ -1,18 +1,19 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from trainer.errors import DataError
+from trainer.evaluate.intervals import Interval, wilson
+from trainer.evaluate.played import summarise
 from trainer.evaluate.results import (
+    EpisodeTotals,
     EvaluationResult,
-    Interval,
     TaskOutcome,
     append_evaluation,
     read_evaluations,
-    summarise,
-    wilson,
 )
-from trainer.types import FailureNote, StopReason, TaskRef, Trajectory
+from trainer.types import FailureNote, Segment, StopReason, TaskRef, Timings, Trajectory, Turn
 
 RESULT = EvaluationResult(
     step=7,
@@ -129,10 +130,11 @@ def test_episodes_are_summed_up_by_task_and_broken_ones_are_no_misses():
         when="during",
         seconds=2.0,
     )
-    assert result.tasks == (
-        TaskOutcome("a", "easy", episodes=2, successes=1, mean_score=0.5),
-        TaskOutcome("b", "hard", episodes=1, successes=0, mean_score=0.5, failures=1),
-    )
+    first, second = result.tasks
+    assert (first.task_id, first.episodes, first.successes, first.mean_score) == ("a", 2, 1, 0.5)
+    assert first.causes == {"wrong_answer": 1}
+    assert (second.episodes, second.successes, second.failures) == (1, 0, 1)
+    assert second.failure_classes == {"sandbox": 1}
     assert (result.split, result.environment, result.step) == ("test", "code", 3)
 
 
@@ -141,3 +143,31 @@ def test_splits_are_joined():
     result = summarise(played, step=0, when="before")
     assert result.split == "x+y"
     assert [task.episodes for task in result.tasks] == [2, 1]
+
+
+def test_files_of_earlier_versions_are_read():
+    line = (
+        '{"step": 290, "when": "after", "split": "test", "tasks": [{"task_id": "a", "difficulty": "easy", '
+        '"episodes": 2, "successes": 1, "mean_score": 0.5, "failures": 1}], "environment": "code", '
+        '"seconds": 3.5}'
+    )
+    result = EvaluationResult.from_json(line)
+    (task,) = result.tasks
+    assert (result.step, result.success_rate, result.failures) == (290, 0.5, 1)
+    assert (task.totals, task.causes, task.environment) == (None, {}, "")
+
+
+def test_cost_is_summed_over_the_scored_episodes_of_a_task():
+    turn = Turn(1, 3, ())
+    segment = Segment((1, 2, 3, 4), (False, True, True, False), (0.0,) * 4, (turn,))
+    played = replace(
+        episode("a", success=True, score=1.0),
+        segments=(segment,),
+        reward=1.5,
+        timings=Timings(0.5, 1.0, 2.0, 0.25),
+        task=TaskRef("code", "test", "a", "easy", "sums"),
+    )
+    lost = replace(episode("a"), timings=Timings(100.0, 0.0, 0.0, 0.0))
+    (task,) = summarise([lost, played], step=0, when="alone").tasks
+    assert task.totals == EpisodeTotals(reward=1.5, turns=1, tokens=2, seconds=3.75)
+    assert (task.environment, task.split, task.category) == ("code", "test", "sums")

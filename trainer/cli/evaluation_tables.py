@@ -1,0 +1,95 @@
+"""Tables of an evaluation: success, cost, causes of unsolved episodes, and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .figures import interval_text, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trainer.evaluate.results import EvaluationResult
+    from trainer.evaluate.summary import Estimate, EvaluationFigures, EvaluationSummary
+
+
+Rows = dict[str, "EvaluationFigures"]
+
+
+def evaluation_view(result: EvaluationResult, summary: EvaluationSummary) -> RenderableType:
+    """Show one evaluation: all tasks, and each environment, split, category and difficulty."""
+    rows: Rows = {f"all of {result.split}": summary.overall}
+    for groups in summary.sections().values():
+        rows |= {name or "none named": figures for name, figures in groups.items()}
+    parts = [_success(rows), _costs(rows)]
+    parts.append(_counts("unsolved because of", "episodes", summary.overall.causes))
+    parts.append(_counts("failed, without a score", "episodes", summary.overall.failure_classes))
+    note = "95%: bootstrap over tasks. Episodes that failed have no score and do not count as unsolved."
+    return Group(*(part for part in parts if part is not None), Text(note, style="dim"))
+
+
+def _success(rows: Rows) -> RenderableType:
+    ks = [k for k in next(iter(rows.values())).pass_at if k > 1]
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("tasks", overflow="fold")
+    for column in ("episodes", "solved", "success", "95%", *(f"pass@{k}" for k in ks), "score", "failed"):
+        table.add_column(column, justify="right")
+    for name, figures in rows.items():
+        success = figures.success
+        table.add_row(
+            name,
+            str(figures.episodes),
+            str(figures.successes),
+            percent(success.value) if success is not None else "-",
+            interval_text(success.interval) if success is not None else "-",
+            *(_share(figures.pass_at.get(k)) for k in ks),
+            f"{figures.score:.3f}" if figures.score is not None else "-",
+            str(figures.failures),
+        )
+    return table
+
+
+def _share(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{percent(estimate.value)} ({interval_text(estimate.interval)})"
+
+
+def _costs(rows: Rows) -> RenderableType | None:
+    if all(figures.reward is None for figures in rows.values()):
+        return None
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("mean of an episode", overflow="fold")
+    for column in ("reward", "turns", "tokens", "seconds"):
+        table.add_column(column, justify="right")
+    for name, figures in rows.items():
+        table.add_row(name, *_cost_cells(figures))
+    return table
+
+
+def _cost_cells(figures: EvaluationFigures) -> Iterator[str]:
+    formats = {"reward": ".3f", "turns": ".1f", "tokens": ".0f", "seconds": ".2f"}
+    for name, form in formats.items():
+        estimate: Estimate | None = getattr(figures, name)
+        if estimate is None:
+            yield "-"
+        else:
+            low, high = estimate.interval.low, estimate.interval.high
+            yield f"{estimate.value:{form}} ({low:{form}} to {high:{form}})"
+
+
+def _counts(title: str, unit: str, counts: Mapping[str, int]) -> RenderableType | None:
+    if not counts:
+        return None
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(title)
+    table.add_column(unit, justify="right")
+    for name, count in counts.items():
+        table.add_row(name.replace("_", " "), str(count))
+    return table
