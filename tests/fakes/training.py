@@ -67,6 +67,10 @@ class FakeDriver:
         self._asked("serve_gateway", settings)
         on_ready("http://127.0.0.1:8600", "m over /v1/completions")
 
+    def serve_reward_model(self, folder, host, port, device, api_key, on_ready):
+        self._asked("serve_reward_model", folder, host, port, device, api_key)
+        on_ready("http://127.0.0.1:8700")
+
     def evaluate(self, config, model):
         self._asked("evaluate", config, model)
         if self.result is not None:

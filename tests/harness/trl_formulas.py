@@ -188,3 +188,19 @@ def trl_rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
     found = _run(statements, names)["advantages"]
     assert isinstance(found, Tensor)
     return found
+
+
+def trl_reward_loss(
+    chosen: Tensor, rejected: Tensor, margins: Tensor | None = None, centering: float | None = None
+) -> Tensor:
+    """The loss of ``RewardTrainer`` on scores of pairs."""
+    function = _function(_trainer("reward_trainer.py"), "compute_loss")
+    names = {
+        "nn": torch.nn,
+        "self": SimpleNamespace(args=SimpleNamespace(center_rewards_coefficient=centering)),
+        "inputs": {} if margins is None else {"margin": margins},
+        "outputs": SimpleNamespace(logits=torch.cat([chosen, rejected])[:, None]),
+    }
+    loss = _run(_within(function, "rewards_chosen", "if self.args.center_rewards"), names)["loss"]
+    assert isinstance(loss, Tensor)
+    return loss

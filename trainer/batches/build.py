@@ -16,8 +16,8 @@ from trainer.chat import ChatTokenizer
 from trainer.distillation.player import TaughtPlayer
 from trainer.distillation.server import TeacherServer
 from trainer.errors import ConfigError, TeacherFailed
-from trainer.outcomes.opening import open_outcomes
-from trainer.outcomes.player import RewardedPlayer
+from trainer.outcomes.opening import open_learned, open_outcomes
+from trainer.outcomes.player import OutcomeRewards, RewardedPlayer
 from trainer.reward.compose import score
 from trainer.rollout.base_player import context_limit
 from trainer.rollout.episode import EpisodePlayer
@@ -155,7 +155,7 @@ async def build(
         parts = Dependencies(
             service=client,
             player=await _taught(
-                _rewarded(player, config.reward, folder, watch, closed), config, chat, watch, closed
+                _rewarded(player, config.reward, folder, model, watch, closed), config, chat, watch, closed
             ),
             watch=watch,
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
@@ -175,15 +175,22 @@ def _rewarded(
     player: _Player,
     config: RewardConfig,
     folder: Path,
+    model: Path,
     watch: ProgressMonitor,
     closed: list[Callable[[], Awaitable[None]]],
 ) -> AttemptPlayer:
-    """Return a player whose episodes have the outcomes of the run's reward function or judge, if any."""
+    """Return a player whose episodes have outcomes of the run's reward function or judge, and scores of its
+    reward models, if any.
+    """
+    rewarded: AttemptPlayer = player
     outcomes = open_outcomes(config, folder)
-    if outcomes is None:
-        return player
-    closed.append(outcomes.close)
-    return RewardedPlayer(player, outcomes, watch)
+    if outcomes is not None:
+        closed.append(outcomes.close)
+        rewarded = RewardedPlayer(rewarded, OutcomeRewards(outcomes), watch)
+    for learned in open_learned(config, model):
+        closed.append(learned.close)
+        rewarded = RewardedPlayer(rewarded, learned, watch)
+    return rewarded
 
 
 _PROBE = "Compute 12 * 37, then call tool(x=[1, 2]).\n\tÄ line\u00a0of “text”: \u4f60\u597d 🙂 <b>&amp;</b>"

@@ -14,11 +14,12 @@ from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
 from .admission import choose, left_over, may_begin
+from .agreement import RewardAgreement
 from .assemble import facts_of, has_no_signal
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
-    from trainer.config import AlgorithmConfig, CurriculumConfig, RolloutConfig
+    from trainer.config import AlgorithmConfig, CurriculumConfig, RewardConfig, RolloutConfig
     from trainer.rollout.collector import PlayedGroup
     from trainer.rollout.progress import ProgressMonitor
     from trainer.types import TrajectoryGroup
@@ -51,6 +52,7 @@ class GroupSettings:
     limits: AdmissionLimits
     steps: int
     seed: int
+    reward: RewardConfig
 
 
 class JournaledGroupSource:
@@ -75,6 +77,7 @@ class JournaledGroupSource:
         self._groups = groups
         self._watch = watch
         self._changed = changed
+        self._agreement = RewardAgreement(settings.reward)
         self._limits = settings.limits
         self.version: int | None = None
         """Version of the weights that episodes begin with; None: no episode begins."""
@@ -153,6 +156,7 @@ class JournaledGroupSource:
         untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
         facts = {
             **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
+            **self._agreement.compare(step, groups[: len(fresh)]),
             **self._ledger.group_metrics(),
             "groups/left_over": float(len(dropped)),
             "replay/groups": float(len(replayed)),

@@ -239,6 +239,7 @@ class BatchProducer:
             limits,
             settings.steps,
             settings.seed,
+            settings.reward,
         )
 
     def _is_ready(self, step: int) -> bool:

@@ -15,6 +15,7 @@ from . import (
     plan,
     plugins,
     report,
+    reward_model,
     settings,
     simulate,
     train,
@@ -69,6 +70,9 @@ def build_cli() -> typer.Typer:
     cli.command("config")(settings.config)
     cli.command("plan")(plan.plan)
     cli.command("plugins")(plugins.plugins)
+    models = typer.Typer(help=reward_model.HELP, no_args_is_help=True)
+    models.command("serve")(reward_model.serve)
+    cli.add_typer(models, name="reward-model")
     return cli
 
 

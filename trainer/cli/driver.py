@@ -86,6 +86,18 @@ class Driver(Protocol):
         """Serve a model to agents until the process gets a signal to stop."""
         ...
 
+    def serve_reward_model(
+        self,
+        folder: Path,
+        host: str,
+        port: int,
+        device: str,
+        api_key: str | None,
+        on_ready: Callable[[str], None],
+    ) -> None:
+        """Serve a reward model until the process gets a signal to stop."""
+        ...
+
 
 class RealDriver:
     """Imports torch, Ray and vLLM at the first call, so that help and usage errors appear at once."""
@@ -121,6 +133,19 @@ class RealDriver:
         from trainer.models.tiny import make_tiny
 
         make_tiny(config, folder)
+
+    def serve_reward_model(
+        self,
+        folder: Path,
+        host: str,
+        port: int,
+        device: str,
+        api_key: str | None,
+        on_ready: Callable[[str], None],
+    ) -> None:
+        from trainer.reward_models.server import ServerConfig, run_server
+
+        run_server(ServerConfig(folder, host, port, device, api_key), on_ready)
 
     def serve_gateway(self, settings: StandAloneSettings, on_ready: OnReady) -> None:
         from trainer.model_gateway.stand_alone.service import run_gateway

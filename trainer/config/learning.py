@@ -29,7 +29,9 @@ def nothing_to_learn(rollout: RolloutConfig, algorithm: AlgorithmConfig, reward:
         )
     if not algorithm.uses_rewards:
         return None
-    if not (reward.outcome_weight or reward.step_weight or any(reward.terms.model_dump().values())):
+    learned = any(each is not None and each.weight for each in (reward.learned, reward.process))
+    own = reward.outcome_weight or reward.step_weight or any(reward.terms.model_dump().values())
+    if not (own or learned):
         return "every weight of the reward is 0; set reward.outcome_weight, reward.step_weight or a term"
     if reward.least is not None and reward.most is not None and reward.least >= reward.most:
         return "reward.least is not below reward.most, so that every episode has the same reward"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .engine import EngineConfig, SyncConfig
     from .learner import CheckpointConfig, LearnerConfig
     from .outputs import TrackingConfig
+    from .reward import RewardConfig
     from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
     from .stages import EvaluationConfig, WarmStartConfig
     from .tasks import TasksConfig
@@ -89,6 +90,7 @@ class BatchSettings:
     checkpoints_kept: int
     trajectories: Literal["all", "scored", "none"]
     """Those of them that are written to a file for inspection."""
+    reward: RewardConfig
 
 
 @dataclass(frozen=True, slots=True)

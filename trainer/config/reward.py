@@ -9,6 +9,7 @@ from pydantic import AfterValidator, JsonValue, model_validator
 from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, InputFile, NonNegative, Positive, Seconds
 
+from .learned_reward import LearnedRewardConfig, ProcessRewardConfig
 from .plugins import installed
 
 REWARDS = ("environment", "judge")
@@ -77,7 +78,7 @@ class JudgeConfig(Branch):
 
 
 class RewardConfig(Branch):
-    """Outcome, the environment's step rewards, and shaping."""
+    """Outcome, learned rewards, the environment's step rewards, and shaping."""
 
     kind: Annotated[
         Literal["environment", "judge"] | str, AfterValidator(installed(PluginGroup.REWARDS, REWARDS))
@@ -98,12 +99,14 @@ class RewardConfig(Branch):
     step_weight: float = 0.0
     """Weight of the environment's own step rewards, shaped terms included."""
     terms: TermWeights = TermWeights()
+    learned: LearnedRewardConfig | None = None
+    process: ProcessRewardConfig | None = None
     least: float | None = None
     """Lower cap of an episode's composed reward."""
     most: float | None = None
     """Upper cap of an episode's composed reward."""
     shaping_cap: float | None = None
-    """Greatest magnitude of the sum of all parts but the outcome."""
+    """Greatest magnitude of the sum of all parts but outcome and learned reward."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> RewardConfig:

@@ -148,6 +148,7 @@ class RunConfig(Branch):
             batch_timeout_s=self.learner.batch_timeout_s,
             checkpoints_kept=self.checkpoint.keep,
             trajectories=self.tracking.trajectories,
+            reward=self.reward,
         )
 
     @property

@@ -22,6 +22,7 @@ from trainer.evaluate.results import EvaluationResult, read_evaluations
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
+from trainer.outcomes.opening import check_reward_models
 from trainer.report.page import write_report
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
@@ -158,6 +159,8 @@ def _started(
         check_model(config.learner_settings, model)
         context, models = config.rollout.max_context_tokens, config.root / "models"
         teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
+        if learner and config.steps:
+            check_reward_models(config.reward, model)
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):

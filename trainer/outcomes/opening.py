@@ -1,17 +1,21 @@
-"""Open what a run's ``reward.kind`` names."""
+"""Open what a run's ``reward`` names: outcomes by function or judge, and reward models."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginGroup
 from trainer.errors import ConfigError
 from trainer.plugins import plugin_function
+from trainer.reward_models.opening import ModelOpener
 
 from .function import FunctionOutcome
 from .judge import Judge
 from .judge_store import JudgeStore
+from .learned import LearnedRewards
 from .openai_endpoint import OpenaiEndpoint
 
 if TYPE_CHECKING:
@@ -35,6 +39,26 @@ def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
         return Judge(judge, rubric_of(judge), OpenaiEndpoint(judge), store)
     function = plugin_function(PluginGroup.REWARDS, config.kind, config.options)
     return FunctionOutcome(config.kind, function, config.options, config.timeout_s)
+
+
+def open_learned(config: RewardConfig, policy: Path) -> tuple[LearnedRewards, ...]:
+    """Return the rewards by trained models; ``policy`` is the folder of the run's model.
+
+    The models themselves are opened with the first episode.
+    """
+    found = []
+    for settings in (config.learned, config.process):
+        if settings is not None:
+            key = os.environ.get(settings.api_key_variable)
+            opener = ModelOpener(policy, settings.reads, settings.timeout_s, key)
+            found.append(LearnedRewards(settings, opener.open_model))
+    return tuple(found)
+
+
+def check_reward_models(config: RewardConfig, policy: Path) -> None:
+    """Open the run's reward models, and close them. Raises ConfigError, RewardFailed."""
+    for learned in open_learned(config, policy):
+        asyncio.run(learned.check_models())
 
 
 def rubric_of(config: JudgeConfig) -> str:

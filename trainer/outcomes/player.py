@@ -1,14 +1,14 @@
-"""Give episodes their outcomes as they are played, before anything is journaled.
+"""Give episodes their rewards as they are played, before anything is journaled.
 
-The outcome becomes a part of the trajectory, so that it is found once, whatever is restarted afterwards. An
-episode without one has a failure in place of a score: it is not learnt from. Held-out episodes are graded by
-the environment alone.
+An outcome or the score of a trained model becomes a part of the trajectory, so that it is found once,
+whatever is restarted afterwards. An episode without one has a failure in place of a score: it is not learnt
+from. Held-out episodes are graded by the environment alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import RewardFailed, TrainerError
 from trainer.rollout.failures import note_of
@@ -26,24 +26,45 @@ MOST_IN_A_ROW = 32
 _PHASE = "reward"
 
 
+class EpisodeRewards(Protocol):
+    """Adds what a reward is made of to a played and graded episode."""
+
+    async def add_reward(self, trajectory: Trajectory) -> Trajectory:
+        """Return the episode with it.
+
+        Raises RewardFailed for this episode, and any other TrainerError to end the run.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRewards:
+    """Adds the outcome that a source finds."""
+
+    source: OutcomeSource
+
+    async def add_reward(self, trajectory: Trajectory) -> Trajectory:
+        return replace(trajectory, outcome=await self.source.find_outcome(trajectory))
+
+
 class RewardedPlayer:
     """Implements ``trainer.rollout.attempts.AttemptPlayer`` around another one."""
 
-    def __init__(self, player: AttemptPlayer, outcomes: OutcomeSource, watch: ProgressMonitor) -> None:
+    def __init__(self, player: AttemptPlayer, rewards: EpisodeRewards, watch: ProgressMonitor) -> None:
         self._player = player
-        self._outcomes = outcomes
+        self._rewards = rewards
         self._watch = watch
         self._failed_in_a_row = 0
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """Play one episode, and find its outcome. Raises TrainerError when no episode gets one."""
+        """Play one episode, and add its reward. Raises TrainerError when no episode gets one."""
         trajectory = await self._player.play_episode(spec, member, sampling)
         held_out = spec.index < 0
         if held_out or not trajectory.scored:
             return trajectory
         self._watch.entered(trajectory.id, _PHASE)
         try:
-            outcome = await self._outcomes.find_outcome(trajectory)
+            rewarded = await self._rewards.add_reward(trajectory)
         except RewardFailed as error:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= MOST_IN_A_ROW:
@@ -52,4 +73,4 @@ class RewardedPlayer:
                 ) from error
             return replace(trajectory, failure=note_of(error, _PHASE, trajectory.instance_id))
         self._failed_in_a_row = 0
-        return replace(trajectory, outcome=outcome)
+        return rewarded

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .learned import learned_score, process_rewards
 from .terms import TERMS, Limits
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Scored:
 def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_tokens: int) -> Scored:
     """Compose outcome, the environment's step rewards and shaping terms, and cap the sum.
 
-    ``Trajectory.terms`` gets the weighted parts by name: ``outcome``, ``step``, each term with a weight, and
-    ``cap`` for the change by the caps. They sum to the reward.
+    ``Trajectory.terms`` gets the weighted parts by name: ``outcome``, ``learned``, ``step``, ``process``,
+    each term with a weight, and ``cap`` for the change by the caps. They sum to the reward.
 
     Args:
         trajectory: the played episode.
@@ -43,12 +44,15 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
     if not trajectory.scored:
         return Scored(replace(trajectory, reward=0.0, terms={}, weight=0.0), (0.0,) * turns)
     outcome = config.outcome_weight * _outcome(trajectory, config)
+    learned = config.learned.weight * learned_score(trajectory) if config.learned is not None else 0.0
     parts = _shaping(trajectory, config, Limits(horizon, context_tokens))
     shaping = tuple(sum(column) for column in zip(*parts.values(), strict=True)) or (0.0,) * turns
     capped = _within(shaping, config.shaping_cap)
-    uncapped = outcome + sum(shaping)
-    reward = _between(outcome + sum(capped), config.least, config.most)
+    uncapped = outcome + learned + sum(shaping)
+    reward = _between(outcome + learned + sum(capped), config.least, config.most)
     terms = {"outcome": outcome, **{name: sum(values) for name, values in parts.items()}}
+    if config.learned is not None:
+        terms["learned"] = learned
     if reward != uncapped:
         terms["cap"] = reward - uncapped
     earned = (*capped[:-1], reward - sum(capped[:-1])) if turns else ()
@@ -69,6 +73,9 @@ def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> di
     parts: dict[str, tuple[float, ...]] = {}
     if config.step_weight:
         parts["step"] = tuple(config.step_weight * turn.reward for turn in trajectory.turns)
+    if config.process is not None and config.process.weight:
+        weight = config.process.weight
+        parts["process"] = tuple(weight * value for value in process_rewards(trajectory, config.process))
     for name, weight in weights.items():
         if weight:
             parts[name] = tuple(weight * value for value in TERMS[name](trajectory, limits))

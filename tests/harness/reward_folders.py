@@ -1,0 +1,48 @@
+"""Folders of small reward models with random weights, over the tiny model's tokenizer."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+from tests.harness.tiny_chat import tiny_folder
+from trainer.reward_models.model import folder_fingerprint
+from trainer.reward_models.note import RewardModelNote, write_note
+
+
+def reward_folder(folder: Path, *, seed: int = 0, mean: float = 0.0, deviation: float = 1.0) -> Path:
+    """A model of whole episodes, as transformers writes it, with the trainer's note."""
+    return _written(folder, AutoModelForSequenceClassification, seed, ("reward",), mean, deviation)
+
+
+def process_folder(folder: Path, *, seed: int = 0, dimensions: tuple[str, ...] = ("correctness",)) -> Path:
+    """A process reward model."""
+    return _written(folder, AutoModelForTokenClassification, seed, dimensions, 0.0, 1.0)
+
+
+def _written(
+    folder: Path, kind: type, seed: int, dimensions: tuple[str, ...], mean: float, deviation: float
+) -> Path:
+    source = tiny_folder()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = kind.from_pretrained(source, num_labels=len(dimensions))
+        torch.nn.init.normal_(model.score.weight)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if (source / name).exists():
+            shutil.copy(source / name, folder / name)
+    write_note(
+        folder,
+        RewardModelNote(
+            kind="outcome" if dimensions == ("reward",) else "process",
+            dimensions=dimensions,
+            mean=mean,
+            deviation=deviation,
+            tokenizer=folder_fingerprint(source),
+        ),
+    )
+    return folder

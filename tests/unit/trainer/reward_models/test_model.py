@@ -1,0 +1,93 @@
+"""Scores of a reward model in this process: those of transformers' own class, and refusals of others."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+from tests.harness.reward_folders import process_folder, reward_folder
+from tests.harness.tiny_chat import tiny_folder
+from trainer.errors import ConfigError, RewardFailed
+from trainer.reward_models.model import RewardModel, fingerprint, folder_fingerprint
+from trainer.reward_models.rows import ScoredRow
+
+ROWS = [(5, 9, 30), (8, 7, 6, 5, 4, 3), (11,)]
+
+
+def test_scores_are_those_of_transformers(tmp_path) -> None:
+    folder = reward_folder(tmp_path / "model")
+    found = RewardModel.load(folder).score([ScoredRow(ids, (len(ids),)) for ids in ROWS])
+    theirs = AutoModelForSequenceClassification.from_pretrained(folder)
+    for ids, mine in zip(ROWS, found, strict=True):
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ids])).logits[0]
+        assert mine[0] == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_a_process_model_is_read_at_each_end(tmp_path) -> None:
+    folder = process_folder(tmp_path / "model", dimensions=("relevance", "correctness", "progress"))
+    (found,) = RewardModel.load(folder).score([ScoredRow(ROWS[1], (2, 5, 6))])
+    with torch.no_grad():
+        every = AutoModelForTokenClassification.from_pretrained(folder)(torch.tensor([ROWS[1]])).logits[0]
+    assert found == pytest.approx(every[[1, 4, 5]].numpy(), abs=1e-5)
+
+
+def test_what_comes_after_an_end_changes_nothing(tmp_path) -> None:
+    model = RewardModel.load(process_folder(tmp_path / "model"))
+    one, other = model.score([ScoredRow((5, 9, 30), (2,)), ScoredRow((5, 9, 31, 40), (2,))])
+    assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_a_policy_is_no_reward_model() -> None:
+    with pytest.raises(ConfigError, match=r"no tensor score\.weight"):
+        RewardModel.load(tiny_folder())
+
+
+def test_a_note_names_every_output(tmp_path) -> None:
+    folder = process_folder(tmp_path / "model", dimensions=("a", "b"))
+    note = json.loads((folder / "reward_model.json").read_text())
+    (folder / "reward_model.json").write_text(json.dumps(note | {"dimensions": ["a"]}))
+    with pytest.raises(ConfigError, match="2 outputs, and its note names 1"):
+        RewardModel.load(folder)
+    (folder / "reward_model.json").write_text(json.dumps(note | {"surprise": 1}))
+    with pytest.raises(ConfigError, match="does not describe a reward model"):
+        RewardModel.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (ScoredRow((1,) * 513, (513,)), "513 tokens exceed"),
+        (ScoredRow((10**6,), (1,)), "a token that is none"),
+        (ScoredRow((), ()), "no tokens"),
+        (ScoredRow((1, 2), (3,)), "not within a row"),
+    ],
+    ids=["too long", "unknown token", "empty", "end outside"],
+)
+def test_a_row_that_cannot_be_scored_is_named(tmp_path, row, sentence) -> None:
+    with pytest.raises(RewardFailed, match=sentence):
+        RewardModel.load(reward_folder(tmp_path / "model")).score([row])
+
+
+def test_a_fingerprint_tells_tokenizers_apart() -> None:
+    from trainer.chat.folder import load_tokenizer
+
+    assert folder_fingerprint(tiny_folder("bpe")) != folder_fingerprint(tiny_folder("bytes"))
+    assert folder_fingerprint(tiny_folder("bpe")) == folder_fingerprint(tiny_folder("bpe", "llama"))
+    tokenizer = load_tokenizer(tiny_folder())
+    before = fingerprint(tokenizer)
+    tokenizer.add_tokens(["<more>"])
+    assert fingerprint(tokenizer) != before
+
+
+def test_rows_of_many_lengths_do_not_change_each_other(tmp_path) -> None:
+    model = RewardModel.load(reward_folder(tmp_path / "model"))
+    rng = np.random.default_rng(0)
+    rows = [
+        ScoredRow(tuple(rng.integers(4, 200, size).tolist()), (size,)) for size in (300, 3, 77, 500, 12)
+    ] * 8
+    together = model.score(rows)
+    for row, found in zip(rows[:5], together, strict=False):
+        assert found == pytest.approx(model.score([row])[0], abs=1e-4)

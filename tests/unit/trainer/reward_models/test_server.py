@@ -1,0 +1,118 @@
+"""A served reward model over a real socket: the same scores, bounds, keys and errors."""
+
+import aiohttp
+import httpx
+import pytest
+
+from tests.harness.reward_folders import process_folder, reward_folder
+from trainer.errors import ConfigError, RewardFailed
+from trainer.reward_models.client import ServedRewardModel
+from trainer.reward_models.model import RewardModel, folder_fingerprint
+from trainer.reward_models.rows import ScoredRow
+from trainer.reward_models.server import ServerConfig, serve_model
+
+ROWS = [ScoredRow((5, 9, 30), (3,)), ScoredRow((8, 7, 6, 5), (4,))]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return reward_folder(tmp_path / "model", mean=0.5, deviation=2.0)
+
+
+async def test_scores_over_http_are_those_of_the_process(folder) -> None:
+    async with serve_model(ServerConfig(folder, port=0)) as url:
+        client = ServedRewardModel(url, 20)
+        described = await client.describe()
+        found = await client.score_rows(ROWS * 200)  # more than one request takes
+        await client.close()
+    assert (described.note.mean, described.note.deviation) == (0.5, 2.0)
+    assert described.note.tokenizer == folder_fingerprint(folder)
+    expected = RewardModel.load(folder).score(ROWS)
+    assert len(found) == 400
+    for mine, theirs in zip(found[-2:], expected, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5)
+
+
+async def test_a_conversation_is_rendered_by_the_models_own_template(tmp_path) -> None:
+    folder = process_folder(tmp_path / "model")
+    turns = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "3"}]
+    asked = {"inputs": [{"messages": [*turns, {"role": "user", "content": "no"}, turns[1]]}]}
+    async with (
+        serve_model(ServerConfig(folder, port=0)) as url,
+        aiohttp.ClientSession(url) as http,
+        http.post("/v1/scores", json=asked) as answer,
+    ):
+        body = await answer.json()
+    assert body["dimensions"] == ["correctness"]
+    assert [len(each) for each in body["outputs"]] == [2]  # one for each of the assistant's turns
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid_request"),
+        (b'{"inputs": []}', 400, "invalid_request"),
+        (
+            b'{"inputs": [{"token_ids": [1], "messages": [{"role": "user", "content": "a"}]}]}',
+            400,
+            "invalid_request",
+        ),
+        (b'{"inputs": [{"token_ids": [1], "ends": [2]}]}', 400, "invalid_request"),
+        (b'{"inputs": [{"token_ids": [99999]}]}', 422, "cannot_score"),
+        (b'{"inputs": [' + b",".join([b'{"token_ids": [1]}'] * 257) + b"]}", 400, "invalid_request"),
+    ],
+    ids=["no JSON", "nothing", "both", "end outside", "unknown token", "too many"],
+)
+async def test_a_request_that_cannot_be_scored_is_answered_with_its_reason(
+    folder, body, status, code
+) -> None:
+    async with (
+        serve_model(ServerConfig(folder, port=0)) as url,
+        aiohttp.ClientSession(url) as http,
+        http.post("/v1/scores", data=body) as answer,
+    ):
+        assert answer.status == status
+        assert (await answer.json())["error"]["code"] == code
+
+
+async def test_a_key_is_asked_for_except_for_health(folder) -> None:
+    async with serve_model(ServerConfig(folder, port=0, api_key="hush")) as url:
+        async with aiohttp.ClientSession(url) as http, http.get("/health") as answer:
+            assert answer.status == 200
+        stranger, friend = (ServedRewardModel(url, 20, key) for key in (None, "hush"))
+        with pytest.raises(ConfigError, match="401"):
+            await stranger.describe()
+        assert len(await friend.score_rows(ROWS)) == 2
+        await stranger.close()
+        await friend.close()
+
+
+async def test_a_busy_server_is_asked_again_and_nonsense_is_no_score() -> None:
+    answers = [
+        httpx.Response(503),
+        httpx.Response(200, json={"dimensions": ["reward"], "outputs": [[[2.0]]]}),
+    ]
+    client = ServedRewardModel("http://r", 20, transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    (found,) = await client.score_rows(ROWS[:1])
+    assert found.tolist() == [[2.0]]
+    for body in (b"no", b'{"dimensions": ["reward"], "outputs": []}'):
+        client = ServedRewardModel(
+            "http://r",
+            20,
+            transport=httpx.MockTransport(lambda _, body=body: httpx.Response(200, content=body)),
+        )
+        with pytest.raises(RewardFailed):
+            await client.score_rows(ROWS[:1])
+
+
+async def test_a_server_that_stays_away_is_a_failure_of_the_reward_in_time() -> None:
+    client = ServedRewardModel("http://127.0.0.1:9", 0.1)
+    with pytest.raises(RewardFailed, match=r"within 0\.1 s"):
+        await client.score_rows(ROWS)
+    await client.close()
+
+
+async def test_a_folder_without_a_model_is_not_served(tmp_path) -> None:
+    with pytest.raises(ConfigError):
+        async with serve_model(ServerConfig(tmp_path, port=0)):
+            pass

@@ -1,0 +1,58 @@
+"""Compare learned and true reward step by step, and raise an alarm when they part."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.errors import TrainerError
+from trainer.reward_models.guards import AgreementAlarm, Comparison, rank_correlation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.config import RewardConfig
+    from trainer.config.learned_reward import LearnedRewardConfig
+
+    from .assemble import ScoredGroup
+
+logger = logging.getLogger(__name__)
+
+
+class RewardAgreement:
+    """The alarms of a run's reward models. After a restart their windows begin anew."""
+
+    def __init__(self, config: RewardConfig) -> None:
+        given = {"learned": config.learned, "process": config.process}
+        self._parts: dict[str, tuple[LearnedRewardConfig, AgreementAlarm]] = {
+            name: (each, AgreementAlarm(each.alarm.window, each.alarm.least_correlation))
+            for name, each in given.items()
+            if each is not None
+        }
+
+    def compare(self, step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
+        """Return the metrics of a step's fresh groups.
+
+        Raises TrainerError for an alarm that is configured to end the run.
+        """
+        judged = [trajectory for group in groups for trajectory in group.judged]
+        facts: dict[str, float] = {}
+        for name, (config, alarm) in self._parts.items():
+            if not judged:
+                continue
+            learned = [trajectory.terms.get(name, 0.0) for trajectory in judged]
+            true = [trajectory.score or 0.0 for trajectory in judged]
+            found = rank_correlation(learned, true)
+            why = alarm.add(Comparison(float(np.mean(learned)), float(np.mean(true)), found))
+            if found is not None:
+                facts[f"reward/{name}_correlation"] = found
+            facts[f"reward/{name}_alarm"] = float(why is not None)
+            if why is not None:
+                logger.warning("step %d: reward.%s may be exploited: %s", step, name, why)
+                if config.alarm.action == "stop":
+                    raise TrainerError(
+                        f"the run ends at step {step} because reward.{name}.alarm.action is stop: {why}"
+                    )
+        return facts

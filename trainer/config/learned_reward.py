@@ -1,0 +1,76 @@
+"""Settings of rewards by trained models: of whole episodes, and of their steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sandbox_settings import Branch, NonNegative, Positive, Seconds
+
+URL_BEGINNINGS = ("http://", "https://")
+"""Beginnings of the names of served models."""
+
+
+class AlarmConfig(Branch):
+    """The alarm when learned and true reward part."""
+
+    window: Positive = 10
+    """Steps that are looked at together."""
+    least_correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Least mean rank correlation of learned reward and the environment's score over the window."""
+    action: Literal["warn", "stop"] = "warn"
+    """warn: a warning in the log, and ``reward/alarm`` is 1. stop: the run ends, too."""
+
+
+def _located(model: str) -> str:
+    """Return a URL unchanged, and a folder's absolute path: other processes have other working folders."""
+    return model if model.startswith(URL_BEGINNINGS) else str(Path(model).expanduser().absolute())
+
+
+class LearnedRewardConfig(Branch):
+    """The reward of a model of whole episodes, or of an ensemble."""
+
+    models: Annotated[tuple[Annotated[str, AfterValidator(_located)], ...], Field(min_length=1)]
+    """Folders of reward models, or URLs of served ones (``http://...``); several are an ensemble."""
+    weight: float = 1.0
+    """Weight in the reward."""
+    reads: Literal["tokens", "text"] = "tokens"
+    """tokens: the sampled tokens; the reward model needs the policy's tokenizer. text: the messages, rendered
+    by the reward model's own chat template.
+    """
+    normalize: bool = True
+    """Subtract the mean of the model's scores on its training data, and divide by their deviation."""
+    bound: Literal["mean", "min", "deviations"] = "deviations"
+    """The score of an ensemble. min: the least score. deviations: the mean minus ``deviations`` standard
+    deviations over the models.
+    """
+    deviations: NonNegative = 1.0
+    """Number of those standard deviations."""
+    least: float | None = None
+    """Lower cap of the learned reward, before its weight."""
+    most: float | None = None
+    """Upper cap of the learned reward, before its weight."""
+    timeout_s: Seconds = 120.0
+    """Deadline of scoring one episode."""
+    api_key_variable: str = "REWARD_MODEL_API_KEY"
+    """Environment variable with the key of served models; a server without keys needs none."""
+    alarm: AlarmConfig = AlarmConfig()
+
+    @model_validator(mode="after")
+    def _has_room(self) -> LearnedRewardConfig:
+        if self.least is not None and self.most is not None and self.least >= self.most:
+            raise ValueError("least is not below most, so that every episode has the same learned reward")
+        return self
+
+
+class ProcessRewardConfig(LearnedRewardConfig):
+    """The reward of each step by a process reward model; caps are those of a step."""
+
+    normalize: Literal[False] = False
+    """A process reward model gives probabilities, which are not normalized."""
+    dimensions: Annotated[dict[str, float], Field(min_length=1)] = {"correctness": 1.0}
+    """Weights of the model's dimensions."""
+    baseline: float = 0.0
+    """Subtracted from each step's reward: a step that is worth less costs."""

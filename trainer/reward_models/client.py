@@ -1,0 +1,116 @@
+"""Score rows at a reward model's server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+from pydantic import ValidationError
+
+from local_processes.waiting import exponential_wait_s
+from trainer.errors import ConfigError, RewardFailed
+
+from .wire import MODEL_PATH, MOST_INPUTS, SCORES_PATH, ErrorAnswer, ModelAnswer, ScoreAnswer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .rows import ScoredRow
+
+_REPEATED = frozenset({429, 502, 503, 504})
+_REFUSED = frozenset({401, 403, 404})
+"""Statuses that no episode will ever be spared."""
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 10.0
+
+
+class ServedRewardModel:
+    """A reward model at a URL."""
+
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float,
+        api_key: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``timeout_s`` is the deadline of one scoring, all attempts included."""
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._http = httpx.AsyncClient(
+            base_url=self._url, headers=headers, timeout=timeout_s, transport=transport
+        )
+        self._dimensions: tuple[str, ...] | None = None
+
+    async def describe(self) -> ModelAnswer:
+        """Return the model's description. Raises RewardFailed; ConfigError for what is no reward model."""
+        body = await self._answered("GET", MODEL_PATH, None)
+        try:
+            found = ModelAnswer.model_validate_json(body)
+        except ValidationError as error:
+            raise ConfigError(f"{self._url} serves no reward model: {error}") from error
+        self._dimensions = found.note.dimensions
+        return found
+
+    async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
+        """Return the outputs of rows, (ends, D). Raises RewardFailed, and ConfigError for a refused key."""
+        found: list[NDArray[np.float32]] = []
+        for first in range(0, len(rows), MOST_INPUTS):
+            part = rows[first : first + MOST_INPUTS]
+            inputs = [{"token_ids": row.token_ids, "ends": row.ends} for row in part]
+            body = await self._answered("POST", SCORES_PATH, {"inputs": inputs})
+            found += self._outputs(body, part)
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    def _outputs(self, body: bytes, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
+        try:
+            answer = ScoreAnswer.model_validate_json(body)
+        except ValidationError as error:
+            raise RewardFailed(f"{self._url} answered something else than scores: {error}") from error
+        outputs = [np.asarray(each, dtype=np.float32) for each in answer.outputs]
+        shapes = [each.shape for each in outputs]
+        wanted = [(len(row.ends), len(answer.dimensions)) for row in rows]
+        if shapes != wanted or not all(np.isfinite(each).all() for each in outputs):
+            raise RewardFailed(f"{self._url} answered scores of the shapes {shapes}, or that are not finite")
+        return outputs
+
+    async def _answered(self, method: str, path: str, body: object) -> bytes:
+        """Repeat a request that was not served until the deadline."""
+        until = time.monotonic() + self._timeout_s
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                answer = await self._http.request(method, path, json=body)
+            except httpx.TransportError as error:
+                why = f"{type(error).__name__}: {error}"
+            else:
+                if answer.is_success:
+                    return answer.content
+                why = f"it answered {answer.status_code}: {_message(answer)}"
+                if answer.status_code in _REFUSED:
+                    raise ConfigError(f"the reward model at {self._url} cannot be used: {why}")
+                if answer.status_code not in _REPEATED:
+                    raise RewardFailed(f"the reward model at {self._url} gave no score: {why}")
+            wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
+            if time.monotonic() + wait_s >= until:
+                raise RewardFailed(
+                    f"the reward model at {self._url} gave no score within {self._timeout_s:g} s: {why}"
+                )
+            await asyncio.sleep(wait_s)
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        return ErrorAnswer.model_validate_json(answer.content).error.message
+    except ValidationError:
+        return answer.text[:500]

@@ -1,0 +1,59 @@
+"""The note in a reward model's folder: outputs, their scale, and the tokenizer that it was trained with.
+
+A folder of another project has none; it is then a model with one output, in no known scale.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trainer.errors import ConfigError
+
+NOTE = "reward_model.json"
+"""The note's file."""
+REWARD = "reward"
+"""The only dimension of a model of whole episodes."""
+
+
+class RewardModelNote(BaseModel):
+    """Description of a reward model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["outcome", "process"] = "outcome"
+    """outcome: one score of a whole episode. process: probabilities at each turn's end."""
+    dimensions: tuple[str, ...] = Field((REWARD,), min_length=1)
+    """Names of the outputs."""
+    mean: float = 0.0
+    """Mean score on the data that it was trained on."""
+    deviation: float = Field(1.0, gt=0)
+    """Standard deviation of those scores."""
+    tokenizer: str = ""
+    """Fingerprint of the tokenizer; empty where unknown."""
+
+    @model_validator(mode="after")
+    def _names_its_outputs(self) -> RewardModelNote:
+        if len(set(self.dimensions)) != len(self.dimensions):
+            raise ValueError("two dimensions have one name")
+        if self.kind == "outcome" and len(self.dimensions) != 1:
+            raise ValueError("a model of whole episodes has one dimension")
+        return self
+
+
+def read_note(folder: Path) -> RewardModelNote:
+    """Return the note of a folder. Raises ConfigError for an invalid one."""
+    file = folder / NOTE
+    if not file.exists():
+        return RewardModelNote()
+    try:
+        return RewardModelNote.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise ConfigError(f"{file} does not describe a reward model: {error}") from error
+
+
+def write_note(folder: Path, note: RewardModelNote) -> None:
+    """Write the note of a folder."""
+    (folder / NOTE).write_text(note.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,107 @@
+"""Open the reward models that a run names: folders and URLs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trainer.chat.folder import load_tokenizer
+from trainer.config.learned_reward import URL_BEGINNINGS
+from trainer.errors import ConfigError
+
+from .client import ServedRewardModel
+from .model import RewardModel, fingerprint, folder_fingerprint
+from .queue import ScoringQueue
+from .rows import TextReader, TokenReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .note import RewardModelNote
+    from .rows import EpisodeReader, ScoredRow
+    from .wire import ModelAnswer
+
+_MOST_WAITING = 1_000_000
+"""Rows of a run that wait: the number of its episodes bounds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberModel:
+    """An opened reward model."""
+
+    name: str
+    note: RewardModelNote
+    scorer: LocalScorer | ServedRewardModel
+    reader: EpisodeReader
+
+
+class LocalScorer:
+    """Scores in this process."""
+
+    def __init__(self, model: RewardModel) -> None:
+        self._queue = ScoringQueue(model.score, _MOST_WAITING)
+
+    async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
+        return await self._queue.score_rows(rows)
+
+    async def close(self) -> None:
+        await self._queue.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOpener:
+    """Opens the models of one run."""
+
+    policy: Path
+    """Folder of the policy, for its tokenizer."""
+    reads: Literal["tokens", "text"]
+    timeout_s: float
+    api_key: str | None = None
+
+    def open_model(self, name: str) -> MemberModel:
+        """Open one model. Raises ConfigError for one that the run cannot use, RewardFailed at a dead URL."""
+        if name.startswith(URL_BEGINNINGS):
+            return self._served(name)
+        folder = Path(name)
+        if not (folder / "config.json").is_file():
+            raise ConfigError(f"there is no reward model at {folder}; it has no config.json")
+        model = RewardModel.load(folder)
+        tokenizer = load_tokenizer(folder)
+        reader = self._reader(name, fingerprint(tokenizer)) or TextReader(tokenizer)
+        return MemberModel(name, model.note, LocalScorer(model), reader)
+
+    def _served(self, url: str) -> MemberModel:
+        described = asyncio.run(self._described(url))
+        reader = self._reader(url, described.note.tokenizer)
+        if reader is None:
+            raise ConfigError(
+                f'the reward model at {url} is read by tokens only; reads="text" needs a folder, with a '
+                "tokenizer that the run can load"
+            )
+        scorer = ServedRewardModel(url, self.timeout_s, self.api_key)
+        return MemberModel(url, described.note, scorer, reader)
+
+    async def _described(self, url: str) -> ModelAnswer:
+        asked = ServedRewardModel(url, self.timeout_s, self.api_key)
+        try:
+            return await asked.describe()
+        finally:
+            await asked.close()
+
+    def _reader(self, name: str, theirs: str) -> EpisodeReader | None:
+        """Return the reader of tokens; None for text. Raises ConfigError for another tokenizer."""
+        if self.reads == "text":
+            return None
+        ours = folder_fingerprint(self.policy)
+        if theirs != ours:
+            raise ConfigError(
+                f"the reward model {name} has another tokenizer than the policy in {self.policy}, so that it "
+                'cannot read the policy\'s tokens; set reads="text" to score the messages instead, or use a '
+                "reward model that was trained from the policy's family"
+            )
+        return TokenReader()

@@ -1,0 +1,99 @@
+"""Score rows of many callers together: one thread, which takes all that waits as its next pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeAlias
+
+from trainer.errors import RewardFailed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .rows import ScoredRow
+
+    Outputs: TypeAlias = list[NDArray[np.float32]]
+
+MOST_ROWS = 256
+"""Rows that one pass takes; a caller's rows are never divided."""
+
+
+class QueueFull(RewardFailed):
+    """More rows wait than the queue takes."""
+
+
+class ScoringQueue:
+    """A reward model for concurrent callers, on one event loop."""
+
+    def __init__(self, score: Callable[[Sequence[ScoredRow]], Outputs], most_waiting: int) -> None:
+        """``score`` is called in one thread, never twice at a time."""
+        self._score = score
+        self._most = most_waiting
+        self._waiting: deque[tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]] = deque()
+        self._thread = ThreadPoolExecutor(1, "reward-model")
+        self._running: asyncio.Task[None] | None = None
+
+    async def score_rows(self, rows: Sequence[ScoredRow]) -> Outputs:
+        """Return the outputs of rows. Raises QueueFull, and what the model raises for them."""
+        if sum(len(each) for each, _ in self._waiting) + len(rows) > self._most:
+            raise QueueFull(f"{self._most} rows wait for the reward model already")
+        done: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
+        self._waiting.append((rows, done))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await done
+
+    async def close(self) -> None:
+        """Cancel what waits, and wait for the pass in progress."""
+        for _, done in self._waiting:
+            done.cancel()
+        self._waiting.clear()
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            taken = [self._waiting.popleft()]
+            while (
+                self._waiting and sum(len(rows) for rows, _ in taken) + len(self._waiting[0][0]) <= MOST_ROWS
+            ):
+                taken.append(self._waiting.popleft())
+            try:
+                found = await loop.run_in_executor(
+                    self._thread, self._score, [row for rows, _ in taken for row in rows]
+                )
+            except Exception as error:  # noqa: BLE001 - the callers get it
+                await self._settle_apart(taken, error)
+            else:
+                for rows, done in taken:
+                    _settle(done, found[: len(rows)])
+                    found = found[len(rows) :]
+
+    async def _settle_apart(
+        self, taken: Sequence[tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]], error: Exception
+    ) -> None:
+        """Score callers one by one after a failure, so that rows of one do not fail those of another."""
+        loop = asyncio.get_running_loop()
+        for rows, done in taken:
+            if len(taken) == 1:
+                _settle(done, error)
+                continue
+            try:
+                _settle(done, await loop.run_in_executor(self._thread, self._score, rows))
+            except Exception as own:  # noqa: BLE001 - the caller gets it
+                _settle(done, own)
+
+
+def _settle(done: asyncio.Future[Outputs], result: Outputs | Exception) -> None:
+    if done.done():
+        return
+    if isinstance(result, Exception):
+        done.set_exception(result)
+    else:
+        done.set_result(result)

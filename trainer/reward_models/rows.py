@@ -1,0 +1,88 @@
+"""Rows to score: tokens, and the places at which a reward model is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from trainer.types import Line, Segment, Trajectory
+
+_ROLES = frozenset({"system", "user", "assistant", "tool"})
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """One sequence; the model is read after its first ``ends[k]`` tokens, for each k."""
+
+    token_ids: tuple[int, ...]
+    ends: tuple[int, ...]
+    """Rising numbers of tokens, from 1 to the length."""
+
+
+class EpisodeReader(Protocol):
+    """Makes rows of an episode."""
+
+    def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
+        """Return rows that together have one end for each turn, in the order of the turns.
+
+        Raises ConfigError where that is impossible for every episode.
+        """
+        ...
+
+
+class TokenReader:
+    """Reads the sampled tokens themselves: the reward model has the policy's tokenizer."""
+
+    def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
+        return [_row(segment) for segment in trajectory.segments if segment.turns]
+
+
+class TextReader:
+    """Reads an episode's messages, rendered by the reward model's own chat template.
+
+    Messages of other roles than the template's are shown as the user's.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Raises ConfigError for a tokenizer without a chat template."""
+        if not tokenizer.chat_template:
+            raise ConfigError(
+                "the reward model's tokenizer has no chat template, so that it cannot read the text of an "
+                'episode; use a reward model with the policy\'s tokenizer and reads="tokens"'
+            )
+        self._tokenizer = tokenizer
+
+    def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
+        messages = [_message(line) for line in trajectory.lines]
+        places = [place for place, message in enumerate(messages, 1) if message["role"] == "assistant"]
+        if not places:
+            return []
+        whole = self._rendered(messages[: places[-1]])
+        ends = [len(self._rendered(messages[:place])) for place in places]
+        if any(
+            self._rendered(messages[:place]) != whole[:end] for place, end in zip(places, ends, strict=True)
+        ):
+            raise ConfigError(
+                "the reward model's chat template changes the beginning of a conversation that goes on, so "
+                'that its steps cannot be scored as text; use reads="tokens"'
+            )
+        return [ScoredRow(tuple(whole), tuple(ends))]
+
+    def _rendered(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        found = self._tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False)
+        return list(cast("list[int]", found))
+
+
+def _row(segment: Segment) -> ScoredRow:
+    return ScoredRow(segment.token_ids, tuple(turn.end for turn in segment.turns))
+
+
+def _message(line: Line) -> dict[str, str]:
+    role = line.role if line.role in _ROLES else "user"
+    return {"role": role, "content": line.content}

@@ -1,0 +1,178 @@
+"""Serve a reward model over HTTP: scores of batches, a description, and health."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from trainer.chat.folder import load_tokenizer
+from trainer.errors import ConfigError, RewardFailed
+from trainer.types import Line, StopReason, TaskRef, Trajectory
+
+from .model import RewardModel, fingerprint
+from .queue import QueueFull, ScoringQueue
+from .rows import ScoredRow, TextReader
+from .wire import (
+    HEALTH_PATH,
+    MODEL_PATH,
+    MOST_BODY_BYTES,
+    SCORES_PATH,
+    ErrorAnswer,
+    ErrorText,
+    ModelAnswer,
+    ScoreAnswer,
+    ScoreInput,
+    ScoreRequest,
+)
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+MOST_WAITING = 4096
+"""Rows that wait at a time; further ones are refused with 429."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Settings of a served reward model."""
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = 8700
+    device: str = "cpu"
+    api_key: str | None = None
+    """Secret that callers send as bearer token; None: no key is needed."""
+
+
+class RewardModelServer:
+    """The routes of one reward model."""
+
+    def __init__(self, model: RewardModel, api_key: str | None = None) -> None:
+        self._model = model
+        self._api_key = None if api_key is None else api_key.encode()
+        self._queue = ScoringQueue(model.score, MOST_WAITING)
+        tokenizer = load_tokenizer(model.folder)
+        self._note = model.note.model_copy(update={"tokenizer": fingerprint(tokenizer)})
+        self._reader = TextReader(tokenizer) if tokenizer.chat_template else None
+        self.application = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guarded])
+        """The application."""
+        self.application.add_routes(
+            [
+                web.post(SCORES_PATH, self._scores),
+                web.get(MODEL_PATH, self._describe),
+                web.get(HEALTH_PATH, self._health),
+            ]
+        )
+
+    async def close(self) -> None:
+        """End scoring."""
+        await self._queue.close()
+
+    async def _scores(self, request: web.Request) -> web.Response:
+        asked = ScoreRequest.model_validate_json(await request.read())
+        outputs = await self._queue.score_rows([self._row(each) for each in asked.inputs])
+        answer = ScoreAnswer(
+            dimensions=self._model.note.dimensions,
+            outputs=tuple(tuple(tuple(row) for row in each.tolist()) for each in outputs),
+        )
+        return _json(answer)
+
+    def _row(self, given: ScoreInput) -> ScoredRow:
+        if given.token_ids:
+            return ScoredRow(given.token_ids, given.ends or (len(given.token_ids),))
+        if self._reader is None:
+            raise RewardFailed("the model has no chat template: send token_ids in place of messages")
+        lines = tuple(Line(each.role, each.content) for each in given.messages)
+        rows = self._reader.read_episode(
+            Trajectory("", TaskRef("", "", ""), 0, (), StopReason.TERMINATED, lines=lines)
+        )
+        if not rows:
+            raise RewardFailed("the conversation has no message of the assistant")
+        row = rows[0]
+        return row if self._model.note.kind == "process" else ScoredRow(row.token_ids, row.ends[-1:])
+
+    async def _describe(self, _: web.Request) -> web.Response:
+        return _json(
+            ModelAnswer(
+                note=self._note,
+                max_tokens=self._model.max_tokens,
+                renders_messages=self._reader is not None,
+            )
+        )
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check the key, and answer errors with their code."""
+        try:
+            if self._api_key is not None and request.path != HEALTH_PATH:
+                scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+                given = key.strip().encode("utf-8", "surrogateescape")
+                if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._api_key):
+                    return _error(401, "invalid_key", "scores need the server's key as bearer token")
+            return await handler(request)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"]) or "body"
+            return _error(400, "invalid_request", f"{field}: {first['msg']}")
+        except QueueFull as error:
+            return _error(429, "queue_full", str(error))
+        except (RewardFailed, ConfigError) as error:
+            return _error(422, "cannot_score", str(error))
+        except web.HTTPException as error:
+            return _error(error.status, "http_error", error.text or error.reason)
+
+
+def run_server(config: ServerConfig, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``on_ready`` is called with the URL. Raises ConfigError."""
+    asyncio.run(_run(config, on_ready))
+
+
+async def _run(config: ServerConfig, on_ready: Callable[[str], None]) -> None:
+    async with serve_model(config) as url:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+        on_ready(url)
+        await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def serve_model(config: ServerConfig) -> AsyncIterator[str]:
+    """Serve a model's folder and yield the URL.
+
+    Raises ConfigError for a folder without a reward model, and an address that cannot be listened on.
+    """
+    server = RewardModelServer(RewardModel.load(config.folder, config.device), config.api_key)
+    runner = web.AppRunner(server.application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, config.host, config.port)
+        try:
+            await site.start()
+        except OSError as error:
+            where = f"{config.host}:{config.port}"
+            raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+        yield f"http://{config.host}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+        await server.close()
+
+
+def _json(answer: BaseModel, status: int = 200) -> web.Response:
+    return web.json_response(text=answer.model_dump_json(), status=status)
+
+
+def _error(status: int, code: str, message: str) -> web.Response:
+    return _json(ErrorAnswer(error=ErrorText(code=code, message=message)), status)
