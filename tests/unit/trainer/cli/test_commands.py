@@ -329,5 +329,5 @@ def test_gateway_refuses_what_is_wrong_before_it_connects(words):
 def test_a_reward_model_is_served_with_its_options(tmp_path):
     driver = FakeDriver()
     done = run("reward-model", "serve", tmp_path, "--port", 0, "--api-key", "hush", driver=driver)
-    assert driver.asked == [("serve_reward_model", tmp_path, "127.0.0.1", 0, "cpu", "hush")]
+    assert driver.calls == [("serve_reward_model", tmp_path, "127.0.0.1", 0, "cpu", "hush")]
     assert "ready: http://127.0.0.1:8700" in done.output
