@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.errors import TrainerError
-from trainer.reward_models.guards import AgreementAlarm, Comparison, rank_correlation
+from trainer.reward_models.guards import AgreementAlarm, ComparedStep, rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ class RewardAgreement:
             learned = [trajectory.terms.get(name, 0.0) for trajectory in judged]
             true = [trajectory.score or 0.0 for trajectory in judged]
             found = rank_correlation(learned, true)
-            why = alarm.add(Comparison(float(np.mean(learned)), float(np.mean(true)), found))
+            why = alarm.add(ComparedStep(float(np.mean(learned)), float(np.mean(true)), found))
             if found is not None:
                 facts[f"reward/{name}_correlation"] = found
             facts[f"reward/{name}_alarm"] = float(why is not None)

@@ -143,9 +143,9 @@ class RealDriver:
         api_key: str | None,
         on_ready: Callable[[str], None],
     ) -> None:
-        from trainer.reward_models.server import ServerConfig, run_server
+        from trainer.reward_models.server import RewardServerConfig, run_server
 
-        run_server(ServerConfig(folder, host, port, device, api_key), on_ready)
+        run_server(RewardServerConfig(folder, host, port, device, api_key), on_ready)
 
     def serve_gateway(self, settings: StandAloneSettings, on_ready: OnReady) -> None:
         from trainer.model_gateway.stand_alone.service import run_gateway

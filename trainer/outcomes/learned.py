@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainer.types import Trajectory
 
 
-class Scorer(Protocol):
+class RowScorer(Protocol):
     """A reward model, in this process or at a URL."""
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
@@ -54,7 +54,7 @@ class OpenedModel(Protocol):
         ...
 
     @property
-    def scorer(self) -> Scorer:
+    def scorer(self) -> RowScorer:
         """Its scores."""
         ...
 

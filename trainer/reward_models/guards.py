@@ -62,7 +62,7 @@ def _ranks(values_N: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedStep:
     """A step's episodes: learned and true reward."""
 
     learned: float
@@ -82,9 +82,9 @@ class AgreementAlarm:
 
     def __init__(self, window: int, least_correlation: float) -> None:
         self._least = least_correlation
-        self._steps: deque[Comparison] = deque(maxlen=window)
+        self._steps: deque[ComparedStep] = deque(maxlen=window)
 
-    def add(self, step: Comparison) -> str | None:
+    def add(self, step: ComparedStep) -> str | None:
         """Add a step. Returns why there is an alarm; None where there is none, or too little was seen."""
         self._steps.append(step)
         if len(self._steps) < (self._steps.maxlen or 0):

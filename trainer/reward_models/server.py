@@ -42,7 +42,7 @@ MOST_WAITING = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class ServerConfig:
+class RewardServerConfig:
     """Settings of a served reward model."""
 
     folder: Path
@@ -134,12 +134,12 @@ class RewardModelServer:
             return _error(error.status, "http_error", error.text or error.reason)
 
 
-def run_server(config: ServerConfig, on_ready: Callable[[str], None]) -> None:
+def run_server(config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; ``on_ready`` is called with the URL. Raises ConfigError."""
     asyncio.run(_run(config, on_ready))
 
 
-async def _run(config: ServerConfig, on_ready: Callable[[str], None]) -> None:
+async def _run(config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
     async with serve_model(config) as url:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -149,7 +149,7 @@ async def _run(config: ServerConfig, on_ready: Callable[[str], None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serve_model(config: ServerConfig) -> AsyncIterator[str]:
+async def serve_model(config: RewardServerConfig) -> AsyncIterator[str]:
     """Serve a model's folder and yield the URL.
 
     Raises ConfigError for a folder without a reward model, and an address that cannot be listened on.

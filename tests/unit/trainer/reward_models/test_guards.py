@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.reward_models.guards import AgreementAlarm, Comparison, pessimistic, rank_correlation
+from trainer.reward_models.guards import AgreementAlarm, ComparedStep, pessimistic, rank_correlation
 
 MEMBERS = [np.array([1.0, 2.0]), np.array([1.0, 6.0])]
 
@@ -29,16 +29,16 @@ def test_too_few_or_equal_values_have_no_order() -> None:
 
 def test_an_alarm_needs_a_full_window_of_low_correlation() -> None:
     alarm = AgreementAlarm(window=3, least_correlation=0.2)
-    low = Comparison(0.0, 0.0, 0.1)
+    low = ComparedStep(0.0, 0.0, 0.1)
     assert [alarm.add(low), alarm.add(low)] == [None, None]
     assert "0.10, below 0.2" in alarm.add(low)
-    assert alarm.add(Comparison(0.0, 0.0, 0.9)) is None
+    assert alarm.add(ComparedStep(0.0, 0.0, 0.9)) is None
 
 
 def test_a_learned_reward_that_rises_while_the_true_one_falls_is_an_alarm() -> None:
     def alarms(learned, true):
         alarm = AgreementAlarm(window=8, least_correlation=-1.0)
-        steps = [Comparison(*each, 0.5) for each in zip(learned, true, strict=True)]
+        steps = [ComparedStep(*each, 0.5) for each in zip(learned, true, strict=True)]
         return [alarm.add(step) for step in steps][-1]
 
     rising, falling = np.linspace(0, 1, 8), np.linspace(1, 0, 8)

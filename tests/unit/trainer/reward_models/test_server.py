@@ -9,7 +9,7 @@ from trainer.errors import ConfigError, RewardFailed
 from trainer.reward_models.client import ServedRewardModel
 from trainer.reward_models.model import RewardModel, folder_fingerprint
 from trainer.reward_models.rows import ScoredRow
-from trainer.reward_models.server import ServerConfig, serve_model
+from trainer.reward_models.server import RewardServerConfig, serve_model
 
 ROWS = [ScoredRow((5, 9, 30), (3,)), ScoredRow((8, 7, 6, 5), (4,))]
 
@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 
 async def test_scores_over_http_are_those_of_the_process(folder) -> None:
-    async with serve_model(ServerConfig(folder, port=0)) as url:
+    async with serve_model(RewardServerConfig(folder, port=0)) as url:
         client = ServedRewardModel(url, 20)
         described = await client.describe()
         found = await client.score_rows(ROWS * 200)  # more than one request takes
@@ -38,7 +38,7 @@ async def test_a_conversation_is_rendered_by_the_models_own_template(tmp_path) -
     turns = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "3"}]
     asked = {"inputs": [{"messages": [*turns, {"role": "user", "content": "no"}, turns[1]]}]}
     async with (
-        serve_model(ServerConfig(folder, port=0)) as url,
+        serve_model(RewardServerConfig(folder, port=0)) as url,
         aiohttp.ClientSession(url) as http,
         http.post("/v1/scores", json=asked) as answer,
     ):
@@ -67,7 +67,7 @@ async def test_a_request_that_cannot_be_scored_is_answered_with_its_reason(
     folder, body, status, code
 ) -> None:
     async with (
-        serve_model(ServerConfig(folder, port=0)) as url,
+        serve_model(RewardServerConfig(folder, port=0)) as url,
         aiohttp.ClientSession(url) as http,
         http.post("/v1/scores", data=body) as answer,
     ):
@@ -76,7 +76,7 @@ async def test_a_request_that_cannot_be_scored_is_answered_with_its_reason(
 
 
 async def test_a_key_is_asked_for_except_for_health(folder) -> None:
-    async with serve_model(ServerConfig(folder, port=0, api_key="hush")) as url:
+    async with serve_model(RewardServerConfig(folder, port=0, api_key="hush")) as url:
         async with aiohttp.ClientSession(url) as http, http.get("/health") as answer:
             assert answer.status == 200
         stranger, friend = (ServedRewardModel(url, 20, key) for key in (None, "hush"))
@@ -114,5 +114,5 @@ async def test_a_server_that_stays_away_is_a_failure_of_the_reward_in_time() -> 
 
 async def test_a_folder_without_a_model_is_not_served(tmp_path) -> None:
     with pytest.raises(ConfigError):
-        async with serve_model(ServerConfig(tmp_path, port=0)):
+        async with serve_model(RewardServerConfig(tmp_path, port=0)):
             pass
