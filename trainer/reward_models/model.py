@@ -73,7 +73,7 @@ class RewardModel:
         return cls(folder, note, trunk, weight.to(device), bias.to(device), context_tokens(folder))
 
     @torch.inference_mode()
-    def score(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
+    def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         """Return the head's outputs of each row, (ends, D), before a logistic function or normalization.
 
         Raises RewardFailed for a row that is longer than the model's context or whose tokens it lacks.

@@ -44,7 +44,7 @@ class LocalScorer:
     """Scores in this process."""
 
     def __init__(self, model: RewardModel) -> None:
-        self._queue = ScoringQueue(model.score, _MOST_WAITING)
+        self._queue = ScoringQueue(model.score_rows, _MOST_WAITING)
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         return await self._queue.score_rows(rows)

@@ -59,7 +59,7 @@ class RewardModelServer:
     def __init__(self, model: RewardModel, api_key: str | None = None) -> None:
         self._model = model
         self._api_key = None if api_key is None else api_key.encode()
-        self._queue = ScoringQueue(model.score, MOST_WAITING)
+        self._queue = ScoringQueue(model.score_rows, MOST_WAITING)
         tokenizer = load_tokenizer(model.folder)
         self._note = model.note.model_copy(update={"tokenizer": fingerprint(tokenizer)})
         self._reader = TextReader(tokenizer) if tokenizer.chat_template else None

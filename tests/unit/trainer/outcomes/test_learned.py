@@ -33,7 +33,7 @@ async def rewarded(settings, episode=EPISODE):
 
 
 def raw(folder):
-    return float(RewardModel.load(folder).score([ScoredRow((0,) * 6, (6,))])[0][0, 0])
+    return float(RewardModel.load(folder).score_rows([ScoredRow((0,) * 6, (6,))])[0][0, 0])
 
 
 async def test_the_score_of_the_whole_episode_is_at_its_last_turn(tmp_path) -> None:

@@ -18,7 +18,7 @@ ROWS = [(5, 9, 30), (8, 7, 6, 5, 4, 3), (11,)]
 
 def test_scores_are_those_of_transformers(tmp_path) -> None:
     folder = reward_folder(tmp_path / "model")
-    found = RewardModel.load(folder).score([ScoredRow(ids, (len(ids),)) for ids in ROWS])
+    found = RewardModel.load(folder).score_rows([ScoredRow(ids, (len(ids),)) for ids in ROWS])
     theirs = AutoModelForSequenceClassification.from_pretrained(folder)
     for ids, mine in zip(ROWS, found, strict=True):
         with torch.no_grad():
@@ -28,7 +28,7 @@ def test_scores_are_those_of_transformers(tmp_path) -> None:
 
 def test_a_process_model_is_read_at_each_end(tmp_path) -> None:
     folder = process_folder(tmp_path / "model", dimensions=("relevance", "correctness", "progress"))
-    (found,) = RewardModel.load(folder).score([ScoredRow(ROWS[1], (2, 5, 6))])
+    (found,) = RewardModel.load(folder).score_rows([ScoredRow(ROWS[1], (2, 5, 6))])
     with torch.no_grad():
         every = AutoModelForTokenClassification.from_pretrained(folder)(torch.tensor([ROWS[1]])).logits[0]
     assert found == pytest.approx(every[[1, 4, 5]].numpy(), abs=1e-5)
@@ -36,7 +36,7 @@ def test_a_process_model_is_read_at_each_end(tmp_path) -> None:
 
 def test_what_comes_after_an_end_changes_nothing(tmp_path) -> None:
     model = RewardModel.load(process_folder(tmp_path / "model"))
-    one, other = model.score([ScoredRow((5, 9, 30), (2,)), ScoredRow((5, 9, 31, 40), (2,))])
+    one, other = model.score_rows([ScoredRow((5, 9, 30), (2,)), ScoredRow((5, 9, 31, 40), (2,))])
     assert one == pytest.approx(other, abs=1e-6)
 
 
@@ -68,7 +68,7 @@ def test_a_note_names_every_output(tmp_path) -> None:
 )
 def test_a_row_that_cannot_be_scored_is_named(tmp_path, row, sentence) -> None:
     with pytest.raises(RewardFailed, match=sentence):
-        RewardModel.load(reward_folder(tmp_path / "model")).score([row])
+        RewardModel.load(reward_folder(tmp_path / "model")).score_rows([row])
 
 
 def test_a_fingerprint_tells_tokenizers_apart() -> None:
@@ -88,6 +88,6 @@ def test_rows_of_many_lengths_do_not_change_each_other(tmp_path) -> None:
     rows = [
         ScoredRow(tuple(rng.integers(4, 200, size).tolist()), (size,)) for size in (300, 3, 77, 500, 12)
     ] * 8
-    together = model.score(rows)
+    together = model.score_rows(rows)
     for row, found in zip(rows[:5], together, strict=False):
-        assert found == pytest.approx(model.score([row])[0], abs=1e-4)
+        assert found == pytest.approx(model.score_rows([row])[0], abs=1e-4)

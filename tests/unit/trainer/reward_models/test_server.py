@@ -27,7 +27,7 @@ async def test_scores_over_http_are_those_of_the_process(folder) -> None:
         await client.close()
     assert (described.note.mean, described.note.deviation) == (0.5, 2.0)
     assert described.note.tokenizer == folder_fingerprint(folder)
-    expected = RewardModel.load(folder).score(ROWS)
+    expected = RewardModel.load(folder).score_rows(ROWS)
     assert len(found) == 400
     for mine, theirs in zip(found[-2:], expected, strict=True):
         assert mine == pytest.approx(theirs, abs=1e-5)
