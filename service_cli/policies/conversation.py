@@ -28,6 +28,10 @@ class EpisodeConversation:
         self.rewards: list[float] = []
         self._info: JsonObject = {}
         self._session = 0
+        self.stop = "policy"
+        """The end of the episode as the environment told it; ``policy`` while it goes on."""
+        self.understood: bool | None = None
+        """Whether the last step held an action that the environment understood; None if it does not say."""
 
     def open(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
         """Add the first observation."""
@@ -50,6 +54,9 @@ class EpisodeConversation:
         self.messages.extend(result.observation.messages)
         self.rewards.append(result.reward)
         self._info = result.info
+        self.understood = _understood(result.info)
+        if result.terminated or result.truncated:
+            self.stop = "terminated" if result.terminated else "truncated"
         if "tools" in result.info:
             try:
                 self.tools = _TOOLS.validate_python(result.info["tools"])
@@ -60,3 +67,11 @@ class EpisodeConversation:
     def view(self) -> View:
         """Return what an actor sees now."""
         return View(tuple(self.messages[self._session :]), self.tools, self._info)
+
+
+def _understood(info: JsonObject) -> bool | None:
+    actions = info.get("actions", info.get("calls"))
+    if not isinstance(actions, list):
+        return None
+    read = [isinstance(action, dict) and bool(action.get("tool") or action.get("name")) for action in actions]
+    return bool(read) and all(read)

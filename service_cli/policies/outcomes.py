@@ -38,6 +38,12 @@ class PlayedOutcome:
     failed: EpisodeFailure | None = None
     ended: str = ""
     """The reason why the policy ended the episode, if it is counted."""
+    stop: str = ""
+    """``terminated`` or ``truncated`` by the environment, ``max_steps``, or ``policy`` if the policy ended
+    it; empty for a failed episode.
+    """
+    understood: bool | None = None
+    """Whether the last step held an action that the environment understood; None if it does not say."""
     model_calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

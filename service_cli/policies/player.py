@@ -138,6 +138,8 @@ class PolicyRun:
             success=success,
             failed=failed,
             ended=usage.ended,
+            stop=conversation.stop if failed is None else "",
+            understood=conversation.understood,
             model_calls=usage.calls,
             tokens_in=usage.tokens_in,
             tokens_out=usage.tokens_out,
@@ -149,9 +151,11 @@ class PolicyRun:
         while not episode.finished and (self.max_steps is None or episode.step_index < self.max_steps):
             message = await actor.act(conversation.view())
             if message is None:
-                break
+                return
             conversation.add_action(message)
             conversation.add_observation(await episode.step(message))
+        if not episode.finished:
+            conversation.stop = "max_steps"
 
 
 def _instance_of(episode: AsyncEpisode) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainer.batches.simulation import Quantiles, SimulationResult
@@ -76,6 +76,10 @@ class FakeDriver:
         if self.result is not None:
             return self.result
         return evaluation("alone", 7, episodes=config.evaluation.episodes)
+
+    def evaluate_baseline(self, config, policy):
+        self._asked("evaluate_baseline", config, policy)
+        return replace(evaluation("alone", 3, episodes=config.evaluation.episodes), policy=policy)
 
     def simulate(self, config, model):
         self._asked("simulate", config, model)

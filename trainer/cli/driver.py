@@ -74,6 +74,10 @@ class Driver(Protocol):
         """Evaluate a model on the held-out tasks; the configured one by default."""
         ...
 
+    def evaluate_baseline(self, config: RunConfig, policy: str) -> EvaluationResult:
+        """Evaluate a policy of ``sandbox-service run`` on the held-out tasks."""
+        ...
+
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         """Play a run's episodes without a model."""
         ...
@@ -123,6 +127,11 @@ class RealDriver:
         from trainer.launch.run import evaluate
 
         return evaluate(config, model)
+
+    def evaluate_baseline(self, config: RunConfig, policy: str) -> EvaluationResult:
+        from trainer.launch.baseline import evaluate_baseline
+
+        return evaluate_baseline(config, policy)
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         from trainer.launch.simulation import simulate

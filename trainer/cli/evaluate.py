@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -17,6 +17,13 @@ from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .terminal import FAILED, explained, notes, results, write_json
 
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.evaluate.results import EvaluationResult
+
+    from .driver import Driver
+
+
 ModelOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -24,6 +31,16 @@ ModelOption: TypeAlias = Annotated[
         "-m",
         metavar="FOLDER",
         help="A model in Hugging Face's format; default: the run's exported model, or else its initial one.",
+    ),
+]
+PolicyOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        metavar="POLICY",
+        help="Evaluate a baseline in place of a model: random, reference (the environment's own solutions), "
+        "empty, or openai:MODEL@URL (any OpenAI-compatible server).",
     ),
 ]
 OutputOption: TypeAlias = Annotated[
@@ -41,6 +58,7 @@ def evaluate(
     run: RunArgument,
     overrides: OverridesArgument = None,
     model: ModelOption = None,
+    policy: PolicyOption = None,
     output: OutputOption = None,
     html: HtmlOption = None,
     as_json: JsonOption = False,
@@ -61,6 +79,8 @@ def evaluate(
         sandbox-trainer evaluate RUN.toml evaluation.splits=["test","textcraft/test"]
 
         sandbox-trainer evaluate RUN.toml --model Qwen3-0.6B -o before.json
+
+        sandbox-trainer evaluate RUN.toml --policy random -o random.json
     """
     with explained():
         config = read_run(run, overrides or ())
@@ -68,13 +88,7 @@ def evaluate(
             raise ConfigError(
                 'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
             )
-        exported = config.folder / "model"
-        chosen = model if model is not None else exported if exported.exists() else None
-        if chosen is not None and not chosen.is_dir():
-            raise ConfigError(f"--model {chosen} is not a folder")
-        config = on_this_machine(driver_of(context), config)
-        notes().print(f"evaluating {chosen or 'the initial model'} ...", markup=False)
-        result = driver_of(context).evaluate(config, chosen)
+        result = _played(driver_of(context), config, model, policy)
         summary = summary_of(result, config.evaluation.pass_at)
         tree = json.loads(result.to_json()) | {"success_rate": result.success_rate, "summary": summary.tree()}
         if output is not None:
@@ -89,3 +103,19 @@ def evaluate(
         results().print(evaluation_view(result, summary))
     if not result.episodes:
         raise typer.Exit(FAILED)
+
+
+def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str | None) -> EvaluationResult:
+    """Evaluate the policy if one is named, otherwise a model."""
+    if policy is not None:
+        if model is not None:
+            raise ConfigError("--model and --policy name two things to evaluate: choose one of them")
+        notes().print(f"evaluating the policy {policy} ...", markup=False)
+        return driver.evaluate_baseline(config, policy)
+    exported = config.folder / "model"
+    chosen = model if model is not None else exported if exported.exists() else None
+    if chosen is not None and not chosen.is_dir():
+        raise ConfigError(f"--model {chosen} is not a folder")
+    config = on_this_machine(driver, config)
+    notes().print(f"evaluating {chosen or 'the initial model'} ...", markup=False)
+    return driver.evaluate(config, chosen)

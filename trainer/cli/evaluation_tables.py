@@ -62,7 +62,7 @@ def _share(estimate: Estimate | None) -> str:
 
 
 def _costs(rows: Rows) -> RenderableType | None:
-    if all(figures.reward is None for figures in rows.values()):
+    if all(figures.turns is None for figures in rows.values()):
         return None
     table = Table(box=SIMPLE_HEAD)
     table.add_column("mean of an episode", overflow="fold")

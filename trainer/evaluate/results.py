@@ -25,8 +25,8 @@ When: TypeAlias = Literal["before", "during", "after", "alone"]
 class EpisodeTotals:
     """Sums over the episodes of a task that have a score."""
 
-    reward: float = 0.0
-    """Composed reward, by the run's ``reward`` settings."""
+    reward: float | None = None
+    """Composed reward, by the run's ``reward`` settings; None where it was not composed."""
     turns: int = 0
     tokens: int = 0
     """Sampled tokens."""

@@ -45,7 +45,7 @@ class EvaluationFigures:
     score: float | None
     """Mean score of an episode."""
     reward: Estimate | None
-    """Mean composed reward of an episode; None, like those below, for files of earlier versions."""
+    """Mean composed reward of an episode; None, like those below, where no file has it."""
     turns: Estimate | None
     tokens: Estimate | None
     seconds: Estimate | None
@@ -152,10 +152,14 @@ def _pass_at(scored: Sequence[TaskOutcome], k: int) -> Estimate | None:
 
 
 def _mean(scored: Sequence[TaskOutcome], name: str) -> Estimate | None:
-    known = [(task.totals, task.episodes) for task in scored if task.totals is not None]
+    known = [
+        (total, task.episodes)
+        for task in scored
+        if task.totals is not None and (total := getattr(task.totals, name)) is not None
+    ]
     if not known:
         return None
-    totals_P = np.array([getattr(totals, name) for totals, _ in known], dtype=np.float64)
+    totals_P = np.array([total for total, _ in known], dtype=np.float64)
     episodes_P = np.array([episodes for _, episodes in known], dtype=np.float64)
     mean = float(totals_P.sum() / episodes_P.sum())
     return Estimate(mean, bootstrap_interval(totals_P, episodes_P), len(known))

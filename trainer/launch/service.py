@@ -39,7 +39,7 @@ def sandbox_service(settings: SandboxServiceConfig, environments: Sequence[str],
     log = logs / "service.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*_command(), "serve", f"server.port={port}", *_arguments(settings, environments)],
+            [*service_command(), "serve", f"server.port={port}", *_arguments(settings, environments)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ def sandbox_service(settings: SandboxServiceConfig, environments: Sequence[str],
         _stop(process)
 
 
-def _command() -> list[str]:
+def service_command() -> list[str]:
     """Return the command line that starts this installation's service."""
     beside = Path(sys.executable).with_name("sandbox-service")
     return [str(beside)] if beside.exists() else ["sandbox-service"]

@@ -48,3 +48,14 @@ def test_an_info_that_means_something_else_by_tools_changes_nothing() -> None:
     conversation = begun()
     conversation.add_observation(result({"tools": "hammer"}))
     assert conversation.view().tools == (OLD,)
+
+
+def test_the_end_and_whether_the_last_action_was_understood_are_known() -> None:
+    conversation = begun()
+    assert (conversation.stop, conversation.understood) == ("policy", None)
+    conversation.add_observation(result({"actions": []}))
+    assert conversation.understood is False
+    conversation.add_observation(result({"actions": [{"tool": "python"}]}))
+    assert conversation.understood is True
+    conversation.add_observation(result({}).model_copy(update={"truncated": True}))
+    assert (conversation.stop, conversation.understood) == ("truncated", None)

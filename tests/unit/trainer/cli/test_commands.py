@@ -170,6 +170,17 @@ def test_a_k_beyond_the_episodes_of_a_task_is_refused_before_anything_is_started
     assert driver.calls == []
 
 
+def test_evaluate_plays_a_baseline_in_place_of_a_model(run_file, tmp_path):
+    driver, file = FakeDriver(), tmp_path / "random.json"
+    done = run("evaluate", run_file, "--policy", "random", "-o", file, driver=driver)
+    ((verb, config, policy),) = driver.calls
+    assert (done.exit_code, verb, config.name, policy) == (0, "evaluate_baseline", "mine", "random")
+    assert json.loads(file.read_text())["policy"] == "random"
+    both = run("evaluate", run_file, "--policy", "random", "--model", tmp_path)
+    assert both.exit_code == 2
+    assert "choose one of them" in both.stderr
+
+
 def test_evaluate_without_a_verdict_fails(run_file):
     empty = FakeDriver(result=evaluation("alone", 0, tasks=0))
     assert run("evaluate", run_file, driver=empty).exit_code == 1

@@ -1,0 +1,119 @@
+"""Read the episodes that ``sandbox-service run --output`` wrote as outcomes of tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from trainer.errors import DataError
+
+from .causes import UnsolvedCause
+from .results import EpisodeTotals, TaskOutcome
+
+if TYPE_CHECKING:
+    from trainer.config import RewardConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFailure:
+    """The reason why an episode has no score."""
+
+    failure_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineEpisode:
+    """One line of the file; other fields are ignored."""
+
+    task_id: str
+    elapsed_s: float
+    difficulty: str = ""
+    category: str = ""
+    steps: int = 0
+    score: float | None = None
+    success: bool | None = None
+    failed: BaselineFailure | None = None
+    ended: str = ""
+    """The reason why the policy ended the episode."""
+    stop: str = ""
+    """``terminated``, ``truncated``, ``max_steps`` or ``policy``."""
+    understood: bool | None = None
+    """Whether the last step held an action that the environment understood, if it says so."""
+    tokens_out: int = 0
+    rewards: tuple[float, ...] = ()
+    """Step rewards."""
+
+
+_EPISODES = TypeAdapter(BaselineEpisode)
+
+
+def read_baseline(file: Path, environment: str, split: str, reward: RewardConfig) -> tuple[TaskOutcome, ...]:
+    """Return the outcomes by task, in order of first appearance. Raises DataError for an invalid file."""
+    by_task: dict[str, list[BaselineEpisode]] = {}
+    try:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            episode = _EPISODES.validate_json(line)
+            by_task.setdefault(episode.task_id, []).append(episode)
+    except (OSError, ValidationError) as error:
+        raise DataError(f"{file} does not hold the episodes of a policy: {error}") from error
+    return tuple(_outcome(played, environment, split, reward) for played in by_task.values())
+
+
+def _outcome(
+    played: Sequence[BaselineEpisode], environment: str, split: str, reward: RewardConfig
+) -> TaskOutcome:
+    scored = [(each, each.score) for each in played if each.failed is None and each.score is not None]
+    failed = [
+        each.failed.failure_class if each.failed else "unknown" for each in played if each.score is None
+    ]
+    causes = Counter(cause.value for each, _ in scored if (cause := _cause(each)) is not None)
+    return TaskOutcome(
+        task_id=played[0].task_id,
+        difficulty=next((each.difficulty for each in played if each.difficulty), ""),
+        episodes=len(scored),
+        successes=sum(each.success is True for each, _ in scored),
+        mean_score=sum(score for _, score in scored) / len(scored) if scored else 0.0,
+        failures=len(failed),
+        environment=environment,
+        split=split,
+        category=next((each.category for each in played if each.category), ""),
+        totals=EpisodeTotals(
+            reward=_reward([each for each, _ in scored], reward),
+            turns=sum(each.steps for each, _ in scored),
+            tokens=sum(each.tokens_out for each, _ in scored),
+            seconds=sum(each.elapsed_s for each, _ in scored),
+        ),
+        causes=dict(causes),
+        failure_classes=dict(Counter(failed)),
+    )
+
+
+def _cause(episode: BaselineEpisode) -> UnsolvedCause | None:
+    if episode.success:
+        return None
+    if episode.ended == "context_length":
+        return UnsolvedCause.CONTEXT_FULL
+    if episode.understood is False:
+        return UnsolvedCause.FORMAT_ERROR
+    if episode.stop in ("truncated", "max_steps"):
+        return UnsolvedCause.MAX_TURNS
+    return UnsolvedCause.WRONG_ANSWER
+
+
+def _reward(scored: Sequence[BaselineEpisode], reward: RewardConfig) -> float | None:
+    """Return the sum of composed rewards; None if the reward has parts that only the trainer measures."""
+    terms: dict[str, float] = reward.terms.model_dump()
+    if reward.kind != "environment" or any(terms.values()):
+        return None
+    total = 0.0
+    for each in scored:
+        outcome = float(each.success is True) if reward.outcome == "success" else each.score or 0.0
+        composed = reward.outcome_weight * outcome + reward.step_weight * sum(each.rewards)
+        low = composed if reward.least is None else max(composed, reward.least)
+        total += low if reward.most is None else min(low, reward.most)
+    return total

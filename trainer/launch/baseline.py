@@ -1,0 +1,117 @@
+"""Evaluate a policy without weights of ours: random, reference, or a model behind an endpoint.
+
+``sandbox-service run`` plays it through the service's API, on the same tasks as an evaluation of a model and
+with the same limit of turns; the prompts are the environment's own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError, DataError, ServiceUnavailable, Stalled
+from trainer.evaluate.baseline_episodes import read_baseline
+from trainer.evaluate.results import EvaluationResult
+
+from .service import sandbox_service, service_command
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.evaluate.results import TaskOutcome
+
+_WRONG_USAGE = 2
+_SOME_FAILED = 1
+_LAST_LINES = 5
+
+
+def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
+    """Return the evaluation of a policy on the held-out tasks.
+
+    Args:
+        config: the run, for its service, tasks, limits and sampling.
+        policy: a policy of ``sandbox-service run``: ``random``, ``reference``, ``empty`` or
+            ``openai:MODEL@URL``.
+
+    Raises:
+        ConfigError: the policy is unknown, or its server refuses.
+        ServiceUnavailable: the service cannot be reached.
+        DataError: nothing was played.
+        Stalled: ``evaluation.timeout_s`` has passed.
+    """
+    began = time.monotonic()
+    splits = config.evaluation.splits_by_environment(config.tasks.environment)
+    tasks: list[TaskOutcome] = []
+    with TemporaryDirectory(prefix="baseline-") as folder:
+        files = Path(folder)
+        with sandbox_service(config.service, config.environments, files) as url:
+            for environment, named in splits.items():
+                left = config.evaluation.limit
+                for split in named:
+                    if left == 0:
+                        break
+                    output = files / "episodes.jsonl"
+                    _play(config, policy, environment, split, url, output, left, began)
+                    played = read_baseline(output, environment, split, config.reward)
+                    left = None if left is None else left - len(played)
+                    tasks += played
+    if not tasks:
+        raise DataError(f"the policy {policy} played no episode")
+    return EvaluationResult(
+        step=0,
+        when="alone",
+        split="+".join(dict.fromkeys(task.split for task in tasks)),
+        tasks=tuple(tasks),
+        environment="+".join(splits),
+        seconds=time.monotonic() - began,
+        policy=policy,
+    )
+
+
+def _play(
+    config: RunConfig,
+    policy: str,
+    environment: str,
+    split: str,
+    url: str,
+    output: Path,
+    limit: int | None,
+    began: float,
+) -> None:
+    evaluation, rollout = config.evaluation, config.rollout
+    words = [
+        *("run", "--env", environment, "--split", split, "--policy", policy, "--server", url),
+        *("--seed", str(config.seed), "--repeat", str(evaluation.episodes)),
+        *("--concurrency", str(rollout.concurrency), "--max-steps", str(rollout.max_turns)),
+        *("--output", str(output), "--json"),
+        *(("--limit", str(limit)) if limit is not None else ()),
+    ]
+    if policy.startswith("openai:"):
+        words += ["--temperature", str(evaluation.temperature)]
+        words += ["--max-tokens", str(rollout.sampling.max_turn_tokens)]
+        words += ["--timeout", str(rollout.generate_timeout_s)]
+    key = os.environ.get(config.service.api_key_variable)
+    variables = {**os.environ, **({"SANDBOX_API_KEY": key} if key else {})}
+    left_s = max(1.0, evaluation.timeout_s - (time.monotonic() - began))
+    try:
+        done = subprocess.run(
+            [*service_command(), *words],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=left_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Stalled(f"the policy {policy} did not play {environment}/{split} in {left_s:g} s") from error
+    # Some failed episodes, which the file has with their class, also end the command with 1.
+    if done.returncode == 0 or (
+        done.returncode == _SOME_FAILED and output.exists() and output.stat().st_size
+    ):
+        return
+    said = " ".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
+    kind = ConfigError if done.returncode == _WRONG_USAGE else ServiceUnavailable
+    raise kind(f"sandbox-service run could not play {policy} on {environment}/{split}: {said}")
