@@ -7,6 +7,8 @@ from pathlib import Path
 
 from trainer.batches.simulation import Quantiles, SimulationResult
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
+from trainer.evolve.history import EvolutionResult, IterationResult
+from trainer.evolve.records import Decision, Explored, Selected, Trained
 
 
 def evaluation(when, solved, tasks=10, episodes=1):
@@ -59,6 +61,23 @@ class FakeDriver:
         for step, metrics in self.metrics:
             on_metrics(step, metrics)
         return FakeRun(config.folder, before=evaluation("before", 2), after=evaluation("after", 9))
+
+    def evolve(self, config, *, resume, listener):
+        self._asked("evolve", config, resume)
+        for sentence in self.warnings:
+            listener.note_warning(sentence)
+        listener.begin_phase(1, "explore", "64 tasks, 4 episodes each")
+        listener.note_played(32, 64)
+        listener.note_step(0, {"loss/sft": 0.5})
+        first = evaluation("alone", 2)
+        results = [IterationResult(0, None, None, None, first, None)]
+        if self.result is not None:
+            decision = Decision(True, "kept: +70.0 points", 10, 0.7, 0.4, 1.0)
+            explored, selected = Explored("f", 256, 64, 0), Selected(60, 50, {}, 100)
+            trained = Trained(str(config.folder / "m"), "base", 40)
+            results.append(IterationResult(1, explored, selected, trained, self.result, decision))
+            listener.end_iteration(1, self.result, decision)
+        return EvolutionResult(config.folder, len(results) - 1, config.folder / "m", results)
 
     def remove(self, config):
         self._asked("remove", config.name)

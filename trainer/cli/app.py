@@ -10,6 +10,7 @@ from . import (
     compare,
     demonstrations,
     evaluate,
+    evolve,
     gateway,
     model,
     plan,
@@ -62,6 +63,7 @@ def build_cli() -> typer.Typer:
     cli.command("sft")(train.sft)
     cli.command("evaluate")(evaluate.evaluate)
     cli.command("compare")(compare.compare)
+    cli.command("evolve")(evolve.evolve)
     cli.command("simulate")(simulate.simulate)
     cli.command("report")(report.report)
     cli.command("demonstrations")(demonstrations.demonstrations)

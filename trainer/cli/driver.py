@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from trainer.batches.simulation import SimulationResult
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
+    from trainer.evolve.history import IterationResult
+    from trainer.evolve.listener import EvolutionListener
     from trainer.launch.simulated_model import SimulatedModel
     from trainer.model_gateway.stand_alone.settings import StandAloneSettings
 
@@ -53,6 +55,30 @@ class RunSummary(Protocol):
         ...
 
 
+class EvolutionSummary(Protocol):
+    """The result of an evolution."""
+
+    @property
+    def folder(self) -> Path:
+        """The evolution's folder."""
+        ...
+
+    @property
+    def kept(self) -> int:
+        """The iteration whose model is kept; 0 is the base model."""
+        ...
+
+    @property
+    def model(self) -> Path:
+        """Folder of that model."""
+        ...
+
+    @property
+    def iterations(self) -> Sequence[IterationResult]:
+        """Results of all iterations."""
+        ...
+
+
 class Driver(Protocol):
     """The work behind the commands. All methods raise TrainerError."""
 
@@ -76,6 +102,10 @@ class Driver(Protocol):
 
     def evaluate_baseline(self, config: RunConfig, policy: str) -> EvaluationResult:
         """Evaluate a policy of ``sandbox-service run`` on the held-out tasks."""
+        ...
+
+    def evolve(self, config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionSummary:
+        """Evolve a model, or resume an interrupted evolution."""
         ...
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
@@ -132,6 +162,11 @@ class RealDriver:
         from trainer.launch.baseline import evaluate_baseline
 
         return evaluate_baseline(config, policy)
+
+    def evolve(self, config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionSummary:
+        from trainer.evolve.running import evolve
+
+        return evolve(config, resume=resume, listener=listener)
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         from trainer.launch.simulation import simulate

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sandbox_settings import to_toml
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
@@ -57,7 +58,7 @@ def report(
 
     The page needs no network and no server: open it in a browser, or send it to others. For long runs it
     holds a sample of episodes from the whole run, and some failed ones. Several folders make a page that
-    compares the runs.
+    compares the runs; the folder of an evolution makes a page with success by iteration.
 
     Examples:
 
@@ -92,9 +93,20 @@ def _write(folders: Sequence[Path], output: Path | None, episodes: int) -> Path:
     from trainer.report.comparison import write_comparison
     from trainer.report.page import write_report
 
-    if len(folders) == 1:
-        return write_report(folders[0], output, episodes=episodes)
-    return write_comparison(folders, output or folders[0].parent / _COMPARISON)
+    if len(folders) > 1:
+        return write_comparison(folders, output or folders[0].parent / _COMPARISON)
+    if (folders[0] / "iteration_0").exists():
+        return _write_evolution(folders[0], output)
+    return write_report(folders[0], output, episodes=episodes)
+
+
+def _write_evolution(folder: Path, output: Path | None) -> Path:
+    from trainer.evolve.folder import EvolutionFolder
+    from trainer.evolve.report import write_evolution_report
+    from trainer.launch.folder import RunFolder
+
+    config = RunFolder.config_of(folder)
+    return write_evolution_report(EvolutionFolder(folder), config.name, to_toml(config), output)
 
 
 def _serve(folders: Sequence[Path], episodes: int, port: int) -> None:

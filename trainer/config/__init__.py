@@ -5,12 +5,14 @@ from __future__ import annotations
 from .agent import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
+from .evolve import EpisodeSelectionConfig, EvolveConfig, EvolveTrainingConfig, ExploreConfig
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
 from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyModel
 from .outputs import RayConfig, TrackingConfig
 from .parts import (
     BatchSettings,
     EngineSettings,
+    EvolutionSettings,
     Hardware,
     LearnerSettings,
     LoopSettings,
@@ -34,7 +36,12 @@ __all__ = [
     "CurriculumConfig",
     "EngineConfig",
     "EngineSettings",
+    "EpisodeSelectionConfig",
     "EvaluationConfig",
+    "EvolutionSettings",
+    "EvolveConfig",
+    "EvolveTrainingConfig",
+    "ExploreConfig",
     "FunctionAgent",
     "Hardware",
     "HorizonConfig",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from .algorithm import AlgorithmConfig
     from .engine import EngineConfig, SyncConfig
+    from .evolve import EvolveConfig
     from .learner import CheckpointConfig, LearnerConfig
     from .outputs import TrackingConfig
     from .reward import RewardConfig
@@ -101,6 +102,15 @@ class WarmStartSettings:
     environment: str
     rollout: RolloutConfig
     service: SandboxServiceConfig
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionSettings:
+    """Settings of the iterations of an evolution."""
+
+    evolve: EvolveConfig
+    warm_start: WarmStartConfig | None
     seed: int
 
 

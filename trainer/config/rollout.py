@@ -113,6 +113,10 @@ class RolloutConfig(Branch):
     concurrency: Positive = 128
     """Limit of concurrent episodes; free capacity of the pool lowers it."""
     sampling: SamplingConfig = SamplingConfig()
+    temperatures: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Temperatures that the members of a group take in turn, in place of ``sampling.temperature``. For
+    exploration only: training needs the one temperature of its policy.
+    """
     max_turns: Positive = 16
     """Assistant turns per episode, where the environment allows more."""
     max_context_tokens: Positive | None = None
@@ -152,3 +156,10 @@ class RolloutConfig(Branch):
     """Log a report of waiting episodes after this long without progress."""
     stall_timeout_s: Seconds = 900.0
     """End the run with that report after this long without progress."""
+
+    def sampling_of(self, member: int) -> SamplingConfig:
+        """Return the sampling of a member of a group."""
+        if not self.temperatures:
+            return self.sampling
+        temperature = self.temperatures[member % len(self.temperatures)]
+        return self.sampling.model_copy(update={"temperature": temperature})

@@ -13,6 +13,7 @@ from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 from .agent import AgentConfig, in_full
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
+from .evolve import EvolveConfig
 from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
@@ -20,6 +21,7 @@ from .outputs import RayConfig, TrackingConfig
 from .parts import (
     BatchSettings,
     EngineSettings,
+    EvolutionSettings,
     Hardware,
     LearnerSettings,
     LoopSettings,
@@ -61,6 +63,7 @@ class RunConfig(Branch):
     learner: LearnerConfig = LearnerConfig()
     warm_start: WarmStartConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
+    evolve: EvolveConfig = EvolveConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     tracking: TrackingConfig = TrackingConfig()
     ray: RayConfig = RayConfig()
@@ -159,6 +162,11 @@ class RunConfig(Branch):
         return WarmStartSettings(
             self.warm_start, self.tasks.environment, self.rollout, self.service, self.seed
         )
+
+    @property
+    def evolution_settings(self) -> EvolutionSettings:
+        """Settings of the iterations of an evolution."""
+        return EvolutionSettings(self.evolve, self.warm_start, self.seed)
 
     @property
     def tracker_settings(self) -> TrackerSettings:

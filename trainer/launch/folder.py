@@ -25,6 +25,7 @@ _FREE = frozenset(
         f"agent.{name}"
         for name in ("processes", "python", "working_folder", "start_timeout_s", "gateway_host", "url")
     }
+    | {"evolve.iterations", "evolve.patience", "evolve.explore.timeout_s"}
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""

@@ -62,7 +62,7 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class StartedRun:
     """Components that training depends on."""
 
     model: Path
@@ -90,12 +90,17 @@ def train(
         on_metrics: called with each step's metrics, as they are written.
         on_warning: called with warnings, such as reports of stalled episodes.
     """
+    if config.rollout.temperatures and config.steps:
+        raise ConfigError(
+            "rollout.temperatures is for exploration, and training needs one temperature; set "
+            "rollout.sampling.temperature"
+        )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (
         warned(folder.logs / "batches.log", on_warning),
-        _started(config, folder, on_warning=on_warning) as started,
+        started_run(config, folder, on_warning=on_warning) as started,
         following(folder.metrics, on_metrics),
     ):
         if config.engine.sleep:
@@ -132,21 +137,21 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     config = config.model_copy(update=changes)
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
-    with _started(config, folder, model, learner=False) as started:
+    with started_run(config, folder, model, learner=False) as started:
         started.batches.call_actor("evaluate", 0, timeout_s=config.evaluation.timeout_s)
     evaluated = str(model) if model is not None else "initial model"
     return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
 
 
 @contextmanager
-def _started(
+def started_run(
     config: RunConfig,
     folder: RunFolder,
     model: Path | None = None,
     on_warning: OnWarning | None = None,
     *,
     learner: bool = True,
-) -> Iterator[_Started]:
+) -> Iterator[StartedRun]:
     """Start service, cluster, engines and batch actor for the duration of the block."""
     # The stack ends in the opposite order: the batch actor first, which still releases its instances in the
     # service; then Ray, whose shutdown kills engines and workers; then the service; the lock last, so that no
@@ -172,7 +177,7 @@ def _started(
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         batches = stack.enter_context(run_batch_actor(config, folder.path, model, url, NAMESPACE))
-        yield _Started(model, teacher, batches, engines, reserved)
+        yield StartedRun(model, teacher, batches, engines, reserved)
 
 
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:

@@ -135,7 +135,7 @@ class Collector:
         return PlayedGroup(TrajectoryGroup(spec, trajectories), end, failures)
 
     async def _member(self, spec: GroupSpec, member: int) -> tuple[int, PlayedEpisode]:
-        return member, await self._attempts.play_episode(spec, member, self._config.sampling)
+        return member, await self._attempts.play_episode(spec, member, self._config.sampling_of(member))
 
     def _episode_over(self, _: object) -> None:
         self._episodes -= 1

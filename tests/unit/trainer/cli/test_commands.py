@@ -106,7 +106,7 @@ def test_an_error_is_a_sentence_with_what_to_do_next(run_file, error, code, sent
     assert ended.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["train", "sft", "evaluate", "report"])
+@pytest.mark.parametrize("command", ["train", "sft", "evaluate", "evolve", "report"])
 def test_a_missing_file_and_a_wrong_word_are_told_before_anything_is_started(command, run_file, tmp_path):
     driver = FakeDriver()
     missing = run(command, tmp_path / "none.toml", driver=driver)
@@ -118,7 +118,7 @@ def test_a_missing_file_and_a_wrong_word_are_told_before_anything_is_started(com
     assert driver.calls == []
 
 
-@pytest.mark.parametrize("command", ["train", "sft", "evaluate"])
+@pytest.mark.parametrize("command", ["train", "sft", "evaluate", "evolve"])
 def test_a_run_that_leaves_gpus_open_takes_those_of_this_machine_and_says_so(command, run_file):
     driver = FakeDriver(gpus=1)
     words = ["warm_start.demonstrations=d.jsonl"] if command == "sft" else []

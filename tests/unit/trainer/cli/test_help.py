@@ -17,6 +17,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "sft",
         "evaluate",
         "compare",
+        "evolve",
         "report",
         "simulate",
         "demonstrations",

@@ -1,0 +1,45 @@
+import pytest
+
+from tests.fakes.training import evaluation
+from trainer.errors import DataError
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
+from trainer.evolve.decision import decide, nothing_selected, rolled_back_in_a_row
+from trainer.evolve.records import Decision
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        (2, 9, {"better", "higher", "not_worse", "always"}),  # clearly better
+        (5, 6, {"higher", "not_worse", "always"}),  # too little to be sure
+        (6, 5, {"not_worse", "always"}),
+        (9, 2, {"always"}),  # clearly worse
+    ],
+)
+def test_a_model_is_kept_by_the_interval_of_the_difference(before: int, after: int, kept: set[str]) -> None:
+    for rule in ("better", "higher", "not_worse", "always"):
+        decision = decide(evaluation("alone", before), evaluation("alone", after), rule)
+        assert decision.kept is (rule in kept), rule
+        assert decision.difference == pytest.approx((after - before) / 10)
+        assert f"evolve.keep={rule}" in decision.reason
+        assert ("kept" if decision.kept else "rolled back") in decision.reason
+
+
+def test_models_that_share_no_task_with_a_score_cannot_be_compared() -> None:
+    other = EvaluationResult(0, "alone", "test", (TaskOutcome("other", "", 1, 1, 1.0),))
+    with pytest.raises(DataError, match="no scored task in common"):
+        decide(evaluation("alone", 5), other, "always")
+
+
+def test_an_iteration_without_data_names_the_settings_that_give_it_some() -> None:
+    decision = nothing_selected(40)
+    assert not decision.kept
+    assert "none of 40" in decision.reason
+    assert "evolve.select.threshold" in decision.reason
+
+
+def test_only_the_latest_roll_backs_are_counted() -> None:
+    kept, rolled_back = Decision(True, ""), Decision(False, "")
+    assert rolled_back_in_a_row([]) == 0
+    assert rolled_back_in_a_row([rolled_back, kept, rolled_back, rolled_back]) == 2
+    assert rolled_back_in_a_row([rolled_back, kept]) == 0

@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.evolution import FakeEvolutionListener, FakePhases
+from trainer.config import RunConfig
+from trainer.errors import CheckpointError, ConfigError
+from trainer.evolve.evolution import Evolution, KeptModel
+from trainer.evolve.folder import EvolutionFolder
+from trainer.evolve.history import read_history
+from trainer.evolve.records import Selected
+from trainer.evolve.running import check_evolution
+
+
+def config(warm_start: Path | None = None, **evolve: object) -> RunConfig:
+    run: dict[str, object] = {"evaluation": {"splits": ["test"]}, "evolve": {"iterations": 2, **evolve}}
+    if warm_start is not None:
+        run["warm_start"] = {"demonstrations": warm_start}
+    return RunConfig.model_validate(run)
+
+
+def evolution(run: RunConfig, folder: Path, phases: FakePhases) -> KeptModel:
+    listener = FakeEvolutionListener()
+    return Evolution(run.evolution_settings, EvolutionFolder(folder), phases, listener, lambda: None).run()
+
+
+def test_each_iteration_explores_with_the_kept_model_and_trains_from_the_base(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5, 8])
+    kept = evolution(config(), tmp_path, phases)
+    assert phases.calls == [
+        ("0.base",),
+        ("0.evaluate", "base"),
+        ("1.explore", "base"),
+        ("1.train", "raw"),
+        ("1.evaluate", "model 1"),
+        ("2.explore", "model 1"),
+        ("2.train", "raw"),
+        ("2.evaluate", "model 2"),
+    ]
+    assert (kept.iteration, kept.model) == (2, Path("model 2"))
+    assert (tmp_path / "model").readlink() == Path("model 2")
+
+
+def test_training_may_go_on_from_the_current_model(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5, 8])
+    evolution(config(train={"start": "current"}), tmp_path, phases)
+    assert [call for call in phases.calls if "train" in call[0]] == [
+        ("1.train", "base"),
+        ("2.train", "model 1"),
+    ]
+
+
+def test_a_clearly_worse_model_is_rolled_back_and_the_next_iteration_explores_with_the_kept_one(
+    tmp_path: Path,
+) -> None:
+    phases = FakePhases([9, 2, 9])
+    kept = evolution(config(), tmp_path, phases)
+    assert ("2.explore", "base") in phases.calls
+    assert kept.iteration == 2
+    assert [result.verdict for result in read_history(EvolutionFolder(tmp_path))] == [
+        "base",
+        "rolled back",
+        "kept",
+    ]
+
+
+def test_after_too_many_roll_backs_in_a_row_the_evolution_ends(tmp_path: Path) -> None:
+    phases = FakePhases([9, 2, 2, 9])
+    kept = evolution(config(iterations=3, patience=2), tmp_path, phases)
+    assert kept.iteration == 0
+    assert phases.calls[-1] == ("2.evaluate", "model 2")
+
+
+def test_an_exploration_without_a_solved_episode_trains_nothing(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5], scores=[0.0, 0.5])
+    kept = evolution(config(iterations=1), tmp_path, phases)
+    assert kept.iteration == 0
+    assert [call[0] for call in phases.calls] == ["0.base", "0.evaluate", "1.explore"]
+    decision = read_history(EvolutionFolder(tmp_path))[1].decision
+    assert decision is not None
+    assert "none of 2 explored episodes was selected" in decision.reason
+
+
+def test_selected_episodes_are_merged_with_the_demonstrations_that_were_trained_on(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5, 8], demonstrations=2)
+    evolution(config(warm_start=Path("d.jsonl")), tmp_path, phases)
+    assert phases.trained_on == {1: ["d0", "d1", "1/0.0"], 2: ["d0", "d1", "2/0.0"]}
+
+
+def test_demonstrations_may_be_left_out_and_earlier_episodes_taken_along(tmp_path: Path) -> None:
+    phases = FakePhases([5, 1, 6, 8], demonstrations=2)
+    train = {"demonstrations": False, "earlier": True}
+    evolution(config(Path("d.jsonl"), iterations=3, train=train), tmp_path, phases)
+    # Iteration 1 was rolled back, and what it trained on is not used again.
+    assert phases.trained_on == {1: ["1/0.0"], 2: ["2/0.0"], 3: ["2/0.0", "3/0.0"]}
+
+
+@pytest.mark.parametrize(
+    "phase",
+    ["0.base", "0.evaluate", "1.explore", "1.train", "1.evaluate", "2.explore", "2.train", "2.evaluate"],
+)
+def test_an_evolution_that_was_interrupted_goes_on_in_that_phase(tmp_path: Path, phase: str) -> None:
+    whole = FakePhases([2, 5, 8], demonstrations=1)
+    run = config(warm_start=Path("d.jsonl"))
+    expected = evolution(run, tmp_path / "whole", whole) if _made(tmp_path / "whole") else None
+    phases = FakePhases([2, 5, 8], demonstrations=1, interrupted_in=phase)
+    folder = _made(tmp_path / "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        evolution(run, folder, phases)
+    assert evolution(run, folder, phases) == expected
+    assert phases.calls == whole.calls  # nothing was done twice
+    assert phases.trained_on == whole.trained_on
+
+
+def test_a_finished_evolution_can_be_given_more_iterations(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5, 8])
+    evolution(config(iterations=1), tmp_path, phases)
+    done = list(phases.calls)
+    evolution(config(iterations=2), tmp_path, phases)
+    assert [call[0] for call in phases.calls[len(done) :]] == ["2.explore", "2.train", "2.evaluate"]
+
+
+def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    evolution(config(), tmp_path, FakePhases([2, 5, 8]))
+    file = tmp_path / "iteration_1" / "selected.json"
+    file.write_text("{")
+    with pytest.raises(CheckpointError, match=r"selected\.json is not the result of a phase"):
+        EvolutionFolder(tmp_path).iterations()[1].read(Selected)
+
+
+def test_an_evolution_without_held_out_tasks_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"set evaluation\.splits"):
+        check_evolution(RunConfig())
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.evolve.phase_runs import base_run, evaluate_run, explore_run, train_run
+
+MODEL = Path("/models/kept")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunConfig:
+    demonstrations = tmp_path / "d.jsonl"
+    demonstrations.write_text("{}")
+    return RunConfig.model_validate(
+        {
+            "name": "evolving",
+            "root": tmp_path,
+            "seed": 4,
+            "warm_start": {"demonstrations": demonstrations},
+            "evaluation": {"splits": ["test"]},
+            "rollout": {"sampling": {"temperature": 0.7}},
+            "evolve": {
+                "explore": {"tasks": 5, "episodes": 1, "temperatures": [0.5, 1.0]},
+                "train": {"epochs": 2.5, "batch": 4},
+            },
+        }
+    )
+
+
+def test_every_phase_is_a_run_that_can_be_stored_and_read(run: RunConfig, tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text("")
+    phases = [
+        base_run(run, tmp_path),
+        explore_run(run, tmp_path, 1, MODEL),
+        train_run(run, tmp_path, 1, MODEL, data, 9),
+        evaluate_run(run, tmp_path, 1, MODEL),
+    ]
+    for phase in phases:
+        assert RunConfig.model_validate_json(phase.model_dump_json()) == phase
+    assert len({phase.name for phase in phases}) == 4
+    assert all(phase.root == tmp_path and phase.name.startswith("evolving.") for phase in phases)
+
+
+def test_a_long_name_leaves_room_for_that_of_the_phase(run: RunConfig) -> None:
+    named = run.model_copy(update={"name": "e" * 64})
+    phase = explore_run(named, Path(), 1, MODEL)
+    assert RunConfig.model_validate_json(phase.model_dump_json()).name.endswith(".1.explore")
+
+
+def test_an_exploration_is_one_batch_of_all_its_episodes(run: RunConfig) -> None:
+    phase = explore_run(run, Path(), 1, MODEL)
+    assert (phase.rollout.groups, phase.rollout.group_size, phase.steps) == (5, 1, 1)
+    assert phase.algorithm.drop_flat_groups is False
+    assert phase.tracking.trajectories == "all"
+    assert [phase.rollout.sampling_of(member).temperature for member in range(3)] == [0.5, 1.0, 0.5]
+
+
+def test_without_temperatures_the_exploration_samples_as_the_run_does(run: RunConfig) -> None:
+    explore = run.evolve.explore.model_copy(update={"temperatures": ()})
+    run = run.model_copy(update={"evolve": run.evolve.model_copy(update={"explore": explore})})
+    assert explore_run(run, Path(), 1, MODEL).rollout.sampling_of(1).temperature == 0.7
+
+
+def test_each_iteration_explores_with_a_seed_of_its_own(run: RunConfig) -> None:
+    assert len({explore_run(run, Path(), number, MODEL).seed for number in range(1, 9)}) == 8
+
+
+def test_training_passes_over_the_data_as_often_as_configured(run: RunConfig, tmp_path: Path) -> None:
+    sft = train_run(run, Path(), 1, MODEL, tmp_path / "data.jsonl", 9).warm_start
+    assert sft is not None
+    assert (sft.steps, sft.batch, sft.keep_failures) == (6, 4, True)  # 2.5 * 9 / 4
+
+
+def test_all_evaluations_have_the_same_tasks_and_seeds(run: RunConfig) -> None:
+    first, second = (evaluate_run(run, Path(), number, MODEL) for number in (1, 2))
+    assert first.evaluation == second.evaluation == run.evaluation
+    assert first.seed == second.seed == run.seed

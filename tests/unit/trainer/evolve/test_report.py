@@ -1,0 +1,45 @@
+from pathlib import Path
+
+from sandbox_settings import to_toml
+from tests.fakes.evolution import FakeEvolutionListener, FakePhases
+from trainer.config import RunConfig
+from trainer.evolve.evolution import Evolution
+from trainer.evolve.folder import EvolutionFolder
+from trainer.evolve.history import read_history
+from trainer.evolve.report import write_evolution_report
+
+
+def test_the_report_shows_success_by_iteration_and_why_models_were_kept(tmp_path: Path) -> None:
+    run = RunConfig.model_validate({"evaluation": {"splits": ["test"]}, "evolve": {"iterations": 2}})
+    folder = EvolutionFolder(tmp_path)
+    phases, listener = FakePhases([9, 2, 9]), FakeEvolutionListener()
+    Evolution(run.evolution_settings, folder, phases, listener, lambda: None).run()
+    page = write_evolution_report(folder, "mine", to_toml(run)).read_text()
+    assert "Success on held-out tasks" in page
+    assert "<td>rolled back</td>" in page
+    assert "<td>kept</td>" in page
+    assert "iteration 1: rolled back: -70.0 points" in page
+    assert "%%" not in page.partition("<script>")[0]
+
+
+def test_the_report_of_an_evolution_that_has_just_begun_has_no_plots(tmp_path: Path) -> None:
+    folder = EvolutionFolder(tmp_path)
+    folder.open_iteration(0)
+    assert write_evolution_report(folder, "mine", "").exists()
+
+
+def test_results_of_iterations_are_given_to_programs_as_json(tmp_path: Path) -> None:
+    run = RunConfig.model_validate({"evaluation": {"splits": ["test"]}, "evolve": {"iterations": 1}})
+    folder = EvolutionFolder(tmp_path)
+    Evolution(run.evolution_settings, folder, FakePhases([2, 9]), FakeEvolutionListener(), lambda: None).run()
+    base, first = (result.to_json() for result in read_history(folder))
+    assert base["decision"] is None
+    assert first["explored"] == {
+        "file": str(tmp_path / "iteration_1" / "groups.jsonl"),
+        "episodes": 2,
+        "solved": 1,
+        "failures": 0,
+        "by_temperature": {},
+    }
+    assert isinstance(first["held_out"], dict)
+    assert first["held_out"]["success"] == 0.9

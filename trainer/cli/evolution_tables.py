@@ -1,0 +1,57 @@
+"""Tables of an evolution for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .figures import interval_text, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from trainer.evolve.history import IterationResult
+
+    from .driver import EvolutionSummary
+
+
+def evolution_view(summary: EvolutionSummary) -> RenderableType:
+    """Show the iterations of an evolution, and the model that is kept."""
+    table = Table(box=SIMPLE_HEAD)
+    for column in ("iteration", "explored", "solved", "trained on", "held out", "95%"):
+        table.add_column(column, justify="right")
+    table.add_column("decision")
+    for result in summary.iterations:
+        table.add_row(*_cells(result))
+    return Group(
+        table,
+        Text(f"kept: the model of iteration {summary.kept}, {summary.model}", style="bold"),
+        Text(f"report: {summary.folder / 'report.html'}"),
+    )
+
+
+def evolution_json(summary: EvolutionSummary) -> dict[str, object]:
+    """Return the same for other programs."""
+    return {
+        "folder": str(summary.folder),
+        "kept": summary.kept,
+        "model": str(summary.model),
+        "iterations": [result.to_json() for result in summary.iterations],
+    }
+
+
+def _cells(result: IterationResult) -> Iterator[str]:
+    explored, selected, held_out = result.explored, result.selected, result.evaluation
+    yield str(result.number)
+    yield "" if explored is None else str(explored.episodes)
+    yield "" if explored is None else percent(explored.success_rate)
+    yield "" if selected is None else str(selected.total)
+    yield "" if held_out is None else percent(held_out.success_rate)
+    yield "" if held_out is None else interval_text(held_out.interval)
+    yield result.verdict

@@ -1,0 +1,55 @@
+"""``sandbox-trainer evolve``: improve a model by iterations of exploring and training."""
+
+from __future__ import annotations
+
+import typer  # noqa: TC002 - typer reads the annotations when the command is called
+
+from trainer.config.reading import read_run
+from trainer.errors import ConfigError
+
+from .evolution_progress import EvolutionProgress
+from .evolution_tables import evolution_json, evolution_view
+from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
+from .placing import on_this_machine
+from .terminal import explained, notes, results, write_json
+from .train import ResumeOption
+
+
+def evolve(
+    context: typer.Context,
+    run: RunArgument,
+    overrides: OverridesArgument = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Improve a model by iterations: explore, select, train, evaluate, keep or roll back (AgentEvol).
+
+    The kept model plays training tasks; a model is trained on the selected episodes, and kept if its success
+    on the tasks of evaluation.splits permits it. The settings are those of the run's branch evolve. Each
+    iteration is a folder in root/name. Ctrl-C stops; --resume continues in the phase that was interrupted.
+
+    Examples:
+
+        sandbox-trainer evolve deploy/runs/evolve_cpu.toml
+
+        sandbox-trainer evolve RUN.toml evolve.iterations=5 evolve.explore.tasks=256
+
+        sandbox-trainer evolve RUN.toml evolve.iterations=5 evolve.explore.tasks=256 --resume
+    """
+    with explained():
+        config = read_run(run, overrides or ())
+        if force and resume:
+            raise ConfigError("--force starts over and --resume continues: choose one of them")
+    driver = driver_of(context)
+    with explained(f"interrupted in {config.folder}: continue with --resume"):
+        config = on_this_machine(driver, config, resume=resume)
+        if force:
+            driver.remove(config)
+        shown = config.tracking.progress
+        with EvolutionProgress(config.evolve.iterations, notes(), shown=shown) as progress:
+            summary = driver.evolve(config, resume=resume, listener=progress)
+    if as_json:
+        write_json(evolution_json(summary))
+    else:
+        results().print(evolution_view(summary))

@@ -1,0 +1,1 @@
+"""AgentEvol: a model improves by iterations of exploring, selecting, training, evaluating and deciding."""

@@ -1,0 +1,68 @@
+"""Run the phases of an evolution for real: each is an ordinary run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.launch.run import evaluate, train
+from trainer.models.folders import model_folder
+from trainer.sft.warm_start import PLAYED
+
+from .exploration import explore
+from .folder import read_episodes, write_episodes
+from .phase_runs import base_run, evaluate_run, explore_run, train_run
+from .records import BaseModel, Trained
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.evaluate.results import EvaluationResult
+
+    from .folder import IterationFolder
+    from .listener import EvolutionListener
+
+
+class LaunchedPhases:
+    """Implements ``PhaseRunner`` with runs on this machine or on a Ray cluster."""
+
+    def __init__(self, config: RunConfig, listener: EvolutionListener) -> None:
+        self._config = config
+        self._listener = listener
+
+    def prepare_base(self, folder: IterationFolder) -> BaseModel:
+        untrained = model_folder(self._config.model, self._config.root / "models")
+        if self._config.warm_start is None:
+            return BaseModel(str(untrained), str(untrained))
+        run = base_run(self._config, folder.path)
+        self._train(run)
+        return BaseModel(str(untrained), str(run.folder / "model"), str(run.folder / PLAYED))
+
+    def explore(self, folder: IterationFolder, model: Path) -> Path:
+        run = explore_run(self._config, folder.path, folder.number, model)
+        return explore(run, model, self._listener.note_played)
+
+    def train(self, folder: IterationFolder, start: Path) -> Trained:
+        episodes = read_episodes(folder.data)
+        run = train_run(self._config, folder.path, folder.number, start, folder.data, len(episodes))
+        if not _is_begun(run):
+            # The warm start of a run trains on the played episodes that it finds in the run's folder.
+            run.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_episodes(run.folder / PLAYED, episodes)
+        self._train(run)
+        steps = run.warm_start.steps if run.warm_start is not None else 0
+        return Trained(str(run.folder / "model"), str(start), steps)
+
+    def evaluate(self, folder: IterationFolder, model: Path) -> EvaluationResult:
+        return evaluate(evaluate_run(self._config, folder.path, folder.number, model), model)
+
+    def _train(self, run: RunConfig) -> None:
+        train(
+            run,
+            resume=_is_begun(run),
+            on_metrics=self._listener.note_step,
+            on_warning=self._listener.note_warning,
+        )
+
+
+def _is_begun(run: RunConfig) -> bool:
+    return (run.folder / "run.json").exists()

@@ -1,0 +1,53 @@
+"""Run a whole evolution: open its folder, start what its phases share, and write the report as it goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_settings import to_toml
+from trainer.config.agent import located
+from trainer.errors import ConfigError
+from trainer.launch.folder import RunFolder
+from trainer.launch.locking import locked
+from trainer.launch.service import sandbox_service
+
+from .evolution import Evolution
+from .folder import EvolutionFolder
+from .history import EvolutionResult, read_history
+from .launched import LaunchedPhases
+from .report import write_evolution_report
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+    from .listener import EvolutionListener
+
+
+def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionResult:
+    """Run all iterations of an evolution, or what an interrupted one has left to do.
+
+    One sandbox service serves all phases. Raises TrainerError; results so far stay in the folder.
+    """
+    check_evolution(config)
+    config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
+    run_folder = RunFolder.open(config, resume=resume)
+    folder = EvolutionFolder(run_folder.path)
+    write_report = partial(write_evolution_report, folder, config.name, to_toml(config))
+    with locked(folder.path), sandbox_service(config.service, config.environments, run_folder.logs) as url:
+        served = config.model_copy(
+            update={"service": config.service.model_copy(update={"url": url, "start": ()})}
+        )
+        phases = LaunchedPhases(served, listener)
+        kept = Evolution(served.evolution_settings, folder, phases, listener, write_report).run()
+    write_report()
+    return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
+
+
+def check_evolution(config: RunConfig) -> None:
+    """Refuse what an evolution cannot do, before anything is started. Raises ConfigError."""
+    if not config.evaluation.splits:
+        raise ConfigError(
+            "an evolution keeps or rolls back by held-out tasks, and there are none; set evaluation.splits, "
+            'for example evaluation.splits=["test"]'
+        )
