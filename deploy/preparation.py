@@ -15,31 +15,49 @@ from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_engine
 from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
+from sandbox_service.sandboxes.root_folder import is_root, make_root, root_folder
+from sandbox_service.sandboxes.runsc import installed_runsc
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sandbox_service.config import ServiceConfig
 
 
 def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> ServiceConfig:
     """Build the images and return the configuration with the kind of sandbox. This may take minutes.
 
-    ``auto`` becomes ``process`` if no engine answers or an image cannot be built; ``docker`` then raises
-    ServiceError. ``report`` gets lines about progress.
+    ``auto`` becomes the first kind that can be had, of ``docker``, ``gvisor`` and ``process``; a configured
+    kind that cannot be had raises ServiceError. ``report`` gets lines about progress.
     """
-    kind = config.sandbox.kind
-    if kind != "process":
-        try:
-            asyncio.run(build_all_images(config, report, only_missing=True))
-            kind = "docker"
-        except ServiceError as error:
-            if kind == "docker":
-                raise
-            report(f"process sandboxes, since {error.detail}")
-            kind = "process"
+    wanted = config.sandbox.kind
+    kind = "process"
+    for choice, prepare in (("docker", _prepare_docker), ("gvisor", _prepare_gvisor)):
+        if wanted in ("auto", choice):
+            try:
+                prepare(config, report)
+            except ServiceError as error:
+                if wanted == choice:
+                    raise
+                report(f"no {choice} sandboxes, since {error.detail}")
+            else:
+                kind = choice
+                break
     if kind == "process":
         report("process sandboxes are not a security boundary: for trusted code on this machine only")
         _report_protections(config, report)
     return config.model_copy(update={"sandbox": config.sandbox.model_copy(update={"kind": kind})})
+
+
+def _prepare_docker(config: ServiceConfig, report: Callable[[str], None]) -> None:
+    asyncio.run(build_all_images(config, report, only_missing=True))
+
+
+def _prepare_gvisor(config: ServiceConfig, report: Callable[[str], None]) -> None:
+    # The program first: without it nothing is to be unpacked.
+    installed_runsc(config.sandbox.runsc)
+    if config.sandbox.gvisor_root is None and not is_root(root_folder()):
+        asyncio.run(build_root(config, report))
 
 
 def _report_protections(config: ServiceConfig, report: Callable[[str], None]) -> None:
@@ -48,6 +66,18 @@ def _report_protections(config: ServiceConfig, report: Callable[[str], None]) ->
     for state, wanted in (("on", True), ("off", False)):
         if names := [name for name, on in found.items() if on is wanted]:
             report(f"protections {state}: {', '.join(names)}")
+
+
+async def build_root(config: ServiceConfig, report: Callable[[str], None], *, force: bool = False) -> Path:
+    """Make the root folder of gVisor boxes unless it exists, and return it."""
+    try:
+        engine = await open_engine(config.sandbox)
+    except ServiceError:
+        return await make_root(report, force=force)
+    try:
+        return await make_root(report, engine, force=force)
+    finally:
+        await engine.close()
 
 
 async def build_all_images(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import shutil
 import tempfile
@@ -23,6 +24,8 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
+from sandbox_service.sandboxes.root_folder import make_root
+from sandbox_service.sandboxes.runsc import Runsc, installed_runsc
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
 
@@ -79,6 +82,10 @@ class Service:
             finally:
                 engine.close()
             return
+        if self.kind == "gvisor":
+            runsc = Runsc(installed_runsc(None), self.boxes.parent / "runsc", "systrap", os.geteuid() != 0)
+            assert not runsc.kill(sandbox)
+            return
         record = json.loads((self.boxes / sandbox / "record.json").read_bytes())
         assert end_tree(process_of(record["pid"]), None, _PATIENCE_S)
 
@@ -93,6 +100,8 @@ async def serve(catalog: Catalog, kind: str) -> AsyncIterator[Service]:
         owned.callback(shutil.rmtree, folder, ignore_errors=True)
         if kind == "docker":
             await _build_image(catalog)
+        if kind == "gvisor":
+            await make_root(lambda _: None)
         config = ServiceConfig(
             sandbox=SandboxConfig(kind=kind, state_dir=folder / "state"),
             pool=PoolConfig(min_boxes=0, max_boxes=_BOXES, queue_timeout_s=120),

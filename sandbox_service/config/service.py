@@ -63,12 +63,18 @@ class LimitsConfig(Branch):
 class SandboxConfig(Branch):
     """The kind of boxes and their limits."""
 
-    kind: Literal["auto", "docker", "process"] = "auto"
-    """``auto`` is docker if an engine answers, otherwise process."""
+    kind: Literal["auto", "docker", "gvisor", "process"] = "auto"
+    """``auto`` is docker if an engine answers, else gvisor if ``runsc`` is installed, otherwise process."""
     docker_runtime: str | None = None
     """Container runtime: runc, runsc or kata; by default the engine's."""
     docker_host: str | None = None
     """Address of the engine; by default that of the environment variables, or the default socket."""
+    runsc: str | None = None
+    """gVisor's program for boxes of kind gvisor; by default ``runsc`` in PATH."""
+    gvisor_platform: Literal["systrap", "kvm", "ptrace"] = "systrap"
+    """gVisor's way to intercept system calls; kvm needs /dev/kvm."""
+    gvisor_root: Path | None = None
+    """Unpacked root folder of gVisor boxes; by default the one of ``sandbox-service images build``."""
     image_prefix: str = ""
     """Registry and path before image names."""
     state_dir: Path | None = None

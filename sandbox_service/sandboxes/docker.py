@@ -27,6 +27,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sandbox_contract.base import JsonObject
 
     from .hardening import Json
@@ -225,6 +227,23 @@ class DockerEngine:
                 raise _failed(f"the Docker engine cannot import {tarball}: {answer}")
 
         await self._call(f"import {repository}:{tag}", load, timeout_s)
+
+    async def export(self, reference: str, tarball: Path, timeout_s: float) -> None:
+        """Write the file system of an image to a tar; when that fails, nothing of the tar is left."""
+
+        def write() -> None:
+            create: Callable[..., JsonObject] = self._client.create_container
+            container = str(create(reference, command=["true"])["Id"])
+            draft = tarball.with_name(f"{tarball.name}.draft")
+            try:
+                with draft.open("wb") as file:
+                    file.writelines(self._client.export(container))
+                draft.replace(tarball)
+            finally:
+                self._remove(container)
+                draft.unlink(missing_ok=True)
+
+        await self._call(f"export {reference}", write, timeout_s)
 
     async def close(self) -> None:
         """Close the client; calls in progress end by themselves."""

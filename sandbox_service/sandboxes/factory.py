@@ -1,4 +1,4 @@
-"""Choose the kind of boxes of this node: Docker containers where an engine answers, else processes."""
+"""Choose the kind of boxes of this node: Docker containers, gVisor sandboxes, or processes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,15 @@ async def open_factory(
     ``node`` names this supervisor on this machine: it labels what the factory makes, and ``sweep`` removes
     only those. ``secret`` are files and folders that process boxes must not see, ``agent_packages`` folders
     that agents use. Raises ServiceError(SANDBOX_FAILED) when ``docker`` is configured and no engine answers,
-    or when agents could not read a package.
+    when ``gvisor`` is and boxes of it cannot be started, or when agents could not read a package.
     """
     check_packages(agent_packages)
     limits = SandboxLimits(**config.limits.model_dump())
     engine = await _engine_for(config)
+    if engine is None and config.kind != "process":
+        gvisor = await _gvisor_factory(config, node, limits, start_timeout_s, agent_packages)
+        if gvisor is not None:
+            return gvisor
     if engine is None:
         from .process import ProcessFactory
 
@@ -84,6 +88,36 @@ async def open_factory(
         limits,
         start_timeout_s=start_timeout_s,
         choices=ContainerChoices(config.docker_runtime, config.image_prefix, agent_packages),
+    )
+
+
+async def _gvisor_factory(
+    config: SandboxConfig,
+    node: str,
+    limits: SandboxLimits,
+    start_timeout_s: float,
+    agent_packages: Mapping[str, Path],
+) -> SandboxFactory | None:
+    """Return a factory of gVisor boxes; None if ``auto`` finds that none can be made here."""
+    from .gvisor import GvisorFactory
+    from .root_folder import check_root, root_folder
+    from .runsc import open_runsc
+
+    root = config.gvisor_root or root_folder()
+    state: StateDir | None = None
+    try:
+        check_root(root)
+        state = StateDir.open(config.state_dir, node)
+        runsc = await open_runsc(config.runsc, state, config.gvisor_platform, root)
+    except ServiceError as error:
+        if state is not None:
+            state.close()
+        if config.kind == "gvisor":
+            raise
+        logger.info("process_sandboxes_chosen", reason=error.detail)
+        return None
+    return GvisorFactory(
+        runsc, root, state, node, limits, start_timeout_s=start_timeout_s, agent_packages=agent_packages
     )
 
 
@@ -123,14 +157,14 @@ def _check_runtime(runtime: str | None, facts: EngineInfo) -> None:
 
 
 async def _engine_for(config: SandboxConfig) -> DockerEngine | None:
-    if config.kind == "process":
+    if config.kind in ("process", "gvisor"):
         return None
     try:
         return await open_engine(config)
     except ServiceError as error:
         if config.kind == "docker":
             raise
-        logger.info("process_sandboxes_chosen", reason=error.detail)
+        logger.info("no_docker_engine", reason=error.detail)
         return None
 
 

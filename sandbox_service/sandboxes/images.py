@@ -35,6 +35,8 @@ _RECIPES = Path(__file__).parent / "recipes"
 """Dockerfiles, and the script that makes a base. In a checkout this is a link to the folder ``docker``; a
 wheel contains the files themselves."""
 _BASE = "sandbox-base"
+_BASE_SCRIPT = "build_base_image.sh"
+_TARBALL = "base-bookworm.tar"
 _PACKAGES = "sandbox-packages"
 _COMMON = "sandbox-code"
 """The image whose recipe serves all environments without one of their own."""
@@ -134,7 +136,7 @@ async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: 
     for repository, tag in (_REGISTRY_BASE, _TREE_BASE):
         if await engine.has_image(f"{repository}:{tag}"):
             return f"{repository}:{tag}"
-    tarball = cache / "base-bookworm.tar"
+    tarball = cache / _TARBALL
     if not tarball.exists():
         progress(f"asking the registry for {':'.join(_REGISTRY_BASE)}")
         try:
@@ -148,8 +150,34 @@ async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: 
     return ":".join(_TREE_BASE)
 
 
+def base_recipe() -> dict[str, bytes]:
+    """Return what the base image is made of, by name."""
+    return {**_recipe(_BASE), _BASE_SCRIPT: (_RECIPES / _BASE_SCRIPT).read_bytes()}
+
+
+async def base_tarball(
+    progress: Callable[[str], None], cache: Path, engine: DockerEngine | None = None
+) -> Path:
+    """Return the tar of a small system with Python 3.11; it is made unless the cache has it.
+
+    An engine's base image is exported if there is one. Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL).
+    """
+    tarball = cache / _TARBALL
+    if tarball.exists():
+        return tarball
+    await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
+    if engine is not None:
+        base = await _base_image(engine, progress, cache, force=False)
+        exported = cache / f"{base.replace(':', '-')}.tar"
+        progress(f"{exported}: exporting {base}")
+        await engine.export(base, exported, _BUILD_S)
+        return exported
+    await _bootstrap(tarball, progress)
+    return tarball
+
+
 async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
-    script = _RECIPES / "build_base_image.sh"
+    script = _RECIPES / _BASE_SCRIPT
     if not script.is_file():
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"cannot build a base image: {script} is missing")
     process = await asyncio.create_subprocess_exec(

@@ -33,6 +33,10 @@ class RunnerLimits:
     address_space_mib: int | None
     """None where the whole box has a memory bound."""
     file_mib: int
+    pids_group: str | None = None
+    """Folder in the box of the control group that bounds the processes of all agents; None where the limit of
+    each user id does.
+    """
 
 
 @dataclass(frozen=True, slots=True)

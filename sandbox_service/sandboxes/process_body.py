@@ -62,14 +62,14 @@ class ProcessBody:
         self._spawning = asyncio.ensure_future(asyncio.to_thread(self._spawn))
         with storage_errors("start a process box"):
             self._process = await asyncio.shield(self._spawning)
-        self._exit = asyncio.ensure_future(_exit_of(self._process))
+        self._exit = asyncio.ensure_future(exit_of(self._process))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._state.make_box_dir(self.name, many_users=self._uids is not None)
         blocks = self._limits.workspace_mib * 2048
         # By the shell and not by preexec_fn, which is unsafe in a process with threads.
         bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
-        with _private(self._folder / _LOG) as log_file:
+        with private_file(self._folder / _LOG) as log_file:
             process = subprocess.Popen(
                 bounded,
                 stdin=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ class ProcessBody:
             "started": started_ticks(self._root) if self._root else 0,
             "uids": [self._uids.start, self._uids.stop] if self._uids else None,
         }
-        with _private(self._folder / _RECORD) as record_file:
+        with private_file(self._folder / _RECORD) as record_file:
             record_file.write(json.dumps(record).encode())
         return process
 
@@ -108,7 +108,7 @@ class ProcessBody:
                 self._process = await self._spawning
         if self._process is not None:
             if self._exit is None:
-                self._exit = asyncio.ensure_future(_exit_of(self._process))
+                self._exit = asyncio.ensure_future(exit_of(self._process))
             # The tree first, then the folder: a living process could go on writing into it.
             await asyncio.to_thread(end_tree, self._root, self._uids, _END_S)
             try:
@@ -127,7 +127,7 @@ class ProcessBody:
         return lines[-1] if lines else ""
 
 
-def _private(path: Path) -> BinaryIO:
+def private_file(path: Path) -> BinaryIO:
     """Open a new file that agents of the box cannot read."""
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
@@ -148,7 +148,7 @@ def sweep_boxes(boxes: Path) -> int:
     return len(found)
 
 
-async def _exit_of(process: subprocess.Popen[bytes]) -> int:
+async def exit_of(process: subprocess.Popen[bytes]) -> int:
     """Return the exit status of a child, without a thread that waits for it."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

@@ -31,7 +31,7 @@ def check(
         ),
     ] = None,
     sandbox: Annotated[
-        Literal["auto", "process", "docker"],
+        Literal["auto", "process", "docker", "gvisor"],
         typer.Option(help="Kind of boxes; auto is process, and docker as well if an engine answers."),
     ] = "auto",
     only: Annotated[
@@ -82,8 +82,8 @@ def chosen_registry(config: EnvironmentsConfig, names: list[str]) -> Registry:
 
 async def _kinds(config: ServiceConfig, wanted: str) -> list[str]:
     """Return the kinds of boxes to check on. Raises ServiceError if docker is wanted and does not answer."""
-    if wanted == "process":
-        return ["process"]
+    if wanted in ("process", "gvisor"):
+        return [wanted]
     try:
         await (await open_engine(config.sandbox)).close()
     except ServiceError as error:

@@ -13,7 +13,7 @@ from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.wire.frames import Op
-from tests.harness.boxes import Episode, need_engine
+from tests.harness.boxes import Episode, need_engine, need_gvisor
 from tests.harness.cheats import CHEATING_TASK
 from tests.harness.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
 from tests.harness.runner_box import uid_drop_missing
@@ -31,10 +31,14 @@ TASK = {
 GRADING = {**CHEATING_TASK, "tests": ["assert solve([1]) == []"] * 2, "timeout_s": 20.0}
 
 
-@pytest.fixture(params=[pytest.param("docker", marks=pytest.mark.docker), "process"], scope="module")
+@pytest.fixture(
+    params=[pytest.param("docker", marks=pytest.mark.docker), "gvisor", "process"], scope="module"
+)
 def kind(request):
     if request.param == "docker":
         need_engine()
+    elif request.param == "gvisor":
+        need_gvisor()
     elif (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
     return request.param

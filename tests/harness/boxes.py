@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import dataclass, replace
@@ -9,11 +10,14 @@ from functools import cache
 
 import pytest
 
+from deploy.preparation import build_root
+from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.images import build_images
+from sandbox_service.sandboxes.runsc import installed_runsc
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
@@ -32,7 +36,6 @@ PROBE = replace(
 @cache
 def missing_engine() -> str | None:
     """Return why there is no Docker engine for tests; where there is one, build the images of the tests."""
-    import asyncio
 
     async def look() -> str | None:
         try:
@@ -54,6 +57,25 @@ def missing_engine() -> str | None:
 def need_engine() -> None:
     if (reason := missing_engine()) is not None:
         pytest.skip(reason)
+
+
+def need_gvisor() -> None:
+    """Skip where gVisor is not installed; fail where it is required."""
+    if (reason := missing_gvisor()) is not None:
+        pytest.skip(reason)
+
+
+@cache
+def missing_gvisor() -> str | None:
+    """Return why there are no gVisor boxes for tests; where there are, make their root folder."""
+    try:
+        installed_runsc(None)
+        asyncio.run(build_root(ServiceConfig(), lambda _: None))
+    except ServiceError as error:
+        if os.environ.get("CI_REQUIRE_GVISOR") == "1":
+            pytest.fail(f"gVisor is required here: {error.detail}")
+        return error.detail
+    return None
 
 
 @dataclass

@@ -9,7 +9,10 @@ Both pass to every descendant and cannot be undone.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import socket
+import struct
 
 from . import privileges
 
@@ -22,6 +25,16 @@ _LANDLOCK_MACHINES = ("x86_64", "aarch64")
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 _FIRST_WITH_SCOPES = 6
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
+_SOCKET_CALLS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+"""The machine as seccomp names it, and the number of ``socket``."""
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+"""Instructions of a filter (linux/bpf_common.h): load a word, two jumps that compare with it, and return."""
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
+_FIRST_X32 = 0x40000000
+"""On x86_64, calls from this number on are the same calls once more, in the x32 convention."""
+
+_apart = False
+"""Whether this process is kept apart already; its children inherit both."""
 
 
 class _Program(ctypes.Structure):
@@ -56,6 +69,9 @@ def keep_abstract_sockets_apart() -> bool:
 
     Abstract sockets belong to a network, which all instances of a box share, and no file's mode guards them.
     """
+    global _apart  # noqa: PLW0603 - an attribute of the process, like the restriction itself
+    if _apart:
+        return True
     if os.uname().machine not in _LANDLOCK_MACHINES:
         return False
     call = privileges.libc().syscall
@@ -75,4 +91,32 @@ def keep_abstract_sockets_apart() -> bool:
         privileges.check(call(ctypes.c_long(_LANDLOCK_RESTRICT_SELF), descriptor, 0))
     finally:
         os.close(descriptor)
+    _apart = True
+    return True
+
+
+def refuse_unix_sockets() -> bool:
+    """Refuse new sockets of the family AF_UNIX with EACCES; False on a machine whose calls are not known.
+
+    Pairs of sockets stay allowed: they reach nobody else. This is for kernels without Landlock's scopes,
+    gVisor's among them. Raises OSError where the kernel does not filter system calls.
+    """
+    known = _SOCKET_CALLS.get(os.uname().machine)
+    if known is None:
+        return False
+    machine, call = known
+    # code, instructions to skip if the comparison holds, if it does not, and the operand. The loads are from
+    # struct seccomp_data: the call's number is at 0, the machine at 4, the first argument at 16.
+    program = (
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 0, 6, machine),
+        (_LOAD, 0, 0, 0),
+        (_AT_LEAST, 4, 0, _FIRST_X32),
+        (_EQUAL, 0, 2, call),
+        (_LOAD, 0, 0, 16),
+        (_EQUAL, 1, 0, socket.AF_UNIX),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    )
+    confine(b"".join(struct.pack("=HBBI", *instruction) for instruction in program))
     return True

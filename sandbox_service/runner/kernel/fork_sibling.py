@@ -2,12 +2,13 @@
 
 A worker or session that forks an ordinary child would have to outlive and reap it, and the copy would die
 with it. Where the process has one thread and the machine's call number is known, one ``clone`` with
-CLONE_PARENT does it. Elsewhere the copy is made by a process in between that exits at once, so that the
-reaper above adopts the copy.
+CLONE_PARENT does it. Elsewhere, and in gVisor, which ignores that flag, the copy is made by a process in
+between that exits at once, so that the reaper above adopts the copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -29,7 +30,9 @@ def fork_sibling() -> int:
     """
     call = _CLONE_CALL.get(os.uname().machine)
     alone = len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
-    pid = _clone(call) if call is not None and alone else _fork_twice()
+    pid = _clone(call) if call is not None and alone else None
+    if pid is None:
+        pid = _fork_twice()
     if pid == 0:
         # The kernel clears the parent-death signal in a copy.
         privileges.die_with_parent()
@@ -51,13 +54,14 @@ def _interpreter() -> ctypes.PyDLL:
     return library
 
 
-def _clone(call: int) -> int:
-    """Do what ``os.fork`` does, with CLONE_PARENT.
+def _clone(call: int) -> int | None:
+    """Do what ``os.fork`` does, with CLONE_PARENT; return None where the kernel ignores that flag.
 
     This bypasses the C library's ``fork``, so that its handlers do not run: a lock that another thread holds,
     in malloc for one, would stay locked in the copy for ever. Hence only without other threads.
     """
     library = _interpreter()
+    source = os.getpid()
     # flags, stack (0: a copy of this one, as fork does), then tids and tls, which the flags leave unused, so
     # that their order, which differs between machines, does not matter. As c_ulong: a Python int is passed as
     # a C int.
@@ -69,12 +73,18 @@ def _clone(call: int) -> int:
     pid = int(library.syscall(ctypes.c_long(call), *arguments))
     if pid == 0:
         library.PyOS_AfterFork_Child()
+        if os.getppid() == source:
+            os._exit(0)
         return 0
     # Read errno first: what the hook calls may change it.
     number = ctypes.get_errno()
     library.PyOS_AfterFork_Parent()
     if pid < 0:
         raise OSError(number, os.strerror(number))
+    # A sibling cannot be waited for. A child can, which exits as soon as it finds out that it is one.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+        return None
     return pid
 
 

@@ -51,6 +51,9 @@ class ProcessLimits:
     """Address space of a process; None leaves it to the box."""
     file_mib: int | None = None
     """Longest file that a process can write."""
+    pids_group: str | None = None
+    """Folder of the control group that bounds the processes of all agents together, in place of their user
+    ids' own limits; None where the kernel counts them by user id."""
 
     def apply(self) -> None:
         """Limit the calling process and its descendants."""
@@ -68,9 +71,11 @@ class ProcessLimits:
 
 def _lower(which: int, value: int) -> None:
     """Set soft and hard limit, never above the hard limit that is there."""
-    _, hard = resource.getrlimit(which)
+    soft, hard = resource.getrlimit(which)
     bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (bound, bound))
+    # gVisor does not let a process set some of the limits, not even to the value that they have.
+    if (soft, hard) != (bound, bound):
+        resource.setrlimit(which, (bound, bound))
 
 
 @functools.cache

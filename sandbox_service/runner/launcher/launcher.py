@@ -20,6 +20,7 @@ from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io.message_socket import receive, send
 from sandbox_service.runner.io.sigchld import drain, sigchld_wakeup
 from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.pids_cgroup import make_group
 from sandbox_service.runner.kernel.removal import MAX_LEFT
 from sandbox_service.runner.messages.launcher import (
     REQUESTS,
@@ -124,7 +125,10 @@ class Launcher:
         return self._ownership
 
     def _configure(self, request: Configure, _: list[int]) -> None:
-        self._ownership = Ownership(RunnerConfig.parse(request.config))
+        config = RunnerConfig.parse(request.config)
+        if config.limits.pids_group is not None and config.limits.processes is not None:
+            make_group(config.limits.pids_group, config.limits.processes)
+        self._ownership = Ownership(config)
 
     def _mark_clean(self, _request: MarkClean, _: list[int]) -> None:
         self._configured.mark_clean()

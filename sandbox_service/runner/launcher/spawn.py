@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.config import AGENT_PATH
 from sandbox_service.runner.kernel import privileges
-from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
+from sandbox_service.runner.kernel.confinement import (
+    confine,
+    keep_abstract_sockets_apart,
+    refuse_unix_sockets,
+)
+from sandbox_service.runner.kernel.pids_cgroup import join_group
 from sandbox_service.runner.untrusted.candidate import serve_candidate
 from sandbox_service.runner.untrusted.files import serve_files
 from sandbox_service.runner.untrusted.session import serve_session
@@ -110,6 +115,8 @@ def _settle(place: ChildContext, descriptors: list[int]) -> None:
     # While undumpable, /proc/self belongs to root, and oom_score_adj could not be written without privileges.
     privileges.be_undumpable(False)
     privileges.make_first_victim()
+    if place.limits.pids_group is not None:
+        join_group(place.limits.pids_group)
     if place.identity is not None:
         # Takes the last capability: what needs one comes before.
         privileges.become(place.identity)
@@ -192,7 +199,8 @@ def run_files(place: ChildContext) -> None:
 def run_candidate(place: ChildContext, entry: str) -> None:
     """Become a candidate; descriptor 3 is its control socket."""
     place.enter()
-    if not place.system_calls:
-        keep_abstract_sockets_apart()
+    # The agent may listen on an abstract socket, which no file's mode guards, for what its grading tells it.
+    if not keep_abstract_sockets_apart():
+        refuse_unix_sockets()
     sys.path.insert(0, "")
     serve_candidate(socket.socket(fileno=FIRST), entry)

@@ -5,6 +5,7 @@ An environment that is not set up here is skipped with the command that would se
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections import Counter
@@ -20,6 +21,7 @@ from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, Registry, build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import DockerEngine
+from tests.harness.boxes import missing_gvisor
 
 from .vault.service.catalog import VaultCatalog
 
@@ -32,8 +34,8 @@ ENVIRONMENTS = ("vault", *sorted({*REGISTRY.catalogs, *REGISTRY.absent}))
 SHARING = {name for name in ENVIRONMENTS if getattr(getattr(SETTINGS, name, None), "many_per_worker", False)}
 """Environments whose instances share a worker unless the configuration says otherwise."""
 HEAVY_ALONE = {"scienceworld": "a worker has a Java process, and sixteen at once take minutes to start"}
-COLUMNS = ("process", "alone", "docker")
-"""Process boxes; process boxes with a worker for each instance, where that is a setting; and containers."""
+COLUMNS = ("process", "alone", "docker", "gvisor")
+"""Process boxes; those with a worker for each instance, where that is a setting; containers; gVisor boxes."""
 FULL = os.environ.get("CONFORMANCE_FULL") == "1"
 CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
 IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
@@ -44,6 +46,7 @@ PLAYED = {
     # A worker for each instance, too, changes the same for all: two environments show it.
     "alone": ALONE if FULL else ALONE & ({"bfcl", "textcraft"} | CHANGED),
     "docker": IN_CONTAINERS,
+    "gvisor": IN_CONTAINERS,
 }
 SUBJECTS = [
     pytest.param((name, column), id=f"{name}-{column}", marks=[pytest.mark.docker] * (column == "docker"))
@@ -53,19 +56,21 @@ SUBJECTS = [
 ]
 if unknown := IN_CONTAINERS - set(ENVIRONMENTS):
     raise pytest.UsageError(f"CONFORMANCE_ENVIRONMENTS names unknown environments: {', '.join(unknown)}")
-_CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker)\b")
+_CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker|gvisor)\b")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=SUBJECTS)
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     """An environment, served for all checks."""
     name, column = request.param
-    kind = "docker" if column == "docker" else "process"
+    kind = column if column in ("docker", "gvisor") else "process"
     if name in REGISTRY.absent:
         pytest.skip(f"{name} is not set up; run {SETUP_COMMAND} {name}")
     catalog = VaultCatalog() if name == "vault" else _registry(name, column).catalog(name)
     if kind == "docker":
         await _need_engine()
+    if kind == "gvisor" and (reason := await asyncio.to_thread(missing_gvisor)) is not None:
+        pytest.skip(reason)
     async with serve(catalog, kind) as service:
         (described,) = (await service.client.environments()).environments
         yield Subject(name, kind, catalog, described, service)

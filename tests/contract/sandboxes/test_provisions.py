@@ -15,7 +15,7 @@ from sandbox_service.environments.installation import install
 from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
-from tests.harness.boxes import Episode, need_engine
+from tests.harness.boxes import Episode, need_engine, need_gvisor
 from tests.harness.tiny_recipe import tiny_recipe
 
 SPEC = EnvironmentSpec(
@@ -41,10 +41,12 @@ except ImportError as error:
 """
 
 
-@pytest.fixture(params=[pytest.param("docker", marks=pytest.mark.docker), "process"])
+@pytest.fixture(params=[pytest.param("docker", marks=pytest.mark.docker), "gvisor", "process"])
 def kind(request):
     if request.param == "docker":
         need_engine()
+    if request.param == "gvisor":
+        need_gvisor()
     return request.param
 
 

@@ -10,10 +10,12 @@ NOBODY = "sandbox.docker_host=tcp://127.0.0.1:1"
 
 def test_auto_takes_processes_where_no_engine_answers_and_says_why() -> None:
     lines_reported: list[str] = []
-    settled = prepare_sandboxes(read_config(None, ["sandbox.kind=auto", NOBODY]), lines_reported.append)
+    words = ["sandbox.kind=auto", NOBODY, "sandbox.runsc=/nowhere/runsc"]
+    settled = prepare_sandboxes(read_config(None, words), lines_reported.append)
     assert settled.sandbox.kind == "process"
-    assert lines_reported[0].startswith("process sandboxes, since no Docker engine answers")
-    assert "not a security boundary" in lines_reported[1]
+    assert lines_reported[0].startswith("no docker sandboxes, since no Docker engine answers")
+    assert lines_reported[1].startswith("no gvisor sandboxes, since no gVisor")
+    assert "not a security boundary" in lines_reported[2]
 
 
 def test_process_boxes_say_which_protections_are_on_and_which_are_not(tmp_path) -> None:

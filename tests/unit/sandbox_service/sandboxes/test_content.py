@@ -82,8 +82,10 @@ def texts(value):
 
 def test_the_worlds_of_all_environments_can_be_shipped():
     catalogs = build_registry(EnvironmentsConfig()).catalogs
-    assert {"code", "echo"} <= catalogs.keys() <= set(NAMES)
+    assert {"code", "echo"} <= catalogs.keys()
     for name, catalog in catalogs.items():
+        if name not in NAMES:  # it plays another one's world
+            continue
         assert catalog.spec.world_module == spec_of(name).world_module
 
 

@@ -13,11 +13,25 @@ def facts(version, runc):
     return EngineInfo(version, runc, frozenset(), rootless=False, remapped_root=None)
 
 
-async def test_without_an_engine_auto_takes_processes(tmp_path):
-    config = SandboxConfig(docker_host=f"unix://{tmp_path}/none.sock", state_dir=tmp_path / "s")
+async def test_without_an_engine_and_gvisor_auto_takes_processes(tmp_path):
+    config = SandboxConfig(
+        docker_host=f"unix://{tmp_path}/none.sock", runsc=f"{tmp_path}/none", state_dir=tmp_path / "s"
+    )
     factory = await open_factory(config, "n1")
     assert (factory.kind, factory.is_boundary) == ("process", False)
     await factory.close()
+
+
+async def test_gvisor_that_is_not_installed_is_an_error_and_leaves_the_node_free(tmp_path):
+    config = SandboxConfig(kind="gvisor", runsc=f"{tmp_path}/none", gvisor_root=tmp_path, state_dir=tmp_path)
+    for _ in range(2):
+        with pytest.raises(ServiceError, match="no root folder of gVisor boxes"):
+            await open_factory(config, "n1")
+    (tmp_path / "opt/sandbox").mkdir(parents=True)
+    (tmp_path / "opt/sandbox/python3").symlink_to("/usr/bin/python3")
+    for _ in range(2):
+        with pytest.raises(ServiceError, match="no gVisor"):
+            await open_factory(config, "n1")
 
 
 async def test_docker_without_an_engine_is_an_error(tmp_path):

@@ -115,9 +115,11 @@ def test_it_says_which_sandboxes_are_used_and_why(tmp_path: Path, screen: io.Str
     log.write_text("of an earlier run\n")
     begun = beginning(log, screen, Clock())
     with log.open("a") as file:
-        file.write("process sandboxes, since no Docker engine answers\nstarting; Ctrl-C stops ...\nhalf a li")
+        file.write(
+            "no docker sandboxes, since no Docker engine answers\nstarting; Ctrl-C stops ...\nhalf a li"
+        )
     begun.poll()
-    assert screen.getvalue() == "sandboxes: process sandboxes, since no Docker engine answers\n"
+    assert screen.getvalue() == "sandboxes: no docker sandboxes, since no Docker engine answers\n"
 
 
 def test_where_nothing_happens_there_is_a_line_every_ten_seconds(tmp_path: Path, screen: io.StringIO):

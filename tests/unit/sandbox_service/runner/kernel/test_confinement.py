@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.runner.kernel import privileges
-from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
+from sandbox_service.runner.kernel.confinement import (
+    confine,
+    keep_abstract_sockets_apart,
+    refuse_unix_sockets,
+)
 from sandbox_service.sandboxes.seccomp import filter_program
 
 if TYPE_CHECKING:
@@ -111,3 +115,26 @@ def test_abstract_sockets_of_others_are_out_of_reach_and_own_ones_are_not() -> N
 
 def _fail() -> None:
     raise OSError(errno.EOPNOTSUPP, "not supported")
+
+
+def without_unix_sockets(action: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        refuse_unix_sockets()
+        action()
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_where_unix_sockets_are_refused_none_can_be_opened(kind: socket.SocketKind) -> None:
+    assert outcome(without_unix_sockets(lambda: socket.socket(socket.AF_UNIX, kind))) == errno.EACCES
+
+
+def test_where_unix_sockets_are_refused_pairs_and_other_families_work() -> None:
+    def work() -> None:
+        here, there = socket.socketpair()
+        here.send(b"x")
+        there.recv(1)
+        socket.socket(socket.AF_INET).close()
+
+    assert outcome(without_unix_sockets(work)) == 0

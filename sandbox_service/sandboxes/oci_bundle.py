@@ -1,0 +1,150 @@
+"""The bundle of a gVisor box: the OCI runtime configuration as a pure function of its request.
+
+It grants what the hardening profile of containers grants: no network, three capabilities for the runner, a
+read-only root, four bounded tmpfs, no environment variables. There is no filter of system calls, since they
+are served by gVisor's own kernel, which filters its calls to the host's.
+
+The fields are those of the OCI runtime specification 1.0.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.provisions import GROUP
+
+from .hardening import (
+    BOX_AGENTS,
+    BOX_DATA,
+    BOX_PACKAGES,
+    BOX_SOCKET_DIR,
+    RUNNER_CAPABILITIES,
+    SCRATCH,
+    WORKSPACE,
+    tmpfs_options,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .base import SandboxLimits
+    from .hardening import Json
+
+
+CODE = "/opt/code"
+"""The runner and the environment's box modules, as the service lays them out."""
+ENVIRONMENT = "/opt/environment"
+"""The folder above packages and data; only the group of the environments' processes can enter it."""
+_PIDS = "/sys/fs/cgroup/pids"
+AGENTS_GROUP = f"{_PIDS}/agents"
+"""The control group of agents' processes, in gVisor's kernel, which ignores RLIMIT_NPROC."""
+_CPU_PERIOD_US = 100_000
+_OVERHEAD_MIB = 128
+"""Memory of gVisor's own kernel and of the runner, beyond the bound for agents."""
+_PROCESS_MIB = 12
+"""Memory of one process of the box at worst: gVisor copies more than Linux when a process forks."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRequest:
+    """The box to run."""
+
+    root: Path
+    """The unpacked root folder, which the box sees read-only."""
+    command: tuple[str, ...]
+    socket_dir: Path
+    """The host's private folder that is mounted at BOX_SOCKET_DIR; the only one that the box can write."""
+    code: Path
+    limits: SandboxLimits
+    packages: Path | None = None
+    """The environment's packages."""
+    data: Path | None = None
+    """The environment's data, or the operator's."""
+    agent_packages: Mapping[str, Path] = field(default_factory=dict)
+    """Folders by the names under which they are mounted below BOX_AGENTS."""
+    cgroup: str | None = None
+    """The control group to make for the box; None where none can be made."""
+
+
+def write_bundle(folder: Path, request: BundleRequest) -> None:
+    """Make a bundle's folder, which nobody else can read."""
+    folder.mkdir(mode=0o700)
+    (folder / "config.json").write_text(json.dumps(bundle_config(request)), encoding="utf-8")
+
+
+def bundle_config(request: BundleRequest) -> dict[str, Json]:
+    """Return the content of the bundle's ``config.json``."""
+    linux: dict[str, Json] = {
+        "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")],
+    }
+    if request.cgroup is not None:
+        linux |= {"cgroupsPath": request.cgroup, "resources": _resources(request.limits)}
+    capabilities: list[Json] = [f"CAP_{name}" for name in RUNNER_CAPABILITIES]
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": list(request.command),
+            "env": [],
+            "cwd": "/",
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),
+            "noNewPrivileges": True,
+            "rlimits": _rlimits(request.limits),
+        },
+        "root": {"path": str(request.root), "readonly": True},
+        "hostname": "sandbox",
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": _PIDS, "type": "cgroup", "source": "cgroup", "options": ["pids"]},
+            *_mounts(request),
+        ],
+        "linux": linux,
+    }
+
+
+def _mounts(request: BundleRequest) -> list[Json]:
+    mounts = [
+        _bind(str(request.socket_dir), BOX_SOCKET_DIR, "rw"),
+        _bind(str(request.code), CODE, "ro"),
+    ]
+    if request.packages is not None:
+        # A tmpfs has the group also where the box's user ids are not the host's, as without root.
+        options: list[Json] = ["ro", "nosuid", "nodev", "size=4k", "mode=750", f"gid={GROUP}"]
+        mounts.append({"destination": ENVIRONMENT, "type": "tmpfs", "source": "tmpfs", "options": options})
+        mounts.append(_bind(str(request.packages), BOX_PACKAGES, "ro"))
+    if request.data is not None:
+        mounts.append(_bind(str(request.data), BOX_DATA, "ro"))
+    for name, folder in sorted(request.agent_packages.items()):
+        mounts.append(_bind(str(folder), f"{BOX_AGENTS}/{name}", "ro"))
+    for path in (WORKSPACE, *SCRATCH):
+        bounded: list[Json] = [*tmpfs_options(path, request.limits).split(",")]
+        mounts.append({"destination": path, "type": "tmpfs", "source": "tmpfs", "options": bounded})
+    return mounts
+
+
+def _bind(source: str, target: str, mode: str) -> Json:
+    options: list[Json] = ["rbind", mode, "nosuid", "nodev"]
+    return {"destination": target, "type": "bind", "source": source, "options": options}
+
+
+def _rlimits(limits: SandboxLimits) -> list[Json]:
+    values = {
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_FSIZE": limits.workspace_mib * 1024 * 1024,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_MSGQUEUE": 0,
+    }
+    return [{"type": name, "hard": value, "soft": value} for name, value in values.items()]
+
+
+def _resources(limits: SandboxLimits) -> Json:
+    overhead = _OVERHEAD_MIB + limits.pids * _PROCESS_MIB
+    memory = (limits.memory_mib + overhead) * 1024 * 1024
+    return {
+        "memory": {"limit": memory, "swap": memory},
+        "cpu": {"quota": round(limits.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US},
+    }

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Installs gVisor's program runsc for boxes of kind gvisor, unless one that is new enough is there.
+# Debian 12 has a release of 2022, in which `ls FOLDER` fails; that of Debian 13 is a static program, which
+# runs on both. It is fetched from the mirror that apt uses, checked, and unpacked to /usr/local/bin.
+set -eu
+oldest=20240729
+version=0.0~20240729.0-4+b7
+target=/usr/local/bin/runsc
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+release() {
+    runsc --version 2>/dev/null | sed -n 's/^runsc version [^0-9]*\(0\.0~\)\{0,1\}\([0-9]\{8\}\).*/\2/p'
+}
+
+found=$(release)
+if [ "${found:-0}" -ge "$oldest" ]; then
+    echo "runsc $found: $(command -v runsc)"
+    exit 0
+fi
+architecture=$(dpkg --print-architecture)
+case $architecture in
+amd64) sum=3c25a5130dfac2f71237d5baad56ac86a255de87a0400f11b36a555156dc325a ;;
+arm64) sum=8e13e0625a094f962da3edcaf81ab0ed779726b6335e385a8148919f2c217c8e ;;
+*)
+    echo "there is no runsc for $architecture here; install gVisor by hand: https://gvisor.dev/docs/user_guide/install/" >&2
+    exit 1
+    ;;
+esac
+as_root apt-get update -q
+# The address of the package in this Debian; the newer one lies in the same folder of the same mirror.
+address=$(apt-get --print-uris download runsc | sed -n "s/^'\([^']*\)'.*/\1/p")
+if [ -z "$address" ]; then
+    echo "apt knows no package runsc; install gVisor by hand: https://gvisor.dev/docs/user_guide/install/" >&2
+    exit 1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+echo "fetching runsc $version"
+python3 - "${address%/*}/runsc_${version}_$architecture.deb" "$work/runsc.deb" <<'PYTHON'
+import sys
+import urllib.request
+
+with urllib.request.urlopen(sys.argv[1], timeout=120) as answer, open(sys.argv[2], "wb") as file:
+    file.write(answer.read())
+PYTHON
+echo "$sum  $work/runsc.deb" | sha256sum --check --quiet
+dpkg-deb --extract "$work/runsc.deb" "$work/tree"
+as_root install -m 0755 "$work/tree/usr/bin/runsc" "$target"
+echo "runsc $(release): $target"

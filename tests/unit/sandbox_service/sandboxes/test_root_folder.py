@@ -1,0 +1,44 @@
+"""The root folder of gVisor boxes."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.hardening import BOX_PYTHON
+from sandbox_service.sandboxes.root_folder import check_root, make_root, root_folder, with_links
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root-1"
+    (folder / "opt/sandbox").mkdir(parents=True)
+    (folder / BOX_PYTHON.lstrip("/")).symlink_to("/usr/bin/python3")
+    (folder / "etc").mkdir()
+    (folder / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    return folder
+
+
+def test_a_root_that_was_not_made_is_an_error_that_says_how(tmp_path):
+    with pytest.raises(ServiceError, match="images build --gvisor") as caught:
+        check_root(tmp_path / "none")
+    assert caught.value.code is ErrorCode.IMAGE_MISSING
+
+
+def test_a_root_with_links_shares_its_files_and_is_made_once(root):
+    linked = with_links(root, ("app", "tests"))
+    assert (linked / "app").readlink() == Path("/workspace/.task/app")
+    assert (linked / "etc/hosts").stat().st_ino == (root / "etc/hosts").stat().st_ino
+    assert with_links(root, ("tests", "app")) == linked
+    assert with_links(root, ()) == root
+
+
+async def test_a_source_without_python_is_refused_and_leaves_nothing(tmp_path):
+    with tarfile.open(tmp_path / "base-bookworm.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("etc-hosts"))
+    with pytest.raises(ServiceError, match="has no Python"):
+        await make_root(lambda _: None, cache=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["base-bookworm.tar"]
+    assert not root_folder(tmp_path).exists()
