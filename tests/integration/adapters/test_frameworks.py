@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 from local_processes.ports import free_port
 from tests.fakes.tool_calling_server import tool_calling_server
-from tests.harness.agent_packages import ROOT, agent_python
+from tests.harness.agent_packages import ROOT, agent_python, newer_python
 from tests.harness.http_server import serving
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -26,6 +27,7 @@ ADAPTERS = ROOT / "examples" / "adapters"
 TASK = "maths_power_digits"
 CODE = 'open("answer.txt", "w").write(str(str(7**250).count("3")))'
 SERVICE = str(Path(sys.executable).with_name("sandbox-service"))
+HARBOR_TASKS = ROOT / "sandbox_service" / "environments" / "harbor" / "data" / "examples"
 RUN_S = 300
 
 
@@ -48,7 +50,7 @@ def started(*words: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def service():
-    words = ["sandbox.kind=process", 'environments.enabled=["code"]', f"server.port={free_port()}"]
+    words = ["sandbox.kind=process", 'environments.enabled=["code", "harbor"]', f"server.port={free_port()}"]
     with started("serve", *words) as address:
         yield address
 
@@ -127,3 +129,41 @@ def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path)
             check=False,
         )
     assert "nemo_gym 1.00" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("agent", "rewards"), [("oracle", [1.0] * 3), ("nop", [0.0] * 3)])
+def test_harbors_agents_and_verifiers_work_in_instances(service, tmp_path, agent, rewards):
+    python = agent_python("adapters/harbor", newer_python())
+    provider = ["--env", "sandbox_client.adapters.harbor:SandboxEnvironment", "--ek", f"base_url={service}"]
+    words = ["--path", HARBOR_TASKS, "--agent", agent, *provider, "-o", tmp_path, "--job-name", "job", "-y"]
+    done = subprocess.run(
+        [python.with_name("harbor"), "run", *words],
+        env=os.environ | {"HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    trials = [json.loads(file.read_text()) for file in (tmp_path / "job").glob("*/result.json")]
+    found = [(trial["verifier_result"] or {}).get("rewards", {}).get("reward") for trial in trials]
+    assert found == rewards, done.stdout + done.stderr
+
+
+def test_harbors_provider_moves_files_and_reports_commands(service, tmp_path):
+    python = agent_python("adapters/harbor", newer_python())
+    done = subprocess.run(
+        [
+            python,
+            Path(__file__).with_name("harbor_provider.py"),
+            service,
+            HARBOR_TASKS / "word-count",
+            tmp_path,
+        ],
+        env=os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "all checks passed"
