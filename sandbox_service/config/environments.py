@@ -138,6 +138,8 @@ class ReasoningGymConfig(Branch):
     """Seed of the training tasks; another one gives other questions. Held-out tasks stay the same."""
     tasks_per_level: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Training tasks of each dataset and level; by default the 16 prepared ones."""
+    test_tasks_per_level: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Test tasks of each dataset and level; by default the 5 prepared ones."""
     attempts: Positive = 1
     """Answers that may be given, unless the parameter of the same name is given; at most `max_steps`."""
     max_steps: Positive = 3

@@ -29,6 +29,8 @@ INDEXES = 1000
 """Questions of one seed at one level."""
 _SEEDS = 2_000_000
 """Seeds that an id may have; from a million on they are held out for prepared splits."""
+_TEST_SEED = 1_000_000
+"""Seed of the test tasks, as in the preparation."""
 _ID_PARTS = 4
 _PREPARED_TASKS = 16
 """Training tasks of a level where no number is configured, as the preparation makes them."""
@@ -203,20 +205,27 @@ class ReasoningGymCatalog:
 
     def _listed(self) -> Iterator[tuple[str, str]]:
         """Yield split and id: training tasks of the configured seed, and held-out tasks."""
-        config = self._config
-        is_prepared = config.seed == 0 and config.tasks_per_level is None
+        drawn = self._drawn_splits()
         for task in self._prepared.values():
             name = self._read_id(task.id)
-            if task.split != "train" or is_prepared or self.datasets[name.dataset].levels[name.level].fixed:
+            if task.split not in drawn or self.datasets[name.dataset].levels[name.level].fixed:
                 yield task.split, task.id
-        if is_prepared:
-            return
-        for dataset_name, dataset in self.datasets.items():
-            for level_name, level in dataset.levels.items():
-                if level.fixed is None:
-                    prefix = f"{dataset_name}/{level_name}-{level.digest}/{config.seed}"
-                    count = config.tasks_per_level or _PREPARED_TASKS
-                    yield from (("train", f"{prefix}/{index}") for index in range(count))
+        for split, (seed, count) in drawn.items():
+            for dataset_name, dataset in self.datasets.items():
+                for level_name, level in dataset.levels.items():
+                    if level.fixed is None:
+                        prefix = f"{dataset_name}/{level_name}-{level.digest}/{seed}"
+                        yield from ((split, f"{prefix}/{index}") for index in range(count))
+
+    def _drawn_splits(self) -> dict[str, tuple[int, int]]:
+        """Return seed and number of tasks by split, for splits that do not have the prepared tasks."""
+        config = self._config
+        drawn: dict[str, tuple[int, int]] = {}
+        if config.seed != 0 or config.tasks_per_level is not None:
+            drawn["train"] = (config.seed, config.tasks_per_level or _PREPARED_TASKS)
+        if config.test_tasks_per_level is not None:
+            drawn["test"] = (_TEST_SEED, config.test_tasks_per_level)
+        return drawn
 
     def _read_id(self, task_id: str) -> TaskName:
         """Return the parts of an id. Raises ServiceError(UNKNOWN_TASK), saying what is wrong."""

@@ -63,6 +63,16 @@ def test_another_seed_gives_other_training_tasks_and_the_same_held_out_ones(fold
     assert after.task_ids("maze_train") == tuple(f"maze/easy-bbbb2222/5/{index}" for index in range(3))
 
 
+def test_more_test_tasks_come_from_the_held_out_seed_and_leave_training_as_it_is(folder: Path) -> None:
+    before, after = catalog(folder), catalog(folder, test_tasks_per_level=2)
+    assert after.task_ids("train") == before.task_ids("train")
+    assert after.task_ids("test") == (
+        "chain_sum/hard-cccc3333/1000000/0",
+        *(f"chain_sum/default-aaaa1111/1000000/{index}" for index in range(2)),
+        *(f"maze/easy-bbbb2222/1000000/{index}" for index in range(2)),
+    )
+
+
 def test_slow_levels_keep_their_prepared_tasks(folder: Path) -> None:
     assert catalog(folder, seed=5).task_ids("hard_train") == ("chain_sum/hard-cccc3333/0/0",)
 
