@@ -1,6 +1,6 @@
 """A Harbor environment provider: Harbor's own agents and verifiers work in instances of the service.
 
-    harbor run --path TASK --agent oracle --env sandbox_client.adapters.harbor:SandboxEnvironment \\
+    harbor run --path TASK --agent oracle --env sandbox_client.adapters.harbor:HarborEnvironment \\
         --ek base_url=http://127.0.0.1:8080
 
 The service must serve the task: its folder is in a folder that ``environments.harbor.tasks`` names.
@@ -40,7 +40,7 @@ _TRANSFER_S = 600
 _COMPOSE = "docker-compose.yaml"
 
 
-class SandboxEnvironment(BaseEnvironment):  # type: ignore[misc]
+class HarborEnvironment(BaseEnvironment):  # type: ignore[misc]
     """The box of one trial: an instance of the task, in which commands run and files are written.
 
     Methods raise the errors of ``sandbox_client.errors``; a command that fails is a result.

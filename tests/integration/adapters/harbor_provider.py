@@ -11,16 +11,16 @@ from pathlib import Path
 from harbor.models.task.task import Task
 from harbor.models.trial.paths import TrialPaths
 
-from sandbox_client.adapters.harbor import PART_BYTES, TIMED_OUT, SandboxEnvironment
+from sandbox_client.adapters.harbor import PART_BYTES, TIMED_OUT, HarborEnvironment
 from sandbox_client.errors import NotFoundError
 
 LARGE = os.urandom(2 * PART_BYTES + 1)
 
 
-def environment(service: str, task_folder: Path, folder: Path, **options: str) -> SandboxEnvironment:
+def environment(service: str, task_folder: Path, folder: Path, **options: str) -> HarborEnvironment:
     """Return the provider of one trial, not yet started."""
     task = Task(task_folder)
-    return SandboxEnvironment(
+    return HarborEnvironment(
         environment_dir=task_folder / "environment",
         environment_name=task.short_name,
         session_id="word-count__0__env",
@@ -31,7 +31,7 @@ def environment(service: str, task_folder: Path, folder: Path, **options: str) -
     )
 
 
-async def commands(box: SandboxEnvironment) -> None:
+async def commands(box: HarborEnvironment) -> None:
     """Check what commands see, and how their ends are reported."""
     done = await box.exec("pwd; ls; echo oh >&2; exit 3", env={"WORD": "a b"})
     assert (done.return_code, done.stderr) == (3, "oh\n"), done
@@ -52,7 +52,7 @@ async def commands(box: SandboxEnvironment) -> None:
     assert heard == [("out\n", "stdout"), ("err\n", "stderr")]
 
 
-async def transfers(box: SandboxEnvironment, folder: Path) -> None:
+async def transfers(box: HarborEnvironment, folder: Path) -> None:
     """Check that files arrive whole, in both directions, and that no link leads out of a download."""
     source = folder / "source"
     (source / "inner").mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -131,10 +132,22 @@ def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path)
     assert "nemo_gym 1.00" in done.stdout, done.stdout + done.stderr
 
 
+def test_trls_trainer_takes_two_steps_on_episodes_of_the_service(service, tmp_path):
+    pytest.importorskip("trl", reason="TRL is not installed")
+    model = tmp_path / "model"
+    subprocess.run(
+        [sys.executable, Path(__file__).with_name("trl_model.py"), service, model], check=True, timeout=RUN_S
+    )
+    output = played(Path(sys.executable), "trl/train.py", service, str(model), str(tmp_path / "run"))
+    steps = re.findall(r"step (\d): reward ([0-9.]+), tool calls an episode ([0-9.]+)", output)
+    assert [step for step, _, _ in steps] == ["1", "2"], output
+    assert all(float(reward) > 0 and float(calls) > 0 for _, reward, calls in steps), output
+
+
 @pytest.mark.parametrize(("agent", "rewards"), [("oracle", [1.0] * 3), ("nop", [0.0] * 3)])
 def test_harbors_agents_and_verifiers_work_in_instances(service, tmp_path, agent, rewards):
     python = agent_python("adapters/harbor", newer_python())
-    provider = ["--env", "sandbox_client.adapters.harbor:SandboxEnvironment", "--ek", f"base_url={service}"]
+    provider = ["--env", "sandbox_client.adapters.harbor:HarborEnvironment", "--ek", f"base_url={service}"]
     words = ["--path", HARBOR_TASKS, "--agent", agent, *provider, "-o", tmp_path, "--job-name", "job", "-y"]
     done = subprocess.run(
         [python.with_name("harbor"), "run", *words],
