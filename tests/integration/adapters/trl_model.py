@@ -1,7 +1,7 @@
-"""Makes a small model that calls ``submit``: ``trl_model.py SERVICE FOLDER``, for the example with TRL's trainer.
+"""Makes a small model that calls ``submit``, for TRL's trainer: ``trl_model.py SERVICE FOLDER``.
 
-It is fine-tuned on the right answers of the example's tasks just long enough to call the tool, so that some of
-its episodes are right and others are not.
+It is fine-tuned on the answers of the example's tasks just long enough to call the tool, so that some of its
+episodes are right and others are not.
 """
 
 import runpy
