@@ -37,6 +37,7 @@ from .service import (
     ServerConfig,
     ServiceConfig,
     StoreConfig,
+    TaskImagesConfig,
 )
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "StoreConfig",
     "SweMutantsConfig",
     "TaskFolderConfig",
+    "TaskImagesConfig",
     "TextToSqlConfig",
     "TextcraftConfig",
     "TextworldConfig",

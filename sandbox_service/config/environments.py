@@ -93,6 +93,8 @@ class CodeConfig(Branch):
 class TaskFolderConfig(Branch):
     """Settings of environments whose tasks are folders in Harbor's format."""
 
+    images: bool = True
+    """Serve tasks that need images of their own, in Docker boxes; otherwise they cannot be served."""
     skip_unsupported: bool = False
     """Leave out tasks that cannot be served, with an event in the log; otherwise they prevent the start."""
     max_steps: Positive = 50

@@ -60,6 +60,23 @@ class LimitsConfig(Branch):
     """Files and directories in each writable tmpfs."""
 
 
+class TaskImagesConfig(Branch):
+    """Images of single tasks, built when they are first used; only Docker boxes have them."""
+
+    max_images: Positive = 64
+    """Maximum images that are kept; the least recently used ones without a box are removed."""
+    max_mib: Positive = 20_480
+    """Maximum MiB of disk that they take, counted without what they share; removed likewise."""
+    images_with_boxes: Positive = 8
+    """Maximum images of an environment that have boxes at once; the least recently used one gives them up."""
+    boxes_per_image: Positive = 4
+    """Maximum boxes of one image; none is kept warm."""
+    builds: Positive = 2
+    """Maximum builds at once."""
+    build_network: bool = True
+    """Builds reach the network of the Docker engine, as in Harbor; boxes never do."""
+
+
 class SandboxConfig(Branch):
     """The kind of boxes and their limits."""
 
@@ -83,6 +100,8 @@ class SandboxConfig(Branch):
     """Instances with agent code that share one process box, which is not a security boundary."""
     limits: LimitsConfig = LimitsConfig()
     """Bounds of one box."""
+    task_images: TaskImagesConfig = TaskImagesConfig()
+    """Images of single tasks."""
 
 
 class PoolConfig(Branch):

@@ -50,6 +50,25 @@ class EnvironmentSetup:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskImage:
+    """The image that one task asks for; it is built from its author's files when it is first used."""
+
+    task_id: str
+    digest: str
+    """Identifies the content of everything below."""
+    context: Path | None
+    """The folder of the build; None where nothing is copied from one."""
+    dockerfile: str
+    """The text of the Dockerfile."""
+    workdir: str | None
+    """The working directory, if it is not the image's own."""
+    timeout_s: float
+    """Bound of the build."""
+    reason: str
+    """The instruction that needs an image."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
     """Specification of an environment's boxes; the descriptor is what its users see."""
 
@@ -80,6 +99,8 @@ class EnvironmentSpec:
     beside the workspaces. The recipe of its image makes them in containers."""
     task_packages: Path | None = None
     """A folder of packages that agents and tests may use, as the agents' package ``harbor``."""
+    task_image: TaskImage | None = None
+    """The image of the task that its boxes are for; None for boxes that serve all tasks without one."""
     creates_per_core: int = 0
     """Instances that are set up at once for each core of the node, where setting one up keeps a core busy
     for a while; 0 for no bound."""
@@ -93,6 +114,8 @@ class TaskPayload:
     grading: dict[str, JsonValue]
     """Sent with each evaluation only."""
     max_steps: int
+    image: TaskImage | None = None
+    """The image of its boxes, if the environment's own is not enough."""
 
 
 class Catalog(Protocol):

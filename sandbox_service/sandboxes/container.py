@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import TaskImagesConfig
+from sandbox_service.environments.provisions import cache_root
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
@@ -32,6 +34,7 @@ from .hardening import (
 from .images import BUILD_COMMAND, image_reference
 from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 from .state import SOCKET_NAME
+from .task_images import TaskImages
 from .uids import UidRanges
 
 if TYPE_CHECKING:
@@ -138,6 +141,10 @@ class ContainerChoices:
     """Registry and path before image names."""
     agent_packages: Mapping[str, Path] = field(default_factory=dict)
     """Folders with packages of agents, by name."""
+    task_images: TaskImagesConfig = field(default_factory=TaskImagesConfig)
+    """Bounds of the images of single tasks."""
+    build_logs: Path = field(default_factory=lambda: cache_root() / "task-images")
+    """The folder to which the output of their builds is written."""
 
 
 class ContainerFactory:
@@ -167,6 +174,7 @@ class ContainerFactory:
         self._runtime = choices.runtime
         self._image_prefix = choices.image_prefix
         self._agent_packages = choices.agent_packages
+        self._task_images = TaskImages(engine, choices.task_images, choices.build_logs)
         self.uid_ranges = UidRanges(node)
         self._references: dict[str, str] = {}
         self._left: set[str] = set()
@@ -185,10 +193,7 @@ class ContainerFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
-        # Computed once: a change of the code under a running service does not reach its boxes.
-        if spec.name not in self._references:
-            reference = await asyncio.to_thread(image_reference, spec, self._image_prefix)
-            self._references.setdefault(spec.name, reference)
+        reference = await self._reference(spec)
         name = _NAME_PREFIX + secrets.token_hex(8)
         folder = self._state.make_socket_dir(name, self._facts.remapped_root, self._socket_group())
         try:
@@ -201,7 +206,7 @@ class ContainerFactory:
             memory_mib=max(self._limits.memory_mib, spec.memory_mib),
             pids=max(self._limits.pids, spec.pids),
         )
-        request = self._request(spec, folder, limits)
+        request = self._request(spec, reference, folder, limits)
         body = ContainerBody(
             name, self._engine, request, folder, lambda: self.uid_ranges.give_back(uids), self._left.add
         )
@@ -232,6 +237,17 @@ class ContainerFactory:
             raise
         return box
 
+    async def _reference(self, spec: EnvironmentSpec) -> str:
+        """Return the image of a box, built before if it is a task's own."""
+        # Computed once: a change of the code under a running service does not reach its boxes.
+        if spec.name not in self._references:
+            reference = await asyncio.to_thread(image_reference, spec, self._image_prefix)
+            self._references.setdefault(spec.name, reference)
+        common = self._references[spec.name]
+        if spec.task_image is None:
+            return common
+        return await self._task_images.reference(spec.task_image, common)
+
     async def _remove_left(self) -> None:
         """Remove the containers that could not be removed before; the engine has just answered."""
         for left in list(self._left):
@@ -241,11 +257,13 @@ class ContainerFactory:
                 return
             self._left.discard(left)
 
-    def _request(self, spec: EnvironmentSpec, folder: Path, limits: SandboxLimits) -> ContainerRequest:
+    def _request(
+        self, spec: EnvironmentSpec, image: str, folder: Path, limits: SandboxLimits
+    ) -> ContainerRequest:
         data = spec.provisions.operator_data if spec.provisions is not None else None
         packages = offered_packages(spec, self._agent_packages)
         return ContainerRequest(
-            image=self._references[spec.name],
+            image=image,
             command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}", spec),
             socket_dir=str(folder),
             labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},
@@ -263,6 +281,7 @@ class ContainerFactory:
         return len(names)
 
     async def close(self) -> None:
+        await self._task_images.close()
         await self._engine.close()
         self._state.close()
         self.uid_ranges.close()

@@ -1,4 +1,4 @@
-"""The Docker engine's API, as the sandboxes need it: the only module that uses the SDK.
+"""The Docker engine's API, as the sandboxes need it. Only this module and ``docker_images`` use the SDK.
 
 The SDK blocks, so every call runs in a thread of the engine's own and has a deadline; the engine's errors
 become ServiceErrors here. A call that is abandoned cleans up after itself when it ends later.
@@ -115,6 +115,10 @@ class DockerEngine:
             )
 
         return await self._call("describe itself", ask, timeout_s)
+
+    async def use(self, what: str, function: Callable[[docker.APIClient], T], timeout_s: float) -> T:
+        """Call a function with the SDK's client in a thread; the SDK's errors become ServiceErrors."""
+        return await self._call(what, lambda: function(self._client), timeout_s)
 
     async def run(self, name: str, config: Mapping[str, Json], timeout_s: float) -> None:
         """Create and start a container; when that fails or takes too long, nothing of it is left."""

@@ -87,7 +87,9 @@ async def open_factory(
         node,
         limits,
         start_timeout_s=start_timeout_s,
-        choices=ContainerChoices(config.docker_runtime, config.image_prefix, agent_packages),
+        choices=ContainerChoices(
+            config.docker_runtime, config.image_prefix, agent_packages, config.task_images
+        ),
     )
 
 

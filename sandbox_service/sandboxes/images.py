@@ -232,6 +232,19 @@ async def copy_to_log(
                 progress(f"building the base image, {lines} lines so far: {last}")
 
 
+def recipes_folder() -> Path:
+    """Return the folder of the Dockerfiles and of the scripts that they copy."""
+    return _RECIPES
+
+
+def recipe_files(*names: str) -> dict[str, bytes]:
+    """Return files of the recipes. Raises ServiceError(SANDBOX_FAILED) if one is missing."""
+    try:
+        return {name: (_RECIPES / name).read_bytes() for name in names}
+    except OSError as error:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"a recipe of images is missing: {error}") from error
+
+
 def _box_recipe(image: str) -> dict[str, bytes]:
     """Return the Dockerfile of a box: the image's own where there is one, else the common one."""
     return _recipe(image if _dockerfile(image).is_file() else _COMMON)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Lost = Callable[[str, str], None]
 
 
-_PERMANENT = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
+_PERMANENT = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL, ErrorCode.TASK_INVALID)
 
 logger = get_logger(__name__)
 

@@ -29,9 +29,10 @@ class InstanceSetup:
         self, instance: Instance, payload: TaskPayload, timer: RequestTimer, *, fresh: bool
     ) -> Frame:
         """Return the runner's reply. A box that died while it was idle costs a second try, not a failure."""
-        pool, limit = self._pools.of(instance.spec.name), self._create_s
+        limit = self._create_s
         request = create_frame(instance, payload, limit)
         for last in (False, True):
+            pool = self._pools.of(instance.spec.name, payload.image)
             box = await timer.queue(pool.acquire(instance.tenant, instance.instance_id, fresh=fresh))
             instance.box = box
             try:

@@ -1,27 +1,38 @@
-"""The pools of one supervisor, one for each environment."""
+"""The pools of one supervisor: one for each environment, and others for images of single tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import Sharing
 
 from .box_pool import BoxPool
+from .image_pools import ImagePools
 from .node import measure_node
 
 if TYPE_CHECKING:
     from sandbox_contract.inspection import PoolStats
     from sandbox_service.config import ServiceConfig
+    from sandbox_service.environments.base import TaskImage
     from sandbox_service.environments.registry import Registry
     from sandbox_service.sandboxes.base import SandboxFactory
 
     from .clock import Clock
 
 
+_LAYER_S = 420.0
+"""Time for building the service's own layer of an image and for its removal, besides the task's build."""
+_SUMMED = ("starting", "idle", "busy", "resetting", "instances", "queued", "started_total", "destroyed_total")
+
+
 class Pools:
-    """The pools, by environment."""
+    """The pools, by environment and image."""
 
     def __init__(
         self,
@@ -31,19 +42,36 @@ class Pools:
         clock: Clock,
         on_lost: Callable[[str, str], None],
     ) -> None:
+        self._config = config
+        self._registry = registry
         self._factory = factory
-        node = measure_node()
-        sharing = Sharing(config.tenants, config.quota.box_share)
-        self._pools = {
-            name: BoxPool(
-                catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost, node, sharing
-            )
-            for name, catalog in registry.catalogs.items()
+        self._clock = clock
+        self._on_lost = on_lost
+        self._node = measure_node()
+        self._sharing = Sharing(config.tenants, config.quota.box_share)
+        self._pools = {name: self._make_pool(name) for name in registry.catalogs}
+        most = config.sandbox.task_images.images_with_boxes
+        self._of_images = {
+            name: ImagePools(name, partial(self._make_pool, name), most) for name in registry.catalogs
         }
 
-    def of(self, environment: str) -> BoxPool:
-        """Return the pool of an environment of the registry."""
-        return self._pools[environment]
+    def of(self, environment: str, image: TaskImage | None = None) -> BoxPool:
+        """Return the pool of an environment of the registry, or of the image of one of its tasks.
+
+        Raises ServiceError(TASK_INVALID) for an image where boxes are processes, or OverCapacityError while
+        too many images are in use.
+        """
+        if image is None:
+            return self._pools[environment]
+        if self._factory.kind == "process":
+            settings = f"environments.{environment}.images=false and .skip_unsupported=true"
+            detail = (
+                f"the task {image.task_id} needs an image of its own ({image.reason}), which process boxes "
+                "do not have; serve it with a Docker engine (sandbox.kind=docker), or leave such tasks out "
+                f"({settings})"
+            )
+            raise ServiceError(ErrorCode.TASK_INVALID, detail)
+        return self._of_images[environment].pool_of(image)
 
     async def start(self) -> None:
         """Destroy the boxes that an earlier run left, then start the minimum of boxes."""
@@ -52,13 +80,43 @@ class Pools:
 
     def decide(self) -> None:
         """Let every pool decide again, since time has passed."""
-        for pool in self._pools.values():
-            pool.decide()
+        for name in self._pools:
+            for pool in self._all_of(name):
+                pool.decide()
 
     def stats(self) -> tuple[PoolStats, ...]:
-        """Return the numbers of all pools."""
-        return tuple(pool.stats() for pool in self._pools.values())
+        """Return the numbers of each environment, its images' boxes included."""
+        return tuple(self._stats_of(name) for name in self._pools)
 
     async def close(self) -> None:
         """Destroy all boxes."""
-        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+        timeout_s = 3 * self._config.deadline.release_s
+        await asyncio.gather(
+            *(pool.close() for pool in self._pools.values()),
+            *(pools.close(timeout_s) for pools in self._of_images.values()),
+        )
+
+    def _make_pool(self, name: str, image: TaskImage | None = None) -> BoxPool:
+        spec, config = self._registry.catalog(name).spec, self._config.pool_of(name)
+        deadlines = self._config.deadline
+        if image is not None:
+            spec = replace(spec, task_image=image)
+            most = self._config.sandbox.task_images.boxes_per_image
+            config = config.model_copy(update={"min_boxes": 0, "max_boxes": most})
+            # The first start builds the image. Creates that wait for it may time out, and are retried.
+            start_s = deadlines.start_s + image.timeout_s + _LAYER_S
+            deadlines = deadlines.model_copy(update={"start_s": start_s})
+        return BoxPool(
+            spec, config, deadlines, self._factory, self._clock, self._on_lost, self._node, self._sharing
+        )
+
+    def _all_of(self, name: str) -> Iterable[BoxPool]:
+        return (self._pools[name], *self._of_images[name])
+
+    def _stats_of(self, name: str) -> PoolStats:
+        own, images = self._pools[name].stats(), self._of_images[name]
+        every = [own, *(pool.stats() for pool in images)]
+        sums = {field: sum(getattr(each, field) for each in every) for field in _SUMMED}
+        sums["started_total"] += images.started_total
+        sums["destroyed_total"] += images.destroyed_total
+        return own.model_copy(update=sums)

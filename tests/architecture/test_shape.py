@@ -32,6 +32,7 @@ UNTYPED_DICTS = {
     "sandbox_service/runner/messages/codec.py": "JSON of the runner, which has the standard library only",
     "sandbox_service/runner/world.py": "JSON of the runner, which has the standard library only",
     "sandbox_service/sandboxes/docker.py": "keyword arguments of the Docker SDK",
+    "sandbox_service/sandboxes/docker_images.py": "keyword arguments and answers of the Docker SDK",
     "sandbox_service/sandboxes/seccomp.py": "a profile of the Docker engine",
     "sandbox_service/supervisor/instance_setup.py": "meta of a frame",
     "sandbox_service/supervisor/operations.py": "meta of a frame",

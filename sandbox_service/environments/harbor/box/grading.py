@@ -134,6 +134,8 @@ class Grader:
         if not _ask(verifier, {"do": "take_folders"})["reached"]:
             raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
         apart = bool(step["separate"])
+        if apart and self._task["image"]:
+            _ask(verifier, {"do": "take_initial"})
         if apart:
             _ask(verifier, {"do": "write", "folder": "app", "files": self._task["files"]})
         for begin in range(0, max(1, len(work)), _PIECE):

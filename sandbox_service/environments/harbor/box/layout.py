@@ -16,6 +16,12 @@ LINK = ".task"
 """Their common part, beside the workspaces."""
 WORKDIR = "app"
 SUBFOLDERS = ("app", "logs/agent", "logs/verifier", "logs/artifacts", "tests", "solution")
+INITIAL = "/opt/task/app"
+"""The initial working directory of a task with an image of its own; the image's build has put it aside."""
+IMAGE_VARIABLES = "/opt/task/environment"
+"""The variables of such an image, each ended by a null byte."""
+IMAGE_WORKDIR = "/opt/task/workdir"
+"""The path of its working directory."""
 PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")
 """The places of the packages that the environment offers to tasks, in process boxes and containers."""
 
@@ -44,7 +50,17 @@ def pack(workspace: str) -> str:
     )
 
 
-def prologue(variables: Mapping[str, str]) -> str:
+def take_initial(workspace: str) -> str:
+    """Return the command that copies the image's initial working directory into a workspace."""
+    return f"set -o pipefail; tar -C {INITIAL} -cf - . | tar -C {shlex.quote(workspace)}/{WORKDIR} -xf -"
+
+
+def image_variables(text: str) -> dict[str, str]:
+    """Return the variables of the file IMAGE_VARIABLES."""
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def prologue(variables: Mapping[str, str], workdir: str) -> str:
     """Return what precedes the commands of a task: the working directory and the task's variables."""
     exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
-    return f"cd /{WORKDIR} || exit 1; {exports}"
+    return f"cd {shlex.quote(workdir)} || exit 1; {exports}"

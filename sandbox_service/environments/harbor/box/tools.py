@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.editor import EditorError, edit
@@ -33,10 +34,22 @@ _PYTHON = "python"
 """The tool of a fenced block: a program that python3 runs from its standard input."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """Settings that all calls of an episode have in common."""
+
+    prologue: str
+    """Precedes each command."""
+    workdir: str
+    """The path of the working directory."""
+    max_output: int
+    """Bytes of a call's output that are shown."""
+
+
 def run_tool(
-    agent: Agent, action: ParsedCall, prologue: str, timeout_s: float, max_output: int, wall_timeout_s: float
+    agent: Agent, action: ParsedCall, settings: ToolSettings, timeout_s: float, wall_timeout_s: float
 ) -> ToolResult:
-    """Run one action; commands begin with ``prologue``, and the output is cut at ``max_output`` bytes."""
+    """Run one action."""
     if action.problem is not None:
         return ToolResult(f"Error: {action.problem}", succeeded=False)
     try:
@@ -47,20 +60,21 @@ def run_tool(
             if action.name == SUBMIT:
                 return ToolResult("Submitted.", succeeded=True, submitted=True)
             if action.name == EDITOR.name:
-                text = edit(agent, {**arguments, "path": in_workspace(arguments["path"])})
-                return ToolResult(cut(text, max_output), succeeded=True)
+                text = edit(agent, {**arguments, "path": in_workspace(arguments["path"], settings.workdir)})
+                return ToolResult(cut(text, settings.max_output), succeeded=True)
             command = arguments["command"]
-        execution = agent.shell(f"{prologue}\n{command}", timeout_s, max_output, wall_timeout_s)
+        command = f"{settings.prologue}\n{command}"
+        execution = agent.shell(command, timeout_s, settings.max_output, wall_timeout_s)
         return executed(execution, timeout_s, "command")
     except (ArgumentError, EditorError) as error:
         return ToolResult(f"Error: {error}", succeeded=False)
 
 
-def in_workspace(path: str) -> str:
+def in_workspace(path: str, workdir: str = f"/{WORKDIR}") -> str:
     """Return a path of the editor relative to the workspace, which holds the task's folders."""
-    for name in FOLDERS:
-        if path == f"/{name}" or path.startswith(f"/{name}/"):
-            return path.removeprefix("/")
+    for place, name in ((workdir, WORKDIR), *((f"/{name}", name) for name in FOLDERS)):
+        if path == place or path.startswith(f"{place}/"):
+            return f"{name}{path.removeprefix(place)}"
     return path if path.startswith("/") else f"{WORKDIR}/{path}"
 
 

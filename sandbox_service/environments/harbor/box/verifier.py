@@ -21,7 +21,7 @@ from typing import Any
 from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
 from sandbox_service.runner.kernel.procfs import children
 
-from .layout import LINK, SUBFOLDERS
+from .layout import INITIAL, LINK, SUBFOLDERS
 
 JsonObject = dict[str, Any]
 
@@ -41,6 +41,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
     verifier = Verifier(Path.cwd())
     actions: dict[str, Callable[..., JsonObject]] = {
         "take_folders": verifier.take_folders,
+        "take_initial": verifier.take_initial,
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
@@ -74,6 +75,11 @@ class Verifier:
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder.parent / LINK).symlink_to(self._folder)
         return {"reached": Path("/app").exists() and Path("/app").samefile(self._folder / "app")}
+
+    def take_initial(self) -> JsonObject:
+        """Copy the initial working directory of the task's image."""
+        shutil.copytree(INITIAL, self._folder / "app", symlinks=True, dirs_exist_ok=True)
+        return {}
 
     def unpack(self, data: str, last: bool, apart: bool) -> JsonObject:
         """Take a piece of the agent's archive; ``apart`` leaves it beside the working directory."""

@@ -19,9 +19,17 @@ from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, Wo
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .grading import Grader, copy_work, take_folders
-from .layout import PACKAGES, WORKDIR, prologue
+from .layout import (
+    IMAGE_VARIABLES,
+    IMAGE_WORKDIR,
+    PACKAGES,
+    WORKDIR,
+    image_variables,
+    prologue,
+    take_initial,
+)
 from .prompts import NO_ACTION, next_step, system_prompt
-from .tools import TOOLS, run_tool
+from .tools import TOOLS, ToolSettings, run_tool
 
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
@@ -58,8 +66,13 @@ class HarborWorld(World):
         env = dict(self.task["env"])
         if self.task["packages"]:
             env.setdefault("PYTHONPATH", _packages())
-        self.task["env"] = env
+        self.workdir = f"/{WORKDIR}"
         take_folders(self._agent)
+        if self.task["image"]:
+            env = {**image_variables(_read(IMAGE_VARIABLES)), **env}
+            self.workdir = _read(IMAGE_WORKDIR)
+            self._take_initial()
+        self.task["env"] = env
         self._write(self.task["files"])
         self._begin_step()
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"], **self.task["info"]}
@@ -68,7 +81,10 @@ class HarborWorld(World):
             user["content"] = next_step(1, len(self.task["steps"]), self._step["instruction"])
         if interface == "workspace":
             return Start([user], info=info)
-        system = system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])
+        own_image = bool(self.task["image"])
+        system = system_prompt(
+            self.task["max_steps"], self.task["tool_timeout_s"], self.workdir, own_image=own_image
+        )
         return Start([{"role": "system", "content": system}, user], [tool.schema() for tool in TOOLS], info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
@@ -139,6 +155,15 @@ class HarborWorld(World):
         step: JsonObject = self.task["steps"][self.position]
         return step
 
+    def _take_initial(self) -> None:
+        """Copy the working directory of the task's image, which is read-only, into the agent's."""
+        done = self._agent.shell(take_initial(self._agent.workspace), _SETUP_S)
+        if done.exit_code != 0:
+            raise WorldError(
+                "the working directory of the task's image could not be copied into the box, which has "
+                f"sandbox.limits.workspace_mib and workspace_inodes for it: {done.output.strip()[-300:]}"
+            )
+
     def _write(self, files: JsonObject) -> None:
         """Write files into the working directory."""
         content = {f"{WORKDIR}/{path}": base64.b64decode(file["base64"]) for path, file in files.items()}
@@ -161,7 +186,7 @@ class HarborWorld(World):
 
     @property
     def _prologue(self) -> str:
-        return prologue(self.task["env"])
+        return prologue(self.task["env"], self.workdir)
 
     def _next_step(self) -> str:
         self._agent.kill()
@@ -181,9 +206,8 @@ class HarborWorld(World):
             return ToolResult(_NO_TIME, succeeded=False)
         timeout_s = min(time_left, self.task["tool_timeout_s"])
         begun = time.monotonic()
-        result = run_tool(
-            self._agent, action, self._prologue, timeout_s, self.task["max_output_bytes"], time_left
-        )
+        settings = ToolSettings(self._prologue, self.workdir, self.task["max_output_bytes"])
+        result = run_tool(self._agent, action, settings, timeout_s, time_left)
         self.ran_s += time.monotonic() - begun - result.waited_s
         return result
 
@@ -201,6 +225,17 @@ def _packages() -> str:
         if os.path.isdir(path):  # noqa: PTH112 - as everywhere in boxes
             return path
     raise WorldError("the box lacks the packages of the task", BoxErrorCode.SANDBOX_FAILED)
+
+
+def _read(path: str) -> str:
+    """Return a file of the task's image. Raises WorldError where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - as everywhere in boxes
+            return file.read()
+    except OSError as error:
+        raise WorldError(
+            f"the box is not of the task's image: {error}", BoxErrorCode.SANDBOX_FAILED
+        ) from None
 
 
 def _quoted(path: str) -> str:

@@ -23,6 +23,7 @@ from sandbox_service.environments.harbor.box.world import INTERFACES
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .images import image_of
 from .solution import solving_command
 from .task_toml import TaskRefused
 from .tasks import find_tasks, load_task
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_service.config import HarborConfig, TaskFolderConfig
-    from sandbox_service.environments.base import Provisions
+    from sandbox_service.environments.base import Provisions, TaskImage
 
     from .task_files import TaskFile
     from .task_toml import Artifact
@@ -101,6 +102,7 @@ class HarborCatalog:
         self._packages = packages
         self._offered = frozenset(offered)
         self._description = description
+        self._images: dict[str, TaskImage | None] = {}
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
@@ -168,6 +170,7 @@ class HarborCatalog:
                 "info": {"network": "none"},
                 "env": {**(recipe.variables if recipe is not None else {}), **environment.env},
                 "packages": bool(recipe is not None and recipe.packages),
+                "image": recipe is None,
                 "files": _wire(task.files()),
                 "steps": [_step(task, step) for step in task.steps],
                 "max_steps": config.max_steps,
@@ -178,9 +181,10 @@ class HarborCatalog:
                 "strategy": task.toml.multi_step_reward_strategy,
                 "steps": [_grading(task, step) for step in task.steps],
             }
+            image = self._image(task)
         except (TaskRefused, OSError) as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
-        return TaskPayload(task=body, grading=grading, max_steps=config.max_steps)
+        return TaskPayload(task=body, grading=grading, max_steps=config.max_steps, image=image)
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
         task = self._task(task_id)
@@ -246,9 +250,16 @@ class HarborCatalog:
         ):
             if wanted > most:
                 raise TaskRefused(f"environment.{name} is {wanted:g}; the settings allow {most:g}")
-        if task.recipe is None:
-            raise TaskRefused(f"it needs an image of its own ({task.why_image})")
+        if task.recipe is None and not config.images:
+            setting = f"environments.{self._name}.images"
+            raise TaskRefused(f"it needs an image of its own ({task.why_image}), which {setting} excludes")
         return task
+
+    def _image(self, task: HarborTask) -> TaskImage | None:
+        """Return a task's image. Its files are read once: a running service sees no changes of them."""
+        if task.id not in self._images:
+            self._images[task.id] = image_of(task)
+        return self._images[task.id]
 
     @property
     def _splits(self) -> dict[str, tuple[str, ...]]:

@@ -61,8 +61,9 @@ def read_dockerfile(text: str, offered: Collection[str]) -> BoxRecipe:
     """
     first, *rest = _instructions(text) or [""]
     word, _, base = first.partition(" ")
-    if word.upper() != "FROM":
+    if word.upper() not in ("ARG", "FROM"):
         raise TaskRefused("environment/Dockerfile does not begin with FROM")
+    # An argument before FROM may be a part of the base's name.
     if not _BASES.fullmatch(base.strip()):
         raise NeedsImage(first)
     recipe, workdir = BoxRecipe(), "/"

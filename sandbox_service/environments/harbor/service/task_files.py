@@ -7,6 +7,7 @@ would then be copied into boxes. Links are followed only to regular files inside
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -67,6 +68,20 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         for name in sorted([*folders, *names]):
             path = Path(parent, name)
             yield path, path.lstat()
+
+
+def content_digest(folder: Path) -> str:
+    """Return a digest of all names, modes and contents below a folder; links count by where they lead."""
+    total = hashlib.sha256()
+    for path, status in _entries(folder):
+        kind = stat.S_IFMT(status.st_mode) | status.st_mode & 0o111
+        total.update(f"{path.relative_to(folder).as_posix()}\0{kind:o}\0{status.st_size}\0".encode())
+        if stat.S_ISLNK(status.st_mode):
+            total.update(os.fsencode(path.readlink()))
+        elif stat.S_ISREG(status.st_mode):
+            with path.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def read_files(task: Path, folder: Path) -> dict[str, TaskFile]:

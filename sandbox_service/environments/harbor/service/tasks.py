@@ -17,6 +17,7 @@ from .task_toml import AgentTable, Artifact, TaskRefused, TaskToml, VerifierTabl
 TASK_FILE = "task.toml"
 _INSTRUCTION = "instruction.md"
 _TESTS, _SOLUTION, _ENVIRONMENT, _STEPS = "tests", "solution", "environment", "steps"
+_DOCKERFILE = "Dockerfile"
 _COPIED = ("/app", "/logs/agent", "/logs/artifacts")
 _TEST_SCRIPT, _SOLUTION_SCRIPT = "test.sh", "solve.sh"
 _REFUSED_FILES = {
@@ -55,8 +56,20 @@ class HarborTask:
     why_image: str = ""
     """The instruction that needs an image."""
 
+    @property
+    def context(self) -> Path | None:
+        """The folder from which its image is built; None where it has no such files."""
+        folder = self.folder / _ENVIRONMENT
+        return folder if folder.is_dir() and any(folder.iterdir()) else None
+
+    @property
+    def dockerfile(self) -> str | None:
+        """The text of its Dockerfile; None without one. Raises TaskRefused."""
+        path = self.folder / _ENVIRONMENT / _DOCKERFILE
+        return _text(self.folder, path) if path.is_file() else None
+
     def files(self) -> dict[str, TaskFile]:
-        """Return the files of the initial working directory. Raises TaskRefused."""
+        """Return the files of the initial working directory that no image has. Raises TaskRefused."""
         if self.recipe is None:
             return {}
         found = read_files(self.folder, self.folder / _ENVIRONMENT)
@@ -159,7 +172,7 @@ def _text(folder: Path, path: Path) -> str:
 def _recipe(folder: Path, toml: TaskToml, offered: Collection[str]) -> BoxRecipe:
     """Return what our box needs for a task. Raises NeedsImage."""
     environment = toml.environment
-    dockerfile = folder / _ENVIRONMENT / "Dockerfile"
+    dockerfile = folder / _ENVIRONMENT / _DOCKERFILE
     if dockerfile.is_file():
         recipe = read_dockerfile(_text(folder, dockerfile), offered)
     elif environment.docker_image is not None:
@@ -182,7 +195,7 @@ def _copied(files: dict[str, TaskFile], copies: list[Copy]) -> dict[str, TaskFil
             matching = {
                 PurePosixPath(path): file
                 for path, file in files.items()
-                if PurePosixPath(path).is_relative_to(origin) and path != "Dockerfile"
+                if PurePosixPath(path).is_relative_to(origin) and path != _DOCKERFILE
             }
             if not matching and source not in (".", "./"):
                 raise TaskRefused(f"environment/Dockerfile copies {source}, which is not in {_ENVIRONMENT}")

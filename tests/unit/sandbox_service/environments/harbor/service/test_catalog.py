@@ -63,11 +63,53 @@ def test_refused_tasks_can_be_left_out(tmp_path: Path) -> None:
         ("[environment]\nmemory_mb = 999999", "environment.memory_mb is 999999; the settings allow 4096"),
         ('[environment]\nstorage = "1T"', "environment.storage_mb"),
         ("[environment]\ncpus = 64", "environment.cpus is 64"),
-        ('[environment]\ndocker_image = "ubuntu:24.04"', "it needs an image of its own (FROM ubuntu:24.04)"),
     ],
 )
 def test_a_task_that_asks_for_more_than_boxes_have_is_refused(tmp_path: Path, toml: str, words: str) -> None:
     assert words in refusal(catalog(pack(tmp_path, a=toml)))
+
+
+IMAGE = '[environment]\ndocker_image = "ubuntu:24.04"\nworkdir = "/work"\nbuild_timeout_sec = 90.0'
+
+
+def test_a_task_that_needs_an_image_names_it_in_its_payload(tmp_path: Path) -> None:
+    made = catalog(pack(tmp_path, a=IMAGE, b=""))
+    assert made.payload("b").image is None
+    image = made.payload("a").image
+    assert image is not None
+    assert image.dockerfile == "FROM ubuntu:24.04\nWORKDIR /work\n"
+    assert (image.task_id, image.context, image.timeout_s) == ("a", None, 90.0)
+    assert image.reason == "FROM ubuntu:24.04"
+
+
+def test_tasks_that_need_images_can_be_excluded(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a=IMAGE, b="")
+    said = refusal(catalog(folder, images=False))
+    assert (
+        "it needs an image of its own (FROM ubuntu:24.04), which environments.harbor.images excludes" in said
+    )
+    assert catalog(folder, images=False, skip_unsupported=True).task_ids("mine") == ("b",)
+
+
+def test_images_differ_as_soon_as_anything_differs_that_they_are_built_from(tmp_path: Path) -> None:
+    digests = []
+    for name, dockerfile, content, mode in (
+        ("a", "FROM own", "1", 0o644),
+        ("same", "FROM own", "1", 0o644),
+        ("b", "FROM own\nENV A=1", "1", 0o644),
+        ("c", "FROM own", "2", 0o644),
+        ("d", "FROM own", "1", 0o755),
+    ):
+        folder = pack(tmp_path, **{name: ""}) / name / "environment"
+        (folder / "src").mkdir(parents=True)
+        (folder / "Dockerfile").write_text(dockerfile)
+        (folder / "src" / "file").write_text(content)
+        (folder / "src" / "file").chmod(mode)
+        image = catalog(tmp_path).payload(name).image
+        assert image is not None
+        digests.append(image.digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 4
 
 
 def test_boxes_have_the_memory_of_the_most_demanding_task(tmp_path: Path) -> None:

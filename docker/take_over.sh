@@ -1,0 +1,45 @@
+#!/bin/sh
+# Prepares the image of a task, in whose working directory it runs, for the runner: the content of the working
+# directory and the image's variables are put aside, links lead to the folders of whoever is at work
+# (harbor/box/layout.py), and no program changes its user.
+set -eu
+
+refuse() {
+    echo "the image cannot be used: $*" >&2
+    exit 1
+}
+
+workdir=$(pwd -P)
+for program in bash base64 chmod cp env find gzip ln mkdir mv rm tar test; do
+    command -v "$program" > /dev/null || refuse "it has no $program"
+done
+test -x /usr/bin/env || refuse "it has no /usr/bin/env"
+case $workdir in
+    / | /workspace* | /tmp* | /var/tmp* | /dev* | /proc* | /run* | /sys* | /opt | /opt/sandbox* | /opt/task*)
+        refuse "its working directory is $workdir; name another one by WORKDIR or environment.workdir" ;;
+    /bin | /boot | /etc | /home | /lib | /lib64 | /media | /mnt | /sbin | /srv | /usr | /usr/bin | /usr/lib | /usr/local | /var)
+        refuse "its working directory is the system's $workdir; name another one by WORKDIR or environment.workdir" ;;
+    /logs* | /tests* | /solution*)
+        refuse "its working directory is $workdir, which the format keeps for tests and solution" ;;
+esac
+
+mkdir -p /opt/task /run/sandbox /workspace
+chmod 1777 /workspace
+env -u HOME -u HOSTNAME -u PWD -u TASK_WORKDIR -0 > /opt/task/environment
+printf '%s' "$workdir" > /opt/task/workdir
+cd /
+mv "$workdir" /opt/task/app
+# The agent copies these files as its own.
+chmod -R a+rX /opt/task
+ln -s /workspace/.task/app "$workdir"
+for name in app logs tests solution; do
+    if [ "/$name" != "$workdir" ]; then
+        if [ -e "/$name" ] && [ -n "$(find "/$name" -type f | head -n 1)" ]; then
+            refuse "it has files in /$name, and its working directory is $workdir"
+        fi
+        rm -rf "/$name"
+        ln -s "/workspace/.task/$name" "/$name"
+    fi
+done
+find / -xdev -type f -perm -4000 -exec chmod u-s {} +
+find / -xdev -type f -perm -2000 -exec chmod g-s {} +

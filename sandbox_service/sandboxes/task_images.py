@@ -1,0 +1,182 @@
+"""Images of single tasks: built when they are first used, and removed when they take too much disk.
+
+An image is named after its content, so it is built once and never stale. Its author's Dockerfile is built
+first, then a layer of ours that adds the runner with an interpreter of its own (``task.Dockerfile``). A build
+that fails is a fault of its task alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.digests import digest
+from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
+
+from .docker_images import DockerImages, ImageBuild
+from .images import BUILD_COMMAND, recipe_files, recipes_folder
+
+if TYPE_CHECKING:
+    from sandbox_service.config import TaskImagesConfig
+    from sandbox_service.environments.base import TaskImage
+
+    from .docker import DockerEngine
+
+
+logger = get_logger(__name__)
+
+LABEL = "sandbox-service.task-image"
+_STAGE = "sandbox-task-stage"
+_IMAGE = "sandbox-task"
+_DOCKERFILE = "task.Dockerfile"
+_SCRIPTS = ("bundle_python.sh", "take_over.sh")
+LAYER_S = 300.0
+"""Time that our own layer may take."""
+_FAILED_S = 600.0
+"""Time for which a build that failed is not tried again."""
+_MIB = 1024 * 1024
+
+
+class TaskImages:
+    """The images of tasks on one Docker engine."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        config: TaskImagesConfig,
+        logs: Path,
+        *,
+        label: str = LABEL,
+        spared_s: float = 60.0,
+    ) -> None:
+        """Describe where images are kept.
+
+        Args:
+            logs: the folder to which the output of builds is written.
+            label: the images' label; the bounds are those of all images that have it.
+            spared_s: time since its last use in which an image is not removed: a box may be about to start.
+        """
+        self._images = DockerImages(engine)
+        self._config = config
+        self._logs = logs
+        self._label = label
+        self._spared_s = spared_s
+        self._slots = asyncio.Semaphore(config.builds)
+        self._builds: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, tuple[float, ServiceError]] = {}
+        self._used: dict[str, float] = {}
+
+    async def reference(self, image: TaskImage, box: str) -> str:
+        """Return the name of a task's image, after it has been built if it is missing.
+
+        ``box`` is the image of its environment, whose runner it gets.
+
+        Concurrent calls share a build, which goes on when a caller is cancelled. Raises ServiceError:
+        TASK_INVALID if it cannot be built, or why the engine cannot build at all.
+        """
+        recipe = await asyncio.to_thread(recipe_files, _DOCKERFILE, *_SCRIPTS)
+        content = digest(recipe, {"task": image.digest.encode(), "box": box.encode()})
+        reference = f"{_IMAGE}:{content}"
+        self._used[reference] = time.time()
+        failed = self._failures.get(reference)
+        if failed is not None and time.monotonic() - failed[0] < _FAILED_S:
+            raise ServiceError(failed[1].code, failed[1].detail)
+        if not await self._images.exists(reference):
+            if reference not in self._builds:
+                task = asyncio.create_task(self._build(reference, box, recipe[_DOCKERFILE].decode(), image))
+                self._builds[reference] = task
+                task.add_done_callback(lambda done: self._ended(reference, done))
+            await asyncio.shield(self._builds[reference])
+        self._used[reference] = time.time()
+        return reference
+
+    async def close(self) -> None:
+        """Stop the builds that are in progress."""
+        running = list(self._builds.values())
+        for build in running:
+            build.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, reference: str, build: asyncio.Task[None]) -> None:
+        self._builds.pop(reference)
+        # Looked at, since all its callers may have been cancelled.
+        if not build.cancelled():
+            build.exception()
+
+    async def _build(self, reference: str, box: str, layer: str, image: TaskImage) -> None:
+        async with self._slots:
+            begun = time.monotonic()
+            try:
+                await self._build_both(reference, box, layer, image)
+            except ServiceError as error:
+                logger.warning("task_image_failed", task=image.task_id, reason=error.detail)
+                if error.code is ErrorCode.TASK_INVALID:
+                    self._failures[reference] = (time.monotonic(), error)
+                raise
+            took_s = round(time.monotonic() - begun, 1)
+            logger.info("task_image_built", task=image.task_id, image=reference, seconds=took_s)
+            await self._remove_old()
+
+    async def _build_both(self, reference: str, box: str, layer: str, image: TaskImage) -> None:
+        if not await self._images.exists(box):
+            detail = f"the image {box} does not exist; build it with: {BUILD_COMMAND}"
+            raise ServiceError(ErrorCode.IMAGE_MISSING, detail)
+        tag = reference.partition(":")[2]
+        stage = f"{_STAGE}:{tag}"
+        await asyncio.to_thread(self._logs.mkdir, parents=True, exist_ok=True)
+        log = self._logs / f"{tag}.log"
+        network = self._config.build_network
+        own = ImageBuild(stage, image.context, image.dockerfile, log, network)
+        arguments = {"BOX": box, "TASK": stage, "TASK_WORKDIR": image.workdir or "."}
+        labels = {self._label: image.task_id}
+        ours = ImageBuild(
+            reference, recipes_folder(), layer, log.with_suffix(".layer.log"), False, arguments, labels
+        )
+        try:
+            await self._run(own, image.timeout_s, image)
+            if volumes := await self._images.volumes(stage):
+                detail = f"it declares volumes ({', '.join(volumes)}), which boxes do not have"
+                raise _invalid(image, detail)
+            await self._run(ours, LAYER_S, image)
+        finally:
+            # Its layers are those of the finished image, with which they go.
+            await self._images.remove(stage)
+
+    async def _run(self, build: ImageBuild, timeout_s: float, image: TaskImage) -> None:
+        begun = time.monotonic()
+        try:
+            await self._images.build(build, timeout_s)
+        except ServiceError as error:
+            late = error.code is ErrorCode.SANDBOX_FAILED and time.monotonic() - begun >= timeout_s
+            if late:
+                raise _invalid(image, f"it was not built within {timeout_s:g} s; log: {build.log}") from error
+            if error.code is ErrorCode.TASK_INVALID:
+                raise _invalid(image, f"{error.detail}; log: {build.log}") from error
+            raise
+
+    async def _remove_old(self) -> None:
+        """Remove the least recently used images until the others are within the bounds."""
+        try:
+            kept = await self._images.labelled(self._label)
+            kept.sort(key=lambda image: self._used.get(image.reference, image.created))
+            size = sum(image.own_bytes for image in kept)
+            count = len(kept)
+            for image in kept:
+                if count <= self._config.max_images and size <= self._config.max_mib * _MIB:
+                    return
+                recent = time.time() - self._used.get(image.reference, 0.0) < self._spared_s
+                if not recent and await self._images.remove(image.reference):
+                    logger.info("task_image_removed", image=image.reference)
+                    size, count = size - image.own_bytes, count - 1
+        except ServiceError as error:
+            # The image is there all the same; the next build tries again.
+            logger.warning("task_images_not_removed", reason=error.detail)
+
+
+def _invalid(image: TaskImage, detail: str) -> ServiceError:
+    detail = f"the image of the task {image.task_id} cannot be built: {detail}"
+    return ServiceError(ErrorCode.TASK_INVALID, detail)

@@ -1,0 +1,99 @@
+"""The pools of one environment's task images: made when a task needs one, in bounded number.
+
+Boxes of an image serve the tasks of that image alone. When another image needs boxes and no more may have
+some, the pool that has been without an instance and without a waiter since longest is given up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import OverCapacityError, ServiceError
+from sandbox_service.pool.state import BoxState
+
+from .background import BackgroundTasks
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.base import TaskImage
+
+    from .box_pool import BoxPool
+
+
+_RETRY_S = 2.0
+
+
+class ImagePools:
+    """The pools of an environment's task images, by the digest of the image."""
+
+    def __init__(self, environment: str, make_pool: Callable[[TaskImage], BoxPool], most: int) -> None:
+        """``most`` is the number of images that may have boxes at once."""
+        self._environment = environment
+        self._make_pool = make_pool
+        self._most = most
+        self._pools: OrderedDict[str, BoxPool] = OrderedDict()
+        self._closing: set[BoxPool] = set()
+        self._closings = BackgroundTasks(f"pools of {environment}")
+        self.closed = False
+        self.started_total = 0
+        """Boxes started by pools that are closed."""
+        self.destroyed_total = 0
+        """Boxes destroyed by them."""
+
+    def __iter__(self) -> Iterator[BoxPool]:
+        """Iterate over the pools that have boxes, those that are being closed included."""
+        return iter([*self._pools.values(), *self._closing])
+
+    def pool_of(self, image: TaskImage) -> BoxPool:
+        """Return the pool of an image.
+
+        Raises ServiceError(DRAINING), or OverCapacityError(QUEUE_FULL) if all images that may have boxes are
+        in use.
+        """
+        if self.closed:
+            raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if image.digest not in self._pools:
+            if len(self._pools) >= self._most:
+                self._give_up_oldest()
+            self._pools[image.digest] = self._make_pool(image)
+        self._pools.move_to_end(image.digest)
+        return self._pools[image.digest]
+
+    async def close(self, timeout_s: float) -> None:
+        """Destroy all boxes, within a time."""
+        self.closed = True
+        for digest in list(self._pools):
+            self._give_up(digest)
+        if not await self._closings.finish(timeout_s):
+            await self._closings.cancel()
+
+    def _give_up_oldest(self) -> None:
+        unused = next((digest for digest, pool in self._pools.items() if _is_unused(pool)), None)
+        if unused is None:
+            detail = (
+                f"{self._most} images of tasks of {self._environment} are in use, which is the most at once "
+                "(sandbox.task_images.images_with_boxes)"
+            )
+            raise OverCapacityError(detail, _RETRY_S)
+        self._give_up(unused)
+
+    def _give_up(self, digest: str) -> None:
+        pool = self._pools.pop(digest)
+        self._closing.add(pool)
+        self._closings.spawn(self._close(pool))
+
+    async def _close(self, pool: BoxPool) -> None:
+        try:
+            await pool.close()
+        finally:
+            self._closing.discard(pool)
+            self.started_total += pool.state.started_total
+            self.destroyed_total += pool.state.destroyed_total
+
+
+def _is_unused(pool: BoxPool) -> bool:
+    """Return whether no instance is in the pool, or waits; a start may be a build, which is not stopped."""
+    state = pool.state
+    return not (state.instances or len(state.queues) or state.count(BoxState.STARTING))
