@@ -63,6 +63,8 @@ class TaskRef:
     """The environment's own name for it; empty when it has none."""
     category: str = ""
     """The environment's own name for it; empty when it has none or no episode has begun."""
+    source: str = ""
+    """Name of its source in a run of several; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class GroupSpec:
     """G."""
     max_turns: int
     """The horizon that the curriculum set when the group was issued."""
+    step: int = 0
+    """Step that the group was issued for."""
 
     def trajectory_id(self, member: int, segment: int = 0) -> str:
         """Return the id of one episode of the group, or of a sample made of one segment."""
@@ -258,6 +262,8 @@ class Sample:
     """Whether it is the last segment of its trajectory."""
     truncated: bool = False
     """Whether a limit cut the episode off."""
+    source: str = ""
+    """Source of its task; empty in a run of one."""
     old_logprobs_T: FloatT | None = None
     """The learner's log-probabilities, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None

@@ -19,6 +19,7 @@ from .algorithms import ALGORITHMS, Credit
 from .chains import Array, Chain, chains, rows
 from .distillation import distilled
 from .kl_penalty import penalised
+from .sources import normalised_by_source
 
 if TYPE_CHECKING:
     from trainer.config.algorithm import AlgorithmConfig
@@ -51,6 +52,8 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     ]
     episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
     credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)
+    if config.by_source != "none":
+        credits_N = normalised_by_source(samples, episodes, credits_N, config.by_source)
     distillation: dict[str, float] = {}
     if config.distillation is not None:
         credits_N, distillation = distilled(samples, episodes, credits_N, config.distillation)

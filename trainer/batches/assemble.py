@@ -127,6 +127,7 @@ def facts_of(
         "reward/with_failures": _mean([*(trajectory.reward for trajectory in played), *dropped]),
         "reward/trained": _mean(trained),
         **_success(judged, untrained),
+        **_by_source(fresh, untrained),
         "episodes/count": float(len(judged)),
         "episodes/turns": _mean(len(trajectory.turns) for trajectory in judged),
         "episodes/tokens": _mean(
@@ -155,6 +156,25 @@ def _success(judged: Sequence[Trajectory], untrained: Sequence[Ended]) -> dict[s
         if name
     }
     return {"success/mean": _mean(success for _, success in outcomes), **named}
+
+
+def _by_source(fresh: Sequence[ScoredGroup], untrained: Sequence[Ended]) -> dict[str, float]:
+    """Return rewards and success of each source, dropped groups included; nothing in a run of one."""
+    found: dict[str, float] = {}
+    names = {group.spec.task.source for group in fresh} | {each.source for each in untrained}
+    for name in sorted(names - {""}):
+        mine = [each for group in fresh if group.spec.task.source == name for each in group.judged]
+        dropped = [group for group in untrained if group.source == name]
+        rewards = [each.reward for each in mine] + [value for group in dropped for value in group.rewards]
+        solved = [bool(each.success) for each in mine]
+        solved += [success for group in dropped for success in group.successes]
+        found |= {
+            f"source/{name}/reward": _mean(rewards),
+            f"source/{name}/success": _mean(solved),
+            f"source/{name}/turns": _mean(len(each.turns) for each in mine),
+            f"source/{name}/episodes": float(len(mine)),
+        }
+    return found
 
 
 def _terms(judged: Sequence[Trajectory]) -> dict[str, float]:

@@ -72,17 +72,23 @@ def make_player(
 
     Raises ConfigError if neither the model nor the settings limit the length of a conversation.
     """
+    player: EpisodePlayer | AgentPlayer
     if config.agent is None or not config.steps:
-        return EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
-    launcher = _launcher(config.agent, config, folder, client)
-    return AgentPlayer(config.agent, launcher, client, policy, chat, config.rollout, config.service, watch)
+        player = EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
+    else:
+        launcher = _launcher(config.agent, config, folder, client)
+        player = AgentPlayer(
+            config.agent, launcher, client, policy, chat, config.rollout, config.service, watch
+        )
+    player.instances.source_params = config.tasks.source_params
+    return player
 
 
 def _launcher(
     agent: AgentConfig, config: RunConfig, folder: Path, client: AsyncSandboxClient
 ) -> AgentLauncher:
     hidden = frozenset({config.service.api_key_variable})
-    return make_launcher(agent, folder / "logs", hidden, client, config.tasks.environment)
+    return make_launcher(agent, folder / "logs", hidden, client, config.tasks.environments[0])
 
 
 @asynccontextmanager
@@ -102,6 +108,7 @@ async def open_demonstrating_agent(
     unlimited = agent.model_copy(update={"max_calls": None, "sampled_tokens": None})
     launcher = _launcher(unlimited, config, folder, client)
     player = AgentPlayer(unlimited, launcher, client, policy, chat, config.rollout, config.service, watch)
+    player.instances.source_params = config.tasks.source_params
     await player.start()
     try:
         yield player

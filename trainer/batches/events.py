@@ -58,6 +58,7 @@ class Ended:
     rewards: tuple[float, ...] = ()
     """Of the episodes with a verdict."""
     difficulty: str = ""
+    source: str = ""
     kind: Literal["ended"] = "ended"
 
 

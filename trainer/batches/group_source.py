@@ -127,6 +127,7 @@ class JournaledGroupSource:
             dict(Counter(note.failure_class for note in played.failures)),
             tuple(trajectory.reward for trajectory in group.judged),
             group.difficulty,
+            played.group.spec.task.source,
         )
         if fate is GroupFate.READY:
             self._groups.put(group)
@@ -167,14 +168,18 @@ class JournaledGroupSource:
         return event
 
     def _issue(self, version: int) -> GroupSpec:
-        index = self._ledger.next_index
+        ledger = self._ledger
+        index = ledger.next_index
+        # Groups are used in the order that they begin in, so that this is the step that takes this one.
+        step = ledger.next_step + (len(ledger.ready) + len(ledger.issued)) // self._limits.fresh
         rollout = self._settings.rollout
         spec = GroupSpec(
             index=index,
-            task=self._ledger.sampler.draw(index),
+            task=ledger.sampler.draw(index, step),
             seed=int(np.random.SeedSequence([self._settings.seed, index]).generate_state(1)[0] >> 2),
             size=rollout.group_size,
             max_turns=horizon(self._settings.curriculum.horizon, version, rollout.max_turns),
+            step=step,
         )
         self._record(Issued(spec))
         return spec

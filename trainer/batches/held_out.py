@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.evaluate.forgetting import phase_outcomes
 from trainer.evaluate.played import summarise
 from trainer.evaluate.results import append_evaluation, read_evaluations
 from trainer.types import GroupSpec
@@ -40,8 +41,8 @@ class HeldOut:
         score: Score,
     ) -> None:
         """``file`` keeps the results; ``score`` composes the rewards of episodes."""
-        evaluation, rollout = settings.evaluation, settings.rollout
         cut_torn(file)
+        evaluation, rollout = settings.evaluation, settings.rollout
         self._file = file
         self._score = score
         self._attempts = attempts
@@ -49,7 +50,9 @@ class HeldOut:
         self._max_turns = rollout.max_turns
         self._seed = settings.seed
         self._steps = settings.steps
+        # Those of reinforcement learning come after them.
         self._warm_start_steps = settings.warm_start.steps if settings.warm_start else 0
+        self._phases = settings.tasks.phases
         self._tasks = tuple(tasks)
         self._sampling = rollout.sampling.model_copy(update={"temperature": evaluation.temperature})
 
@@ -58,11 +61,18 @@ class HeldOut:
         updates = step + self._warm_start_steps
         for known in read_evaluations(self._file):
             if known.step == updates and known.when != "alone":
-                return figures(known)
+                return {**figures(known), **self._forgetting(step)}
         when: When = "before" if step == 0 else "after" if step == self._steps else "during"
         result = await self.play(updates, when)
         append_evaluation(self._file, result)
-        return figures(result)
+        return {**figures(result), **self._forgetting(step)}
+
+    def _forgetting(self, step: int) -> dict[str, float]:
+        """Return the average forgetting if this is the end of a phase that has one."""
+        evaluations = read_evaluations(self._file) if self._phases else ()
+        outcomes = phase_outcomes(self._phases, evaluations, self._warm_start_steps)
+        average = next((each.average for each in outcomes if each.step == step), None)
+        return {} if average is None else {"evaluation/forgetting": average}
 
     async def play(self, step: int, when: When) -> EvaluationResult:
         """Play all episodes of all tasks; ``step`` is only recorded. Raises the errors that end a run."""
@@ -100,6 +110,7 @@ def figures(result: EvaluationResult) -> dict[str, float]:
         for name, part in result.by_difficulty().items()
         if name
     }
+    by_source = {f"evaluation/source/{name}": part.success_rate for name, part in result.by_source().items()}
     return {
         "evaluation/success": result.success_rate,
         "evaluation/low": result.interval.low,
@@ -107,4 +118,5 @@ def figures(result: EvaluationResult) -> dict[str, float]:
         "evaluation/score": result.mean_score,
         "evaluation/failures": float(result.failures),
         **by_difficulty,
+        **by_source,
     }

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
-from trainer.tasks.curriculum import make_sampler
+from trainer.tasks.mixture import run_sampler
 
 from .events import Assembled, Ended, GroupFate, Issued, TasksListed
 from .replay import Replayable, ReplayBuffer
@@ -33,6 +33,8 @@ class Tally:
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by class."""
     fates: Counter[GroupFate] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    """Groups with too few verdicts by their source, in a run of several."""
     flat: list[Ended] = field(default_factory=list)
     """Groups without a signal."""
 
@@ -44,7 +46,7 @@ class Ledger:
         """``groups`` is the number of a step's groups; the seed is the run's."""
         self.tasks: tuple[TaskRef, ...] = listed.tasks
         self.held_out: tuple[TaskRef, ...] = listed.held_out
-        self.sampler: Sampler = make_sampler(listed.tasks, tasks.curriculum, seed)
+        self.sampler: Sampler = run_sampler(listed.tasks, tasks, seed)
         self.replay = ReplayBuffer(tasks.replay, groups)
         self.issued: dict[int, GroupSpec] = {}
         """Groups that were not played to their end, by index."""
@@ -91,6 +93,7 @@ class Ledger:
             "groups/dropped": float(sum(fates.values()) - fates[GroupFate.READY]),
             "groups/flat": float(fates[GroupFate.FLAT]),
             "groups/failed": float(fates[GroupFate.FAILED]),
+            **{f"source/{name}/failed": float(count) for name, count in sorted(self.tally.lost.items())},
             **self.sampler.sampling_metrics(),
         }
 
@@ -98,6 +101,8 @@ class Ledger:
         task = self.issued.pop(event.index).task
         self.tally.failures.update(event.failures)
         self.tally.fates[event.fate] += 1
+        if event.fate is GroupFate.FAILED and task.source:
+            self.tally.lost[task.source] += 1
         if event.fate is GroupFate.FAILED:
             self.sampler.put_back(task)
         elif event.fate is GroupFate.TASK_BROKEN:

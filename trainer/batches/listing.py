@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from trainer.tasks.catalog import difficulties, list_tasks
@@ -23,16 +25,27 @@ async def list_run(
     held: EvaluationConfig,
     params: Mapping[str, JsonValue] | None = None,
 ) -> TasksListed:
-    """Return training and held-out tasks; with their difficulties if the curriculum needs them.
+    """Return training and held-out tasks of all sources; with difficulties if the curriculum needs them.
 
     Raises DataError when there are none, ServiceUnavailable when the service does not answer.
     """
-    trained = await list_tasks(service, tasks.environment, tasks.splits, tasks.limit)
-    if tasks.curriculum.kind == "levels":
-        trained = await difficulties(service, trained, params)
-    if not held.splits:
-        return TasksListed(trained)
+    if not tasks.sources:
+        trained = await list_tasks(service, tasks.environment, tasks.splits, tasks.limit)
+        if tasks.curriculum.kind == "levels":
+            trained = await difficulties(service, trained, params)
+        apart = [
+            await list_tasks(service, environment, splits, held.limit)
+            for environment, splits in held.splits_by_environment(tasks.environment).items()
+        ]
+        return TasksListed(trained, tuple(chain.from_iterable(apart)))
+    listed: list[TaskRef] = []
     held_out: list[TaskRef] = []
-    for environment, splits in held.splits_by_environment(tasks.environment).items():
-        held_out += await list_tasks(service, environment, splits, held.limit)
-    return TasksListed(trained, tuple(held_out))
+    for source in tasks.sources:
+        mine = await list_tasks(service, source.environment, source.splits, source.limit)
+        if tasks.curriculum.kind == "levels":
+            mine = await difficulties(service, mine, {**(params or {}), **source.params})
+        listed += [replace(task, source=source.key) for task in mine]
+        if source.held_out:
+            others = await list_tasks(service, source.environment, source.held_out, held.limit)
+            held_out += [replace(task, source=source.key) for task in others]
+    return TasksListed(tuple(listed), tuple(held_out))

@@ -302,10 +302,9 @@ class BatchProducer:
                     free -= 1
 
     async def _collect(self) -> None:
-        environment = self._settings.tasks.environment
         following = follow_pool(
             self._parts.service,
-            environment,
+            self._settings.tasks.environments,
             self._slots,
             self._settings.rollout.concurrency,
             lambda: self._parts.watch.in_phase("create"),

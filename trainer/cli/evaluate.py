@@ -84,7 +84,7 @@ def evaluate(
     """
     with explained():
         config = read_run(run, overrides or ())
-        if not config.evaluation.splits:
+        if not config.has_held_out:
             raise ConfigError(
                 'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
             )

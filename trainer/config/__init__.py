@@ -24,7 +24,7 @@ from .reward import RewardConfig, TermWeights
 from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from .run import RunConfig
 from .stages import EvaluationConfig, WarmStartConfig
-from .tasks import CurriculumConfig, HorizonConfig, ReplayConfig, TasksConfig
+from .tasks import CurriculumConfig, HorizonConfig, PhaseConfig, ReplayConfig, TasksConfig, TaskSource
 
 __all__ = [
     "AgentConfig",
@@ -51,6 +51,7 @@ __all__ = [
     "LoraConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "PhaseConfig",
     "PretrainedModel",
     "RayConfig",
     "RemoteAgent",
@@ -62,6 +63,7 @@ __all__ = [
     "SandboxServiceConfig",
     "SyncConfig",
     "SyncSettings",
+    "TaskSource",
     "TasksConfig",
     "TermWeights",
     "TinyModel",

@@ -221,6 +221,10 @@ class AlgorithmConfig(Branch):
     """Used by ``gae`` only."""
     distillation: DistillationConfig | None = None
     """Learn from a teacher's log-probabilities of the policy's own tokens."""
+    by_source: Literal["none", "scale", "whiten"] = "none"
+    """Normalize advantages over the batch's tokens of each of ``tasks.sources``. scale: divide by their root
+    mean square. whiten: to zero mean and unit deviation.
+    """
     drop_flat_groups: bool = True
     """Replace groups whose rewards are all equal, since they carry no signal."""
     most_dropped: NonNegative = 3.0

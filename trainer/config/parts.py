@@ -70,6 +70,10 @@ class LoopSettings(Hardware):
     algorithm: AlgorithmConfig
     checkpoint: CheckpointConfig
     evaluation: EvaluationConfig
+    held_out: bool
+    """Whether there are held-out tasks."""
+    phase_ends: tuple[int, ...] = ()
+    """Steps of reinforcement learning after which there is an evaluation, whatever its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class WarmStartSettings:
     """Settings of the demonstrations that a warm start trains on."""
 
     warm_start: WarmStartConfig
-    environment: str
+    tasks: TasksConfig
     rollout: RolloutConfig
     service: SandboxServiceConfig
     seed: int

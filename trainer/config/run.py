@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 
-from .agent import AgentConfig, in_full
+from .agent import AgentConfig, BoxAgent, in_full
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
 from .evolve import EvolveConfig
@@ -89,8 +89,8 @@ class RunConfig(Branch):
     @property
     def environments(self) -> tuple[str, ...]:
         """All environments that the run plays, that of its training tasks first."""
-        own = self.tasks.environment
-        return tuple(dict.fromkeys((own, *self.evaluation.splits_by_environment(own))))
+        own = self.tasks.environments
+        return tuple(dict.fromkeys((*own, *self.evaluation.splits_by_environment(own[0]))))
 
     @property
     def hardware(self) -> Hardware:
@@ -134,7 +134,14 @@ class RunConfig(Branch):
             algorithm=self.algorithm,
             checkpoint=self.checkpoint,
             evaluation=self.evaluation,
+            held_out=self.has_held_out,
+            phase_ends=self.tasks.phase_ends,
         )
+
+    @property
+    def has_held_out(self) -> bool:
+        """Whether there are held-out tasks to evaluate on."""
+        return bool(self.evaluation.splits or any(source.held_out for source in self.tasks.sources))
 
     @property
     def batch_settings(self) -> BatchSettings:
@@ -159,9 +166,7 @@ class RunConfig(Branch):
         """Settings of the warm start's demonstrations; None without a warm start."""
         if self.warm_start is None:
             return None
-        return WarmStartSettings(
-            self.warm_start, self.tasks.environment, self.rollout, self.service, self.seed
-        )
+        return WarmStartSettings(self.warm_start, self.tasks, self.rollout, self.service, self.seed)
 
     @property
     def evolution_settings(self) -> EvolutionSettings:
@@ -186,6 +191,12 @@ class RunConfig(Branch):
             raise ValueError("sync.transport=adapter sends a LoRA adapter, and learner.lora is not set")
         if self.steps == 0 and self.warm_start is None:
             raise ValueError("nothing to do: steps is 0 and warm_start is not set")
+        if self.tasks.phases and (total := self.tasks.phase_ends[-1]) != self.steps:
+            raise ValueError(f"the phases have {total} steps, and steps is {self.steps}: set steps={total}")
+        if self.tasks.sources and self.evaluation.splits:
+            raise ValueError("evaluation.splits is for runs without sources: set held_out in each source")
+        if len(self.tasks.environments) > 1 and isinstance(self.agent, BoxAgent):
+            raise ValueError("an agent of kind box needs tasks of one environment, and there are several")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):
             raise ValueError(f"nothing could be learned: {why}")
         return self

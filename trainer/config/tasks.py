@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue, model_validator
 
 from sandbox_settings import Branch, Count, NonNegative, Positive, Share
 
@@ -58,8 +59,48 @@ class ReplayConfig(Branch):
     """Factor of the priority for every update since the group was sampled."""
 
 
+class TaskSource(Branch):
+    """Tasks of one environment in a run of several, or one of several families of its tasks."""
+
+    name: str = Field(default="", pattern=r"^[a-z0-9_]*$")
+    """Name in metrics and evaluations; the environment's by default."""
+    environment: str
+    """Environment of the tasks."""
+    splits: tuple[str, ...] = ()
+    """The environment's default split when empty."""
+    held_out: tuple[str, ...] = ()
+    """Splits of held-out tasks; without any there is no evaluation on this source."""
+    limit: Positive | None = None
+    """Use only this many tasks."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """Share of the groups that begin, relative to the other sources."""
+    params: dict[str, JsonValue] = {}
+    """Parameters of each create request, over those of ``rollout.params``."""
+
+    @property
+    def key(self) -> str:
+        """Name, or the environment's."""
+        return self.name or self.environment
+
+
+class PhaseConfig(Branch):
+    """A stretch of steps with tasks of some of the sources."""
+
+    name: str = ""
+    """Name in the report; its sources by default."""
+    steps: Positive
+    """Steps of reinforcement learning."""
+    sources: tuple[str, ...] = Field(min_length=1)
+    """Names of sources; their weights count relative to each other."""
+
+    @property
+    def key(self) -> str:
+        """Name, or those of its sources."""
+        return self.name or "+".join(self.sources)
+
+
 class TasksConfig(Branch):
-    """Tasks of one environment."""
+    """Tasks of one environment, or of several sources."""
 
     environment: str = "code"
     """Environment of the tasks."""
@@ -67,5 +108,52 @@ class TasksConfig(Branch):
     """The environment's default split when empty."""
     limit: Count | None = None
     """Use only this many tasks."""
+    sources: tuple[TaskSource, ...] = ()
+    """Several sources, in place of ``environment``, ``splits`` and ``limit``."""
+    phases: tuple[PhaseConfig, ...] = ()
+    """Phases in order, each with some of the sources; by default all sources all the time."""
     curriculum: CurriculumConfig = CurriculumConfig()
+    """Order of the tasks of each source."""
     replay: ReplayConfig = ReplayConfig()
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """All environments, each once."""
+        if not self.sources:
+            return (self.environment,)
+        return tuple(dict.fromkeys(source.environment for source in self.sources))
+
+    @property
+    def phase_ends(self) -> tuple[int, ...]:
+        """The number of steps that are done at the end of each phase."""
+        return tuple(accumulate(phase.steps for phase in self.phases))
+
+    @property
+    def source_params(self) -> dict[str, dict[str, JsonValue]]:
+        """Parameters of create requests by source."""
+        return {source.key: source.params for source in self.sources if source.params}
+
+    def source_of(self, environment: str) -> str:
+        """Return the name of the first source of an environment; empty without sources."""
+        return next((each.key for each in self.sources if each.environment == environment), "")
+
+    @model_validator(mode="after")
+    def _sources_are_told_apart(self) -> TasksConfig:
+        names = [source.key for source in self.sources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two sources are named {twice[0]}: give them different names")
+        both = {"environment", "splits", "limit"} & self.model_fields_set if names else set()
+        # Fields that a stored run has all, at their defaults.
+        changed = sorted(name for name in both if getattr(self, name) != _ONE[name])
+        if changed:
+            raise ValueError(f"{changed[0]} belongs to a run without sources: set it in each of the sources")
+        for phase in self.phases:
+            unknown = [name for name in phase.sources if name not in names]
+            if unknown:
+                known = ", ".join(names) or "none; set sources"
+                raise ValueError(f"phase {phase.key} names the source {unknown[0]!r}; there are: {known}")
+        return self
+
+
+_ONE = {name: TasksConfig.model_fields[name].default for name in ("environment", "splits", "limit")}

@@ -52,10 +52,9 @@ def compare(
 
 
 def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[TaskOutcome, TaskOutcome]]:
-    earlier = {task.task_id: task for task in before.tasks if task.episodes}
-    pairs = [
-        (earlier[task.task_id], task) for task in after.tasks if task.episodes and task.task_id in earlier
-    ]
+    earlier = {(task.source, task.task_id): task for task in before.tasks if task.episodes}
+    later = ((task, earlier.get((task.source, task.task_id))) for task in after.tasks if task.episodes)
+    pairs = [(known, task) for task, known in later if known is not None]
     if not pairs:
         raise DataError("the two evaluations have no scored task in common")
     return pairs

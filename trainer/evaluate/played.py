@@ -19,16 +19,17 @@ def summarise(
     trajectories: Iterable[Trajectory], *, step: int, when: When, seconds: float = 0.0, policy: str = ""
 ) -> EvaluationResult:
     """Summarise played episodes, with tasks in order of first appearance."""
-    by_task: dict[tuple[str, str, str], list[Trajectory]] = {}
+    by_task: dict[tuple[str, str, str, str], list[Trajectory]] = {}
     for trajectory in trajectories:
         task = trajectory.task
-        by_task.setdefault((task.environment, task.split, task.task_id), []).append(trajectory)
+        key = (task.environment, task.split, task.task_id, task.source)
+        by_task.setdefault(key, []).append(trajectory)
     return EvaluationResult(
         step,
         when,
-        "+".join(dict.fromkeys(split for _, split, _ in by_task)),
+        "+".join(dict.fromkeys(split for _, split, *_ in by_task)),
         tuple(_outcome(played) for played in by_task.values()),
-        "+".join(dict.fromkeys(environment for environment, _, _ in by_task)),
+        "+".join(dict.fromkeys(environment for environment, *_ in by_task)),
         seconds,
         policy,
     )
@@ -52,6 +53,7 @@ def _outcome(played: Sequence[Trajectory]) -> TaskOutcome:
         totals=_totals(scored),
         causes=dict(Counter(cause.value for each in scored if (cause := cause_of(each)) is not None)),
         failure_classes=dict(Counter(classes)),
+        source=played[0].task.source,
     )
 
 

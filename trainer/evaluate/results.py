@@ -60,6 +60,8 @@ class TaskOutcome:
     """Unsolved episodes by their cause, an ``UnsolvedCause``."""
     failure_classes: Mapping[str, int] = field(default_factory=dict)
     """Failed episodes by failure class."""
+    source: str = ""
+    """Name of its source in a run of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,15 @@ class EvaluationResult:
         for task in self.tasks:
             groups.setdefault(name(task), []).append(task)
         return {each: replace(self, tasks=tuple(tasks)) for each, tasks in groups.items()}
+
+    def by_source(self) -> dict[str, EvaluationResult]:
+        """Return the result of each source of a run of several, in order; empty in a run of one."""
+        return {name: part for name, part in self.grouped(lambda task: task.source).items() if name}
+
+    def parts(self) -> dict[str, EvaluationResult]:
+        """Return the results by source, or by difficulty in a run of one; empty without two of either."""
+        found = self.by_source() or self.by_difficulty()
+        return found if len(found) > 1 else {}
 
     def to_json(self) -> str:
         """Return one line of JSON."""

@@ -121,7 +121,7 @@ def train(
 
 def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     """Return the success rate of a model on the held-out tasks. Raises TrainerError."""
-    if not config.evaluation.splits:
+    if not config.has_held_out:
         raise ConfigError(
             'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
         )

@@ -41,7 +41,8 @@ def simulate(config: RunConfig, model: SimulatedModel) -> SimulationResult:
 
 def _script(config: RunConfig, model: SimulatedModel) -> Script:
     file = model.demonstrations
-    shown = read_demonstrations(file, config.tasks.environment) if file is not None else ()
+    first, *others = config.tasks.environments
+    shown = read_demonstrations(file, first, others=others) if file is not None else ()
     lines = {each.task_id: each.messages for each in shown}
 
     def respond(key: EpisodeKey) -> Message | str:

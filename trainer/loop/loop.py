@@ -215,9 +215,11 @@ class TrainingLoop:
 
     def _evaluate(self, step: int, stage: Stage) -> None:
         evaluation = self.settings.evaluation
-        due = evaluation.every and stage.local(step) % evaluation.every == 0
-        if evaluation.splits and (due or step in (stage.first, stage.last)):
+        local = stage.local(step)
+        due = evaluation.every and local % evaluation.every == 0
+        due = due or local in self.settings.phase_ends
+        if self.settings.held_out and (due or step in (stage.first, stage.last)):
             clock = PhaseClock()
             with clock.phase("evaluate"):
-                figures = self.batches.evaluate(stage.local(step))
+                figures = self.batches.evaluate(local)
             self.recorder.record(step, {**figures, **clock.seconds})

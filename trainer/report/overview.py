@@ -40,8 +40,10 @@ def facts(run: RunData) -> dict[str, str]:
 def _facts(run: RunData) -> Iterator[tuple[str, str]]:
     if run.config is not None:
         yield "model", _model(run.config.model)
-        splits = ", ".join(run.config.tasks.splits)
-        yield "tasks", ": ".join(filter(None, (run.config.tasks.environment, splits)))
+        tasks = run.config.tasks
+        splits = ", ".join(tasks.splits)
+        sources = " + ".join(source.key for source in tasks.sources)
+        yield "tasks", sources or ": ".join(filter(None, (tasks.environment, splits)))
     clocks = [values["clock"] for values in run.steps if "clock" in values]
     started = run.origin.started if run.origin is not None else min(clocks, default=None)
     if started is not None:
@@ -121,8 +123,7 @@ def evaluation_table(run: RunData) -> str:
 
 
 def _rows(result: EvaluationResult) -> str:
-    parts = result.by_difficulty()
-    rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
+    rows = {f"all of {result.split}": result, **result.parts()}
     return "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(name, part)) + "</tr>"
         for name, part in rows.items()
@@ -148,9 +149,8 @@ def _change(run: RunData) -> str:
     if first is last:
         return ""
     parts = {"all tasks": (first, last)}
-    earlier, later = first.by_difficulty(), last.by_difficulty()
-    if len(earlier) > 1:
-        parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
+    earlier, later = first.parts(), last.parts()
+    parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
     changes = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
     title = "From the first to the last evaluation, on the same tasks (paired bootstrap):"
     return f"<p>{title}</p><ul>{changes}</ul>"

@@ -10,6 +10,7 @@ from sandbox_settings import to_toml
 
 from .episodes import shown_episodes
 from .overview import about, evaluation_table, tiles
+from .phases import phase_plot, phase_table
 from .plots import SECTIONS, WARM_START, draw
 from .run_data import read_run_data
 from .special_plots import held_out, reward, time_spent
@@ -48,7 +49,7 @@ def render_report(folder: Path, *, episodes: int = EPISODES, live: str = "") -> 
         live=escape(live),
         about=about(run),
         tiles=tiles(run, groups),
-        evaluations=evaluation_table(run),
+        evaluations=evaluation_table(run) + phase_table(run),
         sections=places_of(sections),
         episodes_note=escape(_episodes_note(len(shown), groups)),
         config=escape(to_toml(run.config) if run.config is not None else ""),
@@ -60,7 +61,7 @@ def render_report(folder: Path, *, episodes: int = EPISODES, live: str = "") -> 
 def _sections(run: RunData) -> Sections:
     """Return the figures of each section, special ones first."""
     special = {
-        "Learning": (reward(run.learning), held_out(run.evaluations)),
+        "Learning": (reward(run.learning), held_out(run.evaluations), phase_plot(run)),
         "Time": (time_spent(run.steps),),
     }
     drawn: Sections = []

@@ -53,13 +53,12 @@ def _with_smooth(name: str, found: Series) -> tuple[JsonTree, ...]:
 
 
 def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
-    """Plot success on held-out tasks, by difficulty, with intervals."""
+    """Plot success on held-out tasks, by source or difficulty, with intervals."""
     if not evaluations:
         return None
     by_name: dict[str, list[tuple[int, EvaluationResult]]] = {}
     for result in evaluations:
-        parts = result.by_difficulty()
-        rows = {"all": result, **(parts if len(parts) > 1 else {})}
+        rows = {"all": result, **result.parts()}
         for name, part in rows.items():
             by_name.setdefault(name or "no difficulty", []).append((result.step, part))
     traces = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_client.errors import SandboxError
@@ -74,14 +74,14 @@ class Slots:
                 turn.set_result(None)
 
 
-def pools_of(stats: Stats, environment: str) -> tuple[PoolStats, ...]:
-    """Return the environment's pools on all supervisors that accept new instances."""
+def pools_of(stats: Stats, environments: Collection[str]) -> tuple[PoolStats, ...]:
+    """Return the environments' pools on all supervisors that accept new instances."""
     return tuple(
         pool
         for supervisor in stats.supervisors
         if not supervisor.draining
         for pool in supervisor.pools
-        if pool.environment == environment
+        if pool.environment in environments
     )
 
 
@@ -104,7 +104,7 @@ def adjusted(limit: int, held: int, creating: int, concurrency: int, pools: Sequ
 
 async def follow_pool(
     service: StatsService,
-    environment: str,
+    environments: Collection[str],
     slots: Slots,
     concurrency: int,
     creating: Callable[[], int],
@@ -114,7 +114,7 @@ async def follow_pool(
     known = False
     while True:
         try:
-            pools = pools_of(await service.stats(), environment)
+            pools = pools_of(await service.stats(), environments)
         except SandboxError:
             pools = ()
         if pools and not known:

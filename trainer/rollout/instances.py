@@ -8,7 +8,7 @@ is graded, and releasing takes CPU time of the service, so nothing waits for rel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from sandbox_client import SandboxError
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
+
+    from pydantic import JsonValue
 
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
     from trainer.config.rollout import RolloutConfig
@@ -125,6 +127,8 @@ class EpisodeInstances:
     def __init__(self, client: AsyncSandboxClient, config: RolloutConfig, create_s: float) -> None:
         self._client = client
         self._config = config
+        self.source_params: Mapping[str, Mapping[str, JsonValue]] = {}
+        """Parameters of create requests by source, over those of ``rollout.params``."""
         self.prepared = PreparedInstances(self.open, create_s)
         self.releases = BackgroundReleases()
 
@@ -134,7 +138,7 @@ class EpisodeInstances:
             spec.task.environment,
             spec.task.task_id,
             seed=spec.seed,
-            params=self._config.params,
+            params={**self._config.params, **self.source_params.get(spec.task.source, {})},
             fresh=self._config.fresh,
         )
 

@@ -75,6 +75,7 @@ def _sample(
         weight=trajectory.weight,
         last=last,
         truncated=last and trajectory.stop in OVERLONG,
+        source=trajectory.task.source,
     )
 
 

@@ -7,7 +7,7 @@ A file has one task per line, as ``sandbox-service envs references`` writes it:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,12 +40,17 @@ class _Row(BaseModel):
     messages: tuple[Message, ...] = Field(min_length=1)
 
 
-def read_demonstrations(path: Path, environment: str, limit: int | None = None) -> tuple[Demonstration, ...]:
+def read_demonstrations(
+    path: Path, environment: str, limit: int | None = None, *, others: Collection[str] = ()
+) -> tuple[Demonstration, ...]:
     """Return the demonstrations of a file in order, at most ``limit`` of them.
 
+    ``others`` are further environments of the run: then each line has to name its own.
+
     Raises DataError, naming file and line, for a line that is invalid, has a message of another role than the
-    assistant's, or is for another environment than ``environment``; and for a file without demonstrations.
+    assistant's, or is for another environment; and for a file without demonstrations.
     """
+    known = dict.fromkeys((environment, *others))
     found: list[Demonstration] = []
     for number, row in json_rows(path):
         place = f"{path}:{number}"
@@ -53,9 +58,11 @@ def read_demonstrations(path: Path, environment: str, limit: int | None = None) 
             line = _Row.model_validate(row)
         except ValidationError as error:
             raise invalid_line(place, error) from None
-        if line.environment not in ("", environment):
+        if not line.environment and len(known) > 1:
+            raise DataError(f"{place}: environment: the line has none, and the run is on {', '.join(known)}")
+        if line.environment not in ("", *known):
             raise DataError(
-                f"{place}: environment: the line is for {line.environment}, the run is on {environment}"
+                f"{place}: environment: the line is for {line.environment}, the run is on {', '.join(known)}"
             )
         for message in line.messages:
             if message.role != "assistant":

@@ -7,8 +7,8 @@ comes from the sandbox. An episode that failed for other reasons than its messag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.config import SamplingConfig
@@ -42,6 +42,8 @@ class Demonstrator:
     demonstrations: Sequence[Demonstration]
     environment: str
     seed: int = 0
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The source of an environment's tasks, in a run of several."""
 
     def message(self, key: EpisodeKey) -> Message:
         """Return the message of a turn, for a scripted policy. Raises EngineError after the last one."""
@@ -53,7 +55,8 @@ class Demonstrator:
     def spec(self, index: int) -> GroupSpec:
         """Return the group of a demonstration: one episode with a turn for each message."""
         demonstration = self.demonstrations[index]
-        task = TaskRef(self.environment, "", demonstration.task_id)
+        environment = demonstration.environment or self.environment
+        task = TaskRef(environment, "", demonstration.task_id, source=self.sources.get(environment, ""))
         return GroupSpec(index, task, self.seed, 1, len(demonstration.messages))
 
 

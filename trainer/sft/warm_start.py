@@ -97,8 +97,10 @@ async def prepare_warm_start(
     kept = folder / PLAYED
     trajectories = read_played(kept)
     if trajectories is None:
-        read = read_demonstrations(config.demonstrations, settings.environment, config.limit)
-        demonstrator = Demonstrator(read, settings.environment, settings.seed)
+        first, *others = settings.tasks.environments
+        read = read_demonstrations(config.demonstrations, first, config.limit, others=others)
+        sources = {environment: settings.tasks.source_of(environment) for environment in (first, *others)}
+        demonstrator = Demonstrator(read, first, settings.seed, sources)
         policy = ScriptedPolicy(demonstrator.message, chat)
         watch = watch or ProgressMonitor()
         opened = played_by or partial(_own_loop, settings, client, chat, watch)

@@ -41,7 +41,7 @@ class LevelSampler:
         self._returned: deque[TaskRef] = deque()
         self._banned: set[TaskRef] = set()
 
-    def draw(self, index: int) -> TaskRef:
+    def draw(self, index: int, step: int = 0) -> TaskRef:
         return self._next(index)[0]
 
     def issued(self, spec: GroupSpec) -> None:
@@ -106,7 +106,7 @@ class AdaptiveSampler:
         self._banned = np.zeros(len(self._tasks), dtype=np.bool_)
         self._played = 0
 
-    def draw(self, index: int) -> TaskRef:
+    def draw(self, index: int, step: int = 0) -> TaskRef:
         free = ~self._banned & (self._playing == 0)
         if not free.any():
             free = ~self._banned
@@ -153,7 +153,7 @@ _SAMPLERS: dict[str, Callable[[Sequence[TaskRef], CurriculumConfig, int], Sample
 
 
 def make_sampler(tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> Sampler:
-    """Return the sampler of a run. Raises DataError when there are no tasks."""
+    """Return the sampler of the tasks of one source. Raises DataError when there are no tasks."""
     if not tasks:
         raise DataError("there are no tasks to train on; check tasks.splits and tasks.limit")
     return _SAMPLERS[config.kind](tasks, config, seed)

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class Sampler(Protocol):
     """Samples tasks, and adapts to the results of their groups."""
 
-    def draw(self, index: int) -> TaskRef:
-        """Return the task of the group with this index, without side effects. Raises DataError when no task
-        is left.
+    def draw(self, index: int, step: int = 0) -> TaskRef:
+        """Return the task of the group with this index for a step, without side effects.
+
+        Raises DataError when no task is left.
         """
         ...
 
@@ -93,7 +94,7 @@ class ShuffleSampler:
         self._returned: deque[TaskRef] = deque()
         self._banned: set[TaskRef] = set()
 
-    def draw(self, index: int) -> TaskRef:
+    def draw(self, index: int, step: int = 0) -> TaskRef:
         return self._next()[0]
 
     def issued(self, spec: GroupSpec) -> None:

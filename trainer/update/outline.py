@@ -56,6 +56,7 @@ class _SampleOutline:
     weight: float
     last: bool
     truncated: bool
+    source: str
     runs: Mapping[str, _Runs]
     teacher_K: FloatT | None
     """The teacher's log-probabilities of the masked tokens, which credit assignment reads on every rank."""
@@ -71,6 +72,7 @@ class _SampleOutline:
             weight=sample.weight,
             last=sample.last,
             truncated=sample.truncated,
+            source=sample.source,
             runs={name: _Runs.of(getattr(sample, name)) for name in _RUNS},
             teacher_K=None if teacher_T is None else teacher_T[sample.mask_T],
         )
@@ -90,6 +92,7 @@ class _SampleOutline:
             weight=self.weight,
             last=self.last,
             truncated=self.truncated,
+            source=self.source,
             teacher_logprobs_T=teacher_T,
             **arrays,
         )

@@ -14,7 +14,7 @@ from scripts import capacity_tables
 from service_cli.policies.demonstrations import demonstrations
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
-from trainer.config import TinyModel
+from trainer.config import RunConfig, TaskSource, TinyModel
 from trainer.config.reading import read_run
 from trainer.sft.demonstrations import read_demonstrations
 
@@ -40,6 +40,13 @@ QWEN3 = [
 """Runs of a model on a number of GPUs, and the words that the table of runs says for the larger model."""
 
 each_run = pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+
+
+def sources_of(run: RunConfig) -> tuple[TaskSource, ...]:
+    """The sources of a run; a run of one environment is one."""
+    tasks = run.tasks
+    one = TaskSource(environment=tasks.environment, splits=tasks.splits, held_out=run.evaluation.splits)
+    return tasks.sources or (one,)
 
 
 @each_run
@@ -69,20 +76,22 @@ def test_its_splits_are_there_and_none_is_trained_on_and_tested_with(
     path: Path, catalogs: Mapping[str, Catalog]
 ) -> None:
     run = read_run(path)
-    if run.tasks.environment not in catalogs:
-        pytest.skip(f"{run.tasks.environment} is not set up")
     if path.stem in OPERATORS:
         pytest.skip("its tasks come with the operator's data")
-    catalog = catalogs[run.tasks.environment]
-    trained = {task for split in run.tasks.splits for task in catalog.task_ids(split)}
-    tested = {task for split in run.evaluation.splits for task in catalog.task_ids(split)}
-    assert trained
-    assert trained.isdisjoint(tested)
+    for source in sources_of(run):
+        if source.environment not in catalogs:
+            pytest.skip(f"{source.environment} is not set up")
+        catalog = catalogs[source.environment]
+        trained = {task for split in source.splits for task in catalog.task_ids(split)}
+        tested = {task for split in source.held_out for task in catalog.task_ids(split)}
+        assert trained
+        assert trained.isdisjoint(tested)
 
 
 @each_run
 def test_evaluation_data_are_not_trained_on(path: Path) -> None:
-    assert not {"humaneval", "mbpp", "mbpp_test"} & set(read_run(path).tasks.splits)
+    for source in sources_of(read_run(path)):
+        assert not {"humaneval", "mbpp", "mbpp_test"} & set(source.splits)
 
 
 @each_run
@@ -107,9 +116,9 @@ def test_a_run_for_gpus_of_80_gb_fits(task: str, gpus: int, words: list[str]) ->
 
 @each_run
 def test_evaluation_data_of_programs_are_not_trained_on(path: Path) -> None:
-    run = read_run(path)
-    if run.tasks.environment == "code":
-        assert all(split.startswith(("programs_train", "arithmetic_train")) for split in run.tasks.splits)
+    for source in sources_of(read_run(path)):
+        if source.environment == "code":
+            assert all(split.startswith(("programs_train", "arithmetic_train")) for split in source.splits)
 
 
 @pytest.mark.parametrize(

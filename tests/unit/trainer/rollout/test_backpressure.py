@@ -72,8 +72,8 @@ async def test_who_is_cancelled_takes_no_slot_along(granted):
 
 
 def test_pools_of_other_environments_and_of_draining_supervisors_do_not_count():
-    assert [each.idle for each in pools_of(stats(pool(idle=1), pool("bfcl", idle=2)), "code")] == [1]
-    assert pools_of(stats(pool(), draining=True), "code") == ()
+    assert [each.idle for each in pools_of(stats(pool(idle=1), pool("bfcl", idle=2)), ("code",))] == [1]
+    assert pools_of(stats(pool(), draining=True), ("code",)) == ()
 
 
 def test_it_begins_with_two_episodes_a_box():
@@ -121,7 +121,7 @@ async def test_the_slots_follow_the_pool_and_stay_when_it_does_not_answer():
 
     slots, seen, service = Slots(32), [], Service()
     slots.held = 8
-    following = asyncio.create_task(follow_pool(service, "code", slots, 32, lambda: 6, every_s=0.001))
+    following = asyncio.create_task(follow_pool(service, ("code",), slots, 32, lambda: 6, every_s=0.001))
     await until(lambda: service.asked > 3)
     following.cancel()
     assert seen[:4] == [32, 32, 8, 2]

@@ -1,0 +1,113 @@
+"""Runs of several sources: listed once, played by weight, told apart in metrics, resumed where they were."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.batches import FakePlayer, FakeTaskService, alternating, failure, run_config
+from tests.harness.producer_steps import same, started, sync_weights
+from trainer.batches.listing import list_run
+from trainer.types import TaskRef
+
+SOURCES = [
+    {"name": "sums", "environment": "code", "splits": ["easy"], "held_out": ["easy_test"], "weight": 3},
+    {"environment": "openspiel", "params": {"opponent": "mcts"}, "limit": 4},
+]
+
+
+def sources_of(batch):
+    return Counter(sample.source for sample in batch.samples)
+
+
+async def test_tasks_of_all_sources_are_listed_with_their_source() -> None:
+    config = run_config(tasks={"sources": SOURCES}, evaluation={"limit": 2})
+    listed = await list_run(FakeTaskService(), config.tasks, config.evaluation)
+    assert Counter((task.source, task.environment, task.split) for task in listed.tasks) == {
+        ("sums", "code", "easy"): 10,
+        ("openspiel", "openspiel", "train"): 4,
+    }
+    assert listed.held_out == tuple(TaskRef("code", "easy_test", f"t{n}", source="sums") for n in range(2))
+    assert config.has_held_out
+
+
+async def test_batches_have_the_sources_by_weight_and_metrics_of_each(tmp_path) -> None:
+    player = FakePlayer()
+    made = await started(run_config(tasks={"sources": SOURCES}), tmp_path, player)
+    await sync_weights(made, player, 0)
+    batch = await made.get_batch(0)
+    assert sources_of(batch) == {"sums": 6, "openspiel": 2}
+    assert batch.facts["source/sums/success"] == 0.5
+    assert batch.facts["source/openspiel/episodes"] == 2
+    assert batch.facts["source/sums/issued"] == 3
+    await made.close()
+
+
+async def test_a_source_that_always_fails_does_not_starve_the_others(tmp_path) -> None:
+    def behaviour(spec, member, attempt):
+        down = spec.task.source == "openspiel"
+        return failure("sandbox") if down else alternating(spec, member, attempt)
+
+    player = FakePlayer(behaviour)
+    made = await started(run_config(tasks={"sources": SOURCES}), tmp_path, player)
+    lost = 0.0
+    for step in range(4):
+        await sync_weights(made, player, step)
+        batch = await made.get_batch(step)
+        assert sources_of(batch) == {"sums": 8}
+        lost += batch.facts.get("source/openspiel/failed", 0.0)
+    assert lost > 0
+    assert player.groups_of.total() >= 16
+    await made.close()
+
+
+@pytest.mark.parametrize("phases", [False, True])
+async def test_a_run_of_sources_goes_on_after_a_restart_as_it_would_have(tmp_path, phases) -> None:
+    tasks = {"sources": SOURCES}
+    if phases:
+        tasks["phases"] = [{"steps": 2, "sources": ["sums"]}, {"steps": 4, "sources": ["openspiel"]}]
+    config = run_config(tasks=tasks, steps=6)
+    player = FakePlayer(chance=random.Random(1))
+    whole = await started(config, tmp_path / "whole", player)
+    expected = []
+    for step in range(6):
+        await sync_weights(whole, player, step)
+        expected.append(await whole.get_batch(step))
+    await whole.close()
+    found = []
+    for step in range(6):
+        player = FakePlayer(chance=random.Random(step))
+        made = await started(config, tmp_path / "parts", player)
+        await made.rewind(step)
+        await sync_weights(made, player, step)
+        found.append(await made.get_batch(step))
+        await made.close()
+    assert [sources_of(each) for each in found] == [sources_of(each) for each in expected]
+    # Without the facts, which have seconds.
+    pairs = zip(found, expected, strict=True)
+    assert all(same(replace(one, facts={}), replace(other, facts={})) for one, other in pairs)
+    if phases:
+        assert [set(sources_of(each)) for each in found] == [{"sums"}] * 2 + [{"openspiel"}] * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            {"steps": 5, "tasks": {"sources": SOURCES, "phases": [{"steps": 4, "sources": ["sums"]}]}},
+            "the phases have 4 steps, and steps is 5: set steps=4",
+        ),
+        (
+            {"tasks": {"sources": SOURCES}, "evaluation": {"splits": ["test"]}},
+            "set held_out in each source",
+        ),
+        (
+            {"tasks": {"sources": SOURCES}, "agent": {"kind": "box", "command": ["x"]}},
+            "an agent of kind box needs tasks of one environment",
+        ),
+    ],
+)
+def test_settings_that_contradict_sources_are_refused(words, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        run_config(**words)

@@ -1,0 +1,72 @@
+"""Phases of a run with several sources: success on each source at the end of each phase, and forgetting."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from trainer.evaluate.forgetting import phase_outcomes
+
+from .figure import PALETTE, Figure
+
+if TYPE_CHECKING:
+    from trainer.evaluate.forgetting import PhaseOutcome
+
+    from .figure import JsonTree
+    from .run_data import RunData
+
+
+def phase_table(run: RunData) -> str:
+    """Return success by source after each phase, and average forgetting, as HTML; empty without phases."""
+    outcomes = _outcomes(run)
+    if not outcomes:
+        return ""
+    names = list(outcomes[0].success)
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("after phase", "step", *names, "forgetting"))
+    rows = "".join(_row(outcome, names) for outcome in outcomes)
+    note = (
+        "Success on held-out tasks of each source. Forgetting: the best success after an earlier phase minus "
+        "the present one, mean over sources of earlier phases that the phase does not train."
+    )
+    return f'<div class="wide"><table class="figures"><tr>{head}</tr>{rows}</table></div><p>{note}</p>'
+
+
+def phase_plot(run: RunData) -> Figure | None:
+    """Plot success by source at the end of each phase."""
+    outcomes = _outcomes(run)
+    if not outcomes:
+        return None
+    labels = [f"{place}: {outcome.name}" for place, outcome in enumerate(outcomes, start=1)]
+    traces: list[JsonTree] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": labels,
+            "y": [outcome.success.get(name, 0.0) for outcome in outcomes],
+            "marker": {"color": PALETTE[place % len(PALETTE)]},
+        }
+        for place, name in enumerate(outcomes[0].success)
+    ]
+    layout: JsonTree = {
+        "barmode": "group",
+        "xaxis": {"title": {"text": "after phase"}},
+        "yaxis": {"range": [0, 1], "title": {"text": "share of episodes"}},
+    }
+    note = "Success on held-out tasks of each source at the end of each phase."
+    return Figure("Success by phase", tuple(traces), note, layout)
+
+
+def _outcomes(run: RunData) -> tuple[PhaseOutcome, ...]:
+    phases = run.config.tasks.phases if run.config is not None else ()
+    return phase_outcomes(phases, run.evaluations)
+
+
+def _row(outcome: PhaseOutcome, names: list[str]) -> str:
+    average = outcome.average
+    cells = [
+        outcome.name,
+        str(outcome.step),
+        *(f"{100 * outcome.success.get(name, 0.0):.1f}%" for name in names),
+        "" if average is None else f"{100 * average:+.1f} points",
+    ]
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
