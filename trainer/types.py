@@ -9,6 +9,7 @@ ids are authoritative: an assistant's turn is never tokenized again, and text is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -264,6 +265,8 @@ class Sample:
     """Whether a limit cut the episode off."""
     source: str = ""
     """Source of its task; empty in a run of one."""
+    costs: Mapping[str, FloatT] = field(default_factory=dict)
+    """Constrained costs by name, at the last token of the turn that they arose in."""
     old_logprobs_T: FloatT | None = None
     """The learner's log-probabilities, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None

@@ -7,7 +7,7 @@ Pure, and the same on every rank. Trajectories of weight 0 are in no baseline an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from trainer.types import Objective
 
 from .algorithms import ALGORITHMS, Credit
 from .chains import Array, Chain, chains, rows
+from .constraints import constrained, mean_costs
 from .distillation import distilled
 from .kl_penalty import penalised
 from .sources import normalised_by_source
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from trainer.types import Batch, FloatT, Sample
 
 
-def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -> Batch:
+def credit(
+    batch: Batch,
+    config: AlgorithmConfig,
+    kl_coefficient: float = 0.0,
+    multipliers: Mapping[str, float] | None = None,
+) -> Batch:
     """Return the batch with advantages, and returns where there is a critic.
 
     SFT batches get advantage 1 on every token of the mask. Adds the metrics ``advantage/std``, and where
@@ -36,6 +42,7 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
         batch: with the learner's annotations, as far as the algorithm needs them.
         config: the algorithm.
         kl_coefficient: used when ``config.kl.place`` is ``reward``.
+        multipliers: of the costs that ``config.constraints`` name.
 
     Raises ValueError when a required annotation is missing, TrainerError when a teacher's is not a number.
     """
@@ -50,6 +57,12 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
         penalised(sample, config.kl.estimator, kl_coefficient) if in_reward else sample.rewards_T
         for sample in samples
     ]
+    costs: dict[str, float] = {}
+    if config.constraints:
+        given = multipliers or {each.cost: each.initial for each in config.constraints}
+        rewards_N = [constrained(*each, given) for each in zip(samples, rewards_N, strict=True)]
+        means = mean_costs(samples, config.constraints)
+        costs = {f"cost/{name}": mean for name, mean in means.items()}
     episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
     credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)
     if config.by_source != "none":
@@ -57,7 +70,7 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     distillation: dict[str, float] = {}
     if config.distillation is not None:
         credits_N, distillation = distilled(samples, episodes, credits_N, config.distillation)
-    facts = {**batch.facts, **_facts(episodes, credits_N), **distillation}
+    facts = {**batch.facts, **_facts(episodes, credits_N), **distillation, **costs}
     return replace(batch, samples=_filled(samples, episodes, credits_N), facts=facts)
 
 

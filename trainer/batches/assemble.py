@@ -12,6 +12,7 @@ import numpy as np
 from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
+from trainer.reward.costs import costs_of
 from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
@@ -60,13 +61,18 @@ class ScoredGroup:
         """The environment's name for the task's difficulty, known once an episode has begun."""
         return next((each.task.difficulty for each in self.trajectories if each.task.difficulty), "")
 
-    def samples(self) -> tuple[Sample, ...]:
-        """Return the samples of the episodes with a score."""
+    def samples(self, costs: Sequence[str] = ()) -> tuple[Sample, ...]:
+        """Return the samples of the episodes with a score, with these costs."""
         return tuple(
             sample
             for each in self.scored
             if each.trajectory.scored
-            for sample in samples_of(each.trajectory, each.turn_rewards, self.spec.index)
+            for sample in samples_of(
+                each.trajectory,
+                each.turn_rewards,
+                self.spec.index,
+                {name: costs_of(each.trajectory, name) for name in costs},
+            )
         )
 
     def played(self) -> TrajectoryGroup:
@@ -77,8 +83,10 @@ class ScoredGroup:
 def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
     """Return whether all advantages are 0, because all rewards of the group are equal.
 
-    A KL in the reward, which only the learner knows, makes rewards differ.
+    A KL in the reward and costs with multipliers, which only the learner knows, make rewards differ.
     """
+    if config.constraints:
+        return False
     if not config.compares_groups or config.kl.place == "reward" or group.spec.size == 1:
         return False
     judged = [each for each in group.scored if each.trajectory.scored]

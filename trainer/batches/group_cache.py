@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 class GroupCache:
     """Scores groups, and keeps those that a step may need soon; others are read from the journal."""
 
-    def __init__(self, writer: JournalWriter, score: Score) -> None:
+    def __init__(self, writer: JournalWriter, score: Score, costs: Sequence[str] = ()) -> None:
+        """``costs`` are those that the samples carry."""
+        self._costs = tuple(costs)
         self._writer = writer
         self._score = score
         self._groups: dict[int, ScoredGroup] = {}
@@ -39,7 +41,7 @@ class GroupCache:
         index = group.spec.index
         if index not in self._groups:
             self._groups[index] = group
-            self._samples[index] = self._thread.submit(group.samples)
+            self._samples[index] = self._thread.submit(group.samples, self._costs)
 
     async def load_groups(self, indices: Sequence[int]) -> list[ScoredGroup]:
         """Return groups in the order asked for; those that are not cached are read from the journal, once.

@@ -67,7 +67,8 @@ class BatchProducer:
             tick_s=parts.tick_s,
         )
         self._writer = JournalWriter(self._journal)
-        self._groups = GroupCache(self._writer, parts.score)
+        costs = [each.cost for each in settings.algorithm.constraints]
+        self._groups = GroupCache(self._writer, parts.score, costs)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
         self._warm_start: asyncio.Task[DemonstrationBatches] | None = None

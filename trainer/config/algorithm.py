@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field_validator, model_validator
 
 from sandbox_plugins import PluginGroup
 from sandbox_settings import Branch, NonNegative, Positive, Share
 
+from .constraint import ConstraintConfig
 from .distillation import DistillationConfig, ModelTeacher, ServerTeacher
 from .plugins import PLUGIN, REFERENCE, installed, kind_or_plugin
 
@@ -221,6 +222,8 @@ class AlgorithmConfig(Branch):
     """Used by ``gae`` only."""
     distillation: DistillationConfig | None = None
     """Learn from a teacher's log-probabilities of the policy's own tokens."""
+    constraints: tuple[ConstraintConfig, ...] = ()
+    """Limits on mean costs of episodes."""
     by_source: Literal["none", "scale", "whiten"] = "none"
     """Normalize advantages over the batch's tokens of each of ``tasks.sources``. scale: divide by their root
     mean square. whiten: to zero mean and unit deviation.
@@ -233,6 +236,14 @@ class AlgorithmConfig(Branch):
     """
     overlong: Literal["keep", "mask"] = "keep"
     """Train on episodes that a limit of the trainer cut off, or mask them from the loss."""
+
+    @field_validator("constraints")
+    @classmethod
+    def _are_told_apart(cls, given: tuple[ConstraintConfig, ...]) -> tuple[ConstraintConfig, ...]:
+        costs = [each.cost for each in given]
+        if twice := sorted({cost for cost in costs if costs.count(cost) > 1}):
+            raise ValueError(f"the cost {twice[0]} has two constraints; leave one out")
+        return given
 
     @property
     def compares_groups(self) -> bool:

@@ -54,6 +54,11 @@ class TrainableModel(Protocol):
         """Weight of the KL penalty to the reference model, as adapted so far."""
         ...
 
+    @property
+    def multipliers(self) -> Mapping[str, float]:
+        """Lagrange multipliers of constrained costs, as adapted so far."""
+        ...
+
     def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
         """Begin a stage with a fresh optimizer and schedule."""
         ...
@@ -164,7 +169,8 @@ class TrainingLoop:
             self.weight_sync.sleep_engines()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
-        batch = credit(batch, self.settings.algorithm, self.learner.kl_coefficient)
+        learner = self.learner
+        batch = credit(batch, self.settings.algorithm, learner.kl_coefficient, learner.multipliers)
         with clock.phase("take", more=True):
             batch = self._with_tokens(batch, self.learner.to_learn(batch))
         with clock.phase("update"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,16 @@ OVERLONG = frozenset(
 """Stop reasons caused by limits of the trainer; the environment's own limit is part of the task."""
 
 
-def samples_of(trajectory: Trajectory, turn_rewards: Sequence[float], group: int) -> tuple[Sample, ...]:
+def samples_of(
+    trajectory: Trajectory,
+    turn_rewards: Sequence[float],
+    group: int,
+    costs: Mapping[str, Sequence[float]] | None = None,
+) -> tuple[Sample, ...]:
     """Return a sample with rewards for each segment that has sampled tokens.
 
-    ``turn_rewards`` has one entry per turn of the trajectory, with the outcome in the last one. Raises
-    ValueError if rewards and turns differ in number.
+    ``turn_rewards`` has one entry per turn of the trajectory, with the outcome in the last one, and so has
+    each of the ``costs``. Raises ValueError if rewards and turns differ in number.
     """
     if len(turn_rewards) != len(trajectory.turns):
         raise ValueError(
@@ -36,16 +42,30 @@ def samples_of(trajectory: Trajectory, turn_rewards: Sequence[float], group: int
             kept.append((place, first_turn))
         first_turn += len(segment.turns)
     return tuple(
-        _sample(
-            trajectory,
-            place,
-            turn_rewards[first : first + len(trajectory.segments[place].turns)],
-            first,
-            group,
-            last=place == kept[-1][0],
+        replace(
+            _sample(
+                trajectory,
+                place,
+                turn_rewards[first : first + len(trajectory.segments[place].turns)],
+                first,
+                group,
+                last=place == kept[-1][0],
+            ),
+            costs={
+                name: _at_ends(trajectory.segments[place], values[first:])
+                for name, values in (costs or {}).items()
+            },
         )
         for place, first in kept
     )
+
+
+def _at_ends(segment: Segment, values: Sequence[float]) -> FloatT:
+    """Return values of a segment's turns at the last token of each."""
+    placed_T = np.zeros(len(segment.token_ids), dtype=np.float32)
+    for turn, value in zip(segment.turns, values, strict=False):
+        placed_T[turn.end - 1] += value
+    return placed_T
 
 
 def _sample(

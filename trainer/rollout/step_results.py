@@ -7,6 +7,7 @@ Metrics of a turn, as in ``Turn.terms``:
     well_formed   1 where the turn held an action and all of it was understood, else 0
     files         1 where a file was made or edited
     progress      how well the episode stands, by the environment's own measure
+    call.NAME     calls of a tool
     env.NAME      the environment's shaped terms
 
 Metrics that an environment does not report are left out.
@@ -14,6 +15,7 @@ Metrics that an environment does not report are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,8 @@ def turn_metrics(message: Message, result: StepResult) -> dict[str, float]:
     if actions is not None:
         understood = [action for action in actions if action.get("tool") or action.get("name")]
         metrics["actions"] = float(len(understood))
+        calls = Counter(str(action.get("tool") or action.get("name")) for action in understood)
+        metrics |= {f"call.{name}": float(count) for name, count in calls.items()}
         metrics["succeeded"] = float(sum(action.get("succeeded") is True for action in understood))
         metrics["well_formed"] = float(bool(actions) and len(understood) == len(actions))
         metrics["files"] = float(

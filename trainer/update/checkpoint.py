@@ -12,7 +12,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,6 +52,8 @@ class LearnerNote:
     """Number of ranks that wrote the checkpoint."""
     shapes: dict[str, list[int]]
     """Shapes of all tensors by name."""
+    multipliers: dict[str, float] = field(default_factory=dict)
+    """Lagrange multipliers of constrained costs; absent in checkpoints of earlier versions."""
     format: int = _FORMAT
 
 

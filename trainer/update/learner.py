@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from .export import write_model
 from .flops import Meter
 from .mesh import Mesh
 from .model import make_model
+from .multipliers import initial_multipliers, updated_multipliers
 from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
 from .optimizer import Optimizer
 from .packing import Row
@@ -89,6 +90,7 @@ class Learner:
         self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
         self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature)
         self._kl = AdaptiveCoefficient.of(settings.algorithm.kl)
+        self._multipliers = initial_multipliers(settings.algorithm.constraints)
         self.optimizer: Optimizer | None = None
         """The optimizer of the current stage; None before ``begin``."""
         self.reference: Reference | None = None
@@ -101,6 +103,11 @@ class Learner:
         """Weight of the KL penalty to the reference model, as adapted so far."""
         return self._kl.value
 
+    @property
+    def multipliers(self) -> Mapping[str, float]:
+        """Lagrange multipliers of the costs that the algorithm's constraints name, as adapted so far."""
+        return self._multipliers
+
     def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
         """Begin a stage: fresh optimizer, a schedule over ``steps`` steps, and a copy of the model as
         reference.
@@ -109,6 +116,7 @@ class Learner:
         waiting = self.settings.learner.offload == "optimizer"
         self.optimizer = Optimizer(self.model.core, optimizer, steps, rate, waiting=waiting)
         self._kl = AdaptiveCoefficient.of(self.settings.algorithm.kl)
+        self._multipliers = initial_multipliers(self.settings.algorithm.constraints)
         if self.settings.algorithm.needs_reference:
             self.reference = Reference(self.optimizer.parameters)
 
@@ -180,6 +188,7 @@ class Learner:
         if seen is not None:
             samples = self._trained(batch, seen)
             metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch) | self._adapt(samples)
+            metrics |= self._restrain(batch)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
         passes = self.settings.learner.epochs if reinforce else 1
@@ -238,6 +247,7 @@ class Learner:
                 done=optimizer.done,
                 updates=optimizer.updates,
                 kl_coefficient=self._kl.value,
+                multipliers=dict(self._multipliers),
                 world=self.model.world,
                 shapes={name: list(tensor.shape) for name, tensor in tensors.items()},
             )
@@ -256,6 +266,7 @@ class Learner:
         read_random(folder, self.rank, self.device)
         optimizer.done, optimizer.updates = note.done, note.updates
         self._kl = replace(self._kl, value=note.kl_coefficient)
+        self._multipliers |= {name: note.multipliers.get(name, at) for name, at in self._multipliers.items()}
 
     @property
     def _asks_once(self) -> bool:
@@ -309,6 +320,13 @@ class Learner:
             return {}
         self._kl = self._kl.after(measured, len(samples))
         return {"reference/kl_sequence": measured}
+
+    def _restrain(self, batch: Batch) -> dict[str, float]:
+        """Adapt the multipliers to the batch's mean costs, which credit assignment measured."""
+        constraints = self.settings.algorithm.constraints
+        costs = {each.cost: batch.facts[f"cost/{each.cost}"] for each in constraints}
+        self._multipliers = updated_multipliers(self._multipliers, costs, constraints)
+        return {f"multiplier/{name}": value for name, value in self._multipliers.items()}
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all tensors of a checkpoint, which are loaded in place."""

@@ -57,6 +57,7 @@ class _SampleOutline:
     last: bool
     truncated: bool
     source: str
+    costs: Mapping[str, _Runs]
     runs: Mapping[str, _Runs]
     teacher_K: FloatT | None
     """The teacher's log-probabilities of the masked tokens, which credit assignment reads on every rank."""
@@ -73,6 +74,7 @@ class _SampleOutline:
             last=sample.last,
             truncated=sample.truncated,
             source=sample.source,
+            costs={name: _Runs.of(costs_T) for name, costs_T in sample.costs.items()},
             runs={name: _Runs.of(getattr(sample, name)) for name in _RUNS},
             teacher_K=None if teacher_T is None else teacher_T[sample.mask_T],
         )
@@ -93,6 +95,7 @@ class _SampleOutline:
             last=self.last,
             truncated=self.truncated,
             source=self.source,
+            costs={name: runs.array(self.length) for name, runs in self.costs.items()},
             teacher_logprobs_T=teacher_T,
             **arrays,
         )

@@ -41,6 +41,7 @@ class Journal:
     written: tuple | None = None
     """The checkpoint that is being kept."""
     kl_coefficient: float = 0.0
+    multipliers: dict = field(default_factory=dict)
 
     def get_batch(self, step, objective):
         if objective is Objective.SFT:

@@ -20,7 +20,8 @@ def acted(*actions: tuple[str, bool], key: str = "tool", told: str = "actions") 
 
 def test_actions_are_counted_with_those_that_succeeded() -> None:
     facts = turn_metrics(PLAIN, acted(("python", True), ("execute_bash", False)))
-    assert facts == {"actions": 2.0, "succeeded": 1.0, "well_formed": 1.0, "files": 0.0}
+    counts = {"actions": 2.0, "succeeded": 1.0, "well_formed": 1.0, "files": 0.0}
+    assert facts == counts | {"call.python": 1.0, "call.execute_bash": 1.0}
 
 
 def test_calls_of_another_environment_count_too() -> None:
