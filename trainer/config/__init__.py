@@ -5,7 +5,7 @@ from __future__ import annotations
 from .agent import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
-from .evolve import EpisodeSelectionConfig, EvolveConfig, EvolveTrainingConfig, ExploreConfig
+from .evolve import EpisodeSelectionConfig, EvolveConfig, EvolveTrainingConfig, ExploreConfig, FeedbackConfig
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
 from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyModel
 from .outputs import RayConfig, TrackingConfig
@@ -42,6 +42,7 @@ __all__ = [
     "EvolveConfig",
     "EvolveTrainingConfig",
     "ExploreConfig",
+    "FeedbackConfig",
     "FunctionAgent",
     "Hardware",
     "HorizonConfig",

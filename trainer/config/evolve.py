@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Positive, Seconds, Share
 
 from .learner import OptimizerConfig
+from .reward import JudgeConfig
 
-Temperature = Annotated[float, Field(gt=0)]
+FeedbackName: TypeAlias = Literal["environment", "reward", "judge", "people"]
+Temperature: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 class ExploreConfig(Branch):
@@ -27,11 +30,49 @@ class ExploreConfig(Branch):
     """Time limit of one exploration; ``rollout.stall_timeout_s`` ends it sooner without progress."""
 
 
+class FeedbackConfig(Branch):
+    """Sources of feedback on explored episodes, and their aggregation to the value that selects."""
+
+    sources: Annotated[tuple[FeedbackName, ...], Field(min_length=1)] = ("environment",)
+    """environment: its score. reward: the outcome of the run's ``reward``, which may be a function or a
+    reward model. judge: a model that grades by a rubric. people: a file that people write.
+    """
+    aggregate: Literal["mean", "min", "weighted", "first"] = "mean"
+    """mean, min and weighted need the feedback of all sources, and an episode without it is not selected.
+    first: the first source that has feedback on the episode.
+    """
+    weights: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Weights of the sources, for ``weighted``; 1 by default."""
+    judge: JudgeConfig = JudgeConfig()
+    """The judge; its scores are scaled to 0 to 1."""
+    people: Path | None = None
+    """JSONL of ``{"id": ..., "score": ...}`` or ``{"id": ..., "label": "good"}``, each with an optional
+    ``comment``; relative to the working folder. The evolution stops while rows of an iteration are missing,
+    and continues with ``--resume``.
+    """
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> FeedbackConfig:
+        if len(set(self.sources)) < len(self.sources):
+            raise ValueError("sources has a source twice")
+        if unknown := sorted(self.weights.keys() - set(self.sources)):
+            raise ValueError(f"weights has {', '.join(unknown)}, which sources has not")
+        if "people" in self.sources and self.people is None:
+            raise ValueError("the source people needs people=FILE")
+        if "judge" in self.sources:
+            missing = "model" if not self.judge.model else ""
+            if not self.judge.rubric and self.judge.rubric_file is None:
+                missing = missing or "rubric"
+            if missing:
+                raise ValueError(f"the source judge needs judge.{missing}")
+        return self
+
+
 class EpisodeSelectionConfig(Branch):
     """Explored episodes that are trained on. The rules apply in the order of the settings."""
 
     threshold: float | None = 1.0
-    """Least value of an episode; none without."""
+    """Least value of an episode, by ``feedback``; no limit without."""
     rejection: Annotated[float, Field(gt=0)] | None = None
     """Temperature of statistical rejection sampling (Liu et al. 2024): an episode of value v is kept with the
     probability exp((v - greatest value of its task) / temperature)."""
@@ -69,6 +110,7 @@ class EvolveConfig(Branch):
     patience: Positive | None = None
     """End after so many iterations in a row that were rolled back."""
     explore: ExploreConfig = ExploreConfig()
+    feedback: FeedbackConfig = FeedbackConfig()
     select: EpisodeSelectionConfig = EpisodeSelectionConfig()
     train: EvolveTrainingConfig = EvolveTrainingConfig()
     keep: Literal["better", "higher", "not_worse", "always"] = "not_worse"

@@ -11,6 +11,7 @@ interrupted, whose run resumes by itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,10 @@ from trainer.errors import CheckpointError
 
 from .decision import decide, nothing_selected, rolled_back_in_a_row
 from .exploration import read_explored, summarise_explored
+from .feedback.values import FeedbackScope, gather_feedback, open_sources, value_episodes
 from .folder import read_episodes, write_episodes
 from .records import BaseModel, Decision, Explored, Selected, Trained
-from .selection import ValuedEpisode, select_episodes
+from .selection import select_episodes
 
 if TYPE_CHECKING:
     from trainer.config import EvolutionSettings
@@ -140,9 +142,11 @@ class Evolution:
         detail = f"{explored.solved} of {explored.episodes} episodes solved"
         self._listener.begin_phase(folder.number, "select", detail)
         episodes = read_explored(Path(explored.file), folder.number)
-        valued = [
-            ValuedEpisode(each, each.score) for each in episodes if each.scored and each.score is not None
-        ]
+        scored = [each for each in episodes if each.scored]
+        scope = FeedbackScope(folder.number, folder.path, explored.file)
+        sources = open_sources(self._evolve.feedback, scope, {each.id for each in scored})
+        rows = asyncio.run(gather_feedback(scored, sources))
+        valued = value_episodes(scored, rows, self._evolve.feedback, folder.path / "feedback.jsonl")
         chosen = select_episodes(valued, self._evolve.select, self._settings.seed)
         trajectories = [each.trajectory for each in chosen.episodes]
         demonstrations, earlier = self._demonstrations(base), self._earlier(folder.number)
@@ -198,7 +202,3 @@ class Evolution:
         if trained is None or evaluation is None:
             raise CheckpointError(f"{folder.path} is incomplete; start the evolution over with --force")
         return KeptModel(folder.number, Path(trained.model), evaluation)
-
-
-def _by_score(episodes: Sequence[Trajectory]) -> list[ValuedEpisode]:
-    return [ValuedEpisode(each, each.score) for each in episodes if each.scored and each.score is not None]

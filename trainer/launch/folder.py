@@ -26,6 +26,7 @@ _FREE = frozenset(
         for name in ("processes", "python", "working_folder", "start_timeout_s", "gateway_host", "url")
     }
     | {"evolve.iterations", "evolve.patience", "evolve.explore.timeout_s"}
+    | {f"evolve.feedback.judge.{name}" for name in ("max_calls", "max_tokens", "concurrency", "timeout_s")}
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""

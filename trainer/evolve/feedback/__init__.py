@@ -1,0 +1,1 @@
+"""Feedback on explored episodes: sources behind one protocol, and their aggregation to a value."""
