@@ -141,6 +141,8 @@ class Segment:
     turns: tuple[Turn, ...]
     teacher_logprobs: tuple[float, ...] = ()
     """Log-probabilities that a teacher on a server gives the sampled tokens, in order; empty without one."""
+    opponent: bool = False
+    """Whether the agent's opponent sampled it, whose reward is minus the episode's outcome."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
 from trainer.reward.costs import costs_of
+from trainer.reward.sides import agent_side, opponent_side
 from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
@@ -34,11 +35,15 @@ class ScoredGroup:
 
     spec: GroupSpec
     scored: tuple[Scored, ...]
+    opponents: tuple[Scored, ...] = ()
+    """The other sides of zero-sum episodes, to train on as well."""
 
     @classmethod
     def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
         """Return the group with rewards. Pure, so that the result is the same after a restart."""
-        return cls(group.spec, tuple(score(each, group.spec.max_turns) for each in group.trajectories))
+        scored = tuple(score(agent_side(each), group.spec.max_turns) for each in group.trajectories)
+        sides = (opponent_side(*pair) for pair in zip(group.trajectories, scored, strict=True))
+        return cls(group.spec, scored, tuple(side for side in sides if side is not None))
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
@@ -62,15 +67,17 @@ class ScoredGroup:
         return next((each.task.difficulty for each in self.trajectories if each.task.difficulty), "")
 
     def samples(self, costs: Sequence[str] = ()) -> tuple[Sample, ...]:
-        """Return the samples of the episodes with a score, with these costs."""
+        """Return the samples of the episodes with a score, with these costs; opponents are a group apart."""
+        index = self.spec.index
+        sides = [(each, index) for each in self.scored] + [(each, -1 - index) for each in self.opponents]
         return tuple(
             sample
-            for each in self.scored
+            for each, group in sides
             if each.trajectory.scored
             for sample in samples_of(
                 each.trajectory,
                 each.turn_rewards,
-                self.spec.index,
+                group,
                 {name: costs_of(each.trajectory, name) for name in costs},
             )
         )

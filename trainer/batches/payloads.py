@@ -98,10 +98,7 @@ def group_from_payload(body: bytes) -> TrajectoryGroup:
         trajectories=tuple(
             replace(
                 each,
-                segments=tuple(
-                    replace(next(full), turns=segment.turns, teacher_logprobs=segment.teacher_logprobs)
-                    for segment in each.segments
-                ),
+                segments=tuple(_whole(segment, next(full)) for segment in each.segments),
             )
             for each in hollow.trajectories
         ),
@@ -144,5 +141,10 @@ def _segments(group: TrajectoryGroup) -> Iterator[Segment]:
     return (segment for each in group.trajectories for segment in each.segments)
 
 
+def _whole(hollow: Segment, tokens: Segment) -> Segment:
+    """Return a hollow segment with the tokens of another."""
+    return replace(hollow, token_ids=tokens.token_ids, loss_mask=tokens.loss_mask, logprobs=tokens.logprobs)
+
+
 def _hollow(segment: Segment) -> Segment:
-    return Segment((), (), (), segment.turns, segment.teacher_logprobs)
+    return replace(segment, token_ids=(), loss_mask=(), logprobs=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, NonNegative, Positive, Seconds
 
@@ -32,11 +32,19 @@ class PolicyCounterpart(Branch):
 
     kind: Literal["policy"] = "policy"
     trained: bool = False
-    """Train its tokens, too, with the episode's reward. For counterparts that share the agent's aim, and not
-    for opponents.
+    """Train its tokens, too."""
+    credit: Literal["shared", "zero_sum"] = "shared"
+    """Reward of a trained counterpart. shared: the episode's, for one that shares the agent's aim. zero_sum:
+    minus the episode's outcome, for an opponent.
     """
     max_turns: Positive = 64
     """Messages of the counterpart in an episode."""
+
+    @model_validator(mode="after")
+    def _credits_what_is_trained(self) -> PolicyCounterpart:
+        if self.credit == "zero_sum" and not self.trained:
+            raise ValueError("credit=zero_sum is the reward of a trained counterpart: set trained=true")
+        return self
 
 
 CounterpartConfig: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_client import ModelCounterpart
@@ -83,7 +83,8 @@ class Counterparts:
         """Return the counterpart of an episode; None if the run has none."""
         chosen = self._config.counterpart
         if isinstance(chosen, PolicyCounterpart):
-            return SessionCounterpart(self._session(chosen, key, sampling), trained=chosen.trained)
+            session = self._session(chosen, key, sampling)
+            return SessionCounterpart(session, trained=chosen.trained, opponent=chosen.credit == "zero_sum")
         if chosen is not None and self._server is not None:
             return ServerCounterpart(self._server, chosen.timeout_s)
         return None
@@ -122,9 +123,11 @@ class ServerCounterpart:
 class SessionCounterpart:
     """The policy, in a session of the model gateway."""
 
-    def __init__(self, session: Session, *, trained: bool) -> None:
+    def __init__(self, session: Session, *, trained: bool, opponent: bool = False) -> None:
+        """``opponent``: its segments are trained with the opposite reward."""
         self._session = session
         self._trained = trained
+        self._opponent = opponent
         self.timeout_s = session.limits.turn_seconds
 
     async def write_reply(self, messages: Sequence[Message]) -> Message:
@@ -142,4 +145,6 @@ class SessionCounterpart:
 
     async def close(self) -> tuple[Segment, ...]:
         recording = await self._session.close()
-        return recording.segments if self._trained else ()
+        if not self._trained:
+            return ()
+        return tuple(replace(segment, opponent=self._opponent) for segment in recording.segments)

@@ -58,6 +58,12 @@ async def test_the_counterparts_tokens_are_trained_if_asked() -> None:
     assert len(played.segments) == 2
 
 
+async def test_a_trained_opponents_segments_are_told_from_the_agents() -> None:
+    config = {"counterpart": {"kind": "policy", "trained": True, "credit": "zero_sum"}}
+    played = await play(ToldService(STEPS), policy=script(), config=config)
+    assert [segment.opponent for segment in played.segments] == [False, True]
+
+
 async def test_a_counterpart_that_begins_speaks_before_the_agent() -> None:
     service = ToldService(
         [observed("The user wants a bike."), observed("Bye.", terminated=True)],

@@ -1,0 +1,77 @@
+"""Both sides of a zero-sum episode are trained, each with its own reward and baseline."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.batches import broken, failure, trajectory
+from trainer.advantage import credit
+from trainer.batches.assemble import ScoredGroup
+from trainer.batches.payloads import group_from_payload, group_to_payload
+from trainer.config import AlgorithmConfig, RewardConfig
+from trainer.config.counterpart import PolicyCounterpart
+from trainer.reward.compose import score
+from trainer.types import Batch, GroupSpec, Objective, StopReason, TaskRef, TrajectoryGroup
+
+SPEC = GroupSpec(3, TaskRef("openspiel", "train", "nim"), 0, 2, 8)
+
+
+def two_sided(member, points, stop=StopReason.TERMINATED):
+    """An episode of two turns of each side, the opponent's in a segment of its own."""
+    own = trajectory(SPEC, member, points=points, turns=2)
+    theirs = replace(trajectory(SPEC, member + 5, turns=2).segments[0], opponent=True)
+    return replace(own, segments=(*own.segments, theirs), stop=stop)
+
+
+def group_of(*episodes, **reward):
+    config = RewardConfig(**reward)
+    group = TrajectoryGroup(SPEC, episodes)
+    return ScoredGroup.of(group, lambda each, turns: score(each, config, turns, 64))
+
+
+def credited(group):
+    batch = Batch(0, Objective.REINFORCE, group.samples())
+    return credit(batch, AlgorithmConfig.model_validate({"advantage": {"kind": "dr_grpo"}})).samples
+
+
+def test_each_side_has_the_opposite_reward_at_its_own_last_turn() -> None:
+    rows = group_of(two_sided(0, 1.0), two_sided(1, 0.0)).samples()
+    assert [row.trajectory_id for row in rows] == ["3.0", "3.1", "3.0/opponent", "3.1/opponent"]
+    assert [float(row.rewards_T.sum()) for row in rows] == [1.0, 0.0, -1.0, 0.0]
+    assert rows[2].rewards_T.tolist() == [0.0] * 7 + [-1.0]
+
+
+def test_sides_have_baselines_of_their_own() -> None:
+    group = group_of(two_sided(0, 1.0), two_sided(1, 0.0))
+    rows = credited(group)
+    assert len({row.group for row in rows}) == 2
+    assert [float(row.advantages_T[-1]) for row in rows] == [0.5, -0.5, -0.5, 0.5]
+
+
+def test_shaping_is_of_the_agents_turns_alone() -> None:
+    group = group_of(two_sided(0, 1.0), two_sided(1, 0.0), terms={"length": 1.0})
+    plain = group_of(
+        *(trajectory(SPEC, member, points=1.0 - member, turns=2) for member in range(2)),
+        terms={"length": 1.0},
+    )
+    assert [each.reward for each in group.trajectories] == [each.reward for each in plain.trajectories]
+    assert [each.trajectory.reward for each in group.opponents] == [-1.0, 0.0]
+
+
+def test_an_episode_without_a_loser_trains_no_opponent() -> None:
+    cut = two_sided(0, 0.0, stop=StopReason.HORIZON)
+    lost = replace(broken(SPEC, 1, failure("sandbox")), segments=two_sided(1, 0.0).segments)
+    group = group_of(cut, lost)
+    assert group.opponents == ()
+    assert [row.trajectory_id for row in group.samples()] == ["3.0"]
+
+
+def test_sides_survive_the_journal() -> None:
+    group = TrajectoryGroup(SPEC, (two_sided(0, 1.0), two_sided(1, 0.5)))
+    assert group_from_payload(group_to_payload(group)) == group
+
+
+def test_only_a_trained_counterpart_has_credit() -> None:
+    assert PolicyCounterpart(trained=True, credit="zero_sum").credit == "zero_sum"
+    with pytest.raises(ValueError, match="set trained=true"):
+        PolicyCounterpart(credit="zero_sum")
