@@ -7,7 +7,7 @@ them and knows nothing of what they are: whoever uses a group checks what it was
     find_plugin        the plugin that a setting names
     installed_plugins  the plugins of a group, by name
     load_plugin        import one
-    plugin_statuses    import all of some groups, and say which cannot be used
+    plugin_statuses    import and check all of some groups, and say which cannot be used
     call_options       check a function's options before a run depends on them
     missing_methods    names that an object lacks to be of a protocol
 

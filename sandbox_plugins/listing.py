@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from .errors import PluginError
@@ -16,25 +16,31 @@ class PluginStatus:
 
     plugin: Plugin
     problem: str = ""
-    """The reason why it cannot be used; empty if it can be imported."""
+    """The reason why it cannot be used; empty if it can be used."""
 
 
-def plugin_statuses(own: Mapping[PluginGroup, Collection[str]]) -> list[PluginStatus]:
-    """Import all plugins of some groups, in order of group and name.
+def plugin_statuses(
+    own: Mapping[PluginGroup, Collection[str]], check: Callable[[Plugin, object], None]
+) -> list[PluginStatus]:
+    """Import and check all plugins of some groups, in order of group and name.
 
-    ``own`` has the groups, each with the names of the product itself.
+    ``own`` has the groups, each with the names of the product itself. ``check`` is given each plugin with its
+    object, and raises PluginError for one that is not what its group needs.
     """
     return [
-        PluginStatus(plugin, _problem(candidates, names))
+        PluginStatus(plugin, _problem(candidates, names, check))
         for group, names in own.items()
         for candidates in installed_plugins(group).values()
         for plugin in candidates
     ]
 
 
-def _problem(candidates: Collection[Plugin], own: Collection[str]) -> str:
+def _problem(
+    candidates: Collection[Plugin], own: Collection[str], check: Callable[[Plugin, object], None]
+) -> str:
     try:
-        load_plugin(single_plugin(candidates, own))
+        plugin = single_plugin(candidates, own)
+        check(plugin, load_plugin(plugin))
     except PluginError as error:
         return str(error)
     return ""

@@ -167,13 +167,14 @@ def task_pack_files(names: Collection[str]) -> tuple[Path, ...]:
     for name in names:
         try:
             plugin = find_plugin(PluginGroup.TASK_PACKS, name)
-            files += _paths(plugin, load_plugin(plugin))
+            files += pack_paths(plugin, load_plugin(plugin))
         except PluginError as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"environments.code.task_packs: {error}") from error
     return tuple(files)
 
 
-def _paths(plugin: Plugin, pack: object) -> list[Path]:
+def pack_paths(plugin: Plugin, pack: object) -> list[Path]:
+    """Return the files of a task pack. Raises PluginError for one that has none, or that are not there."""
     if callable(pack):
         try:
             pack = pack()

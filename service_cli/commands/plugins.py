@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 
 from rich.table import Table
 
-from sandbox_plugins import PluginGroup, PluginStatus, plugin_statuses
+from sandbox_plugins import Plugin, PluginGroup, PluginStatus, plugin_statuses
 from sandbox_service.config.reading import read_config
+from sandbox_service.environments.plugins import pack_paths
 from sandbox_service.environments.registry import OWN_NAMES, build_registry
 
 from .options import ConfigOption, JsonOption
@@ -27,7 +28,7 @@ def plugins(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         replace(each, problem=each.problem or registry.broken.get(each.plugin.name, ""))
         if each.plugin.group is PluginGroup.ENVIRONMENTS
         else each
-        for each in plugin_statuses({PluginGroup.ENVIRONMENTS: OWN_NAMES, PluginGroup.TASK_PACKS: ()})
+        for each in plugin_statuses({PluginGroup.ENVIRONMENTS: OWN_NAMES, PluginGroup.TASK_PACKS: ()}, _check)
     ]
     if as_json:
         write_json([{**asdict(each.plugin), "problem": each.problem} for each in found])
@@ -35,6 +36,12 @@ def plugins(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         results().print(_table(found))
     else:
         notes().print("no installed package brings an environment or a task pack")
+
+
+def _check(plugin: Plugin, value: object) -> None:
+    """Raise PluginError for a task pack without files; the registry has checked the environments."""
+    if plugin.group is PluginGroup.TASK_PACKS:
+        pack_paths(plugin, value)
 
 
 def _table(found: list[PluginStatus]) -> Table:

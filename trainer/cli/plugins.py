@@ -7,7 +7,8 @@ from typing import get_args
 
 from rich.table import Table
 
-from sandbox_plugins import PluginGroup, plugin_statuses
+from sandbox_plugins import Plugin, PluginGroup, missing_methods, plugin_statuses
+from trainer.chat.tool_formats import TOOL_FORMAT_METHODS
 from trainer.config.algorithm import ADVANTAGES, LOSSES
 from trainer.config.model import ToolFormatName
 from trainer.config.reward import REWARDS
@@ -31,7 +32,8 @@ def plugins(as_json: JsonOption = False) -> None:
             PluginGroup.LOSSES: LOSSES,
             PluginGroup.TOOL_FORMATS: get_args(ToolFormatName),
             PluginGroup.TRACKERS: (),
-        }
+        },
+        _check,
     )
     if as_json:
         write_json([{**asdict(each.plugin), "problem": each.problem} for each in found])
@@ -46,3 +48,16 @@ def plugins(as_json: JsonOption = False) -> None:
         plugin = each.plugin
         table.add_row(plugin.group.label, plugin.name, plugin.package, plugin.reference, each.problem or "ok")
     results().print(table)
+
+
+def _check(plugin: Plugin, value: object) -> None:
+    """Raise PluginError for an object that is not what its group needs.
+
+    A run checks its plugins with their options; here, where there are none, only the kind is checked.
+    """
+    if plugin.group is PluginGroup.TOOL_FORMATS:
+        problem = missing_methods(value, TOOL_FORMAT_METHODS)
+    else:
+        problem = None if callable(value) else f"it is of the type {type(value).__name__}, not a function"
+    if problem:
+        raise plugin.error(problem)

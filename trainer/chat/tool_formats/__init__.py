@@ -26,7 +26,7 @@ from .qwen3_coder import Qwen3CoderFormat
 from .sections import DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2
 from .text import TextFormat
 
-__all__ = ["TOOL_FORMATS", "ToolFormat", "tool_format"]
+__all__ = ["TOOL_FORMATS", "TOOL_FORMAT_METHODS", "ToolFormat", "tool_format"]
 
 TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     {
@@ -51,6 +51,8 @@ TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     }
 )
 """Tool formats by the name in the configuration."""
+TOOL_FORMAT_METHODS = ("parse", "render", "describe_tools")
+"""What a tool format of a plugin must have."""
 
 
 @cache
@@ -64,6 +66,6 @@ def tool_format(name: str) -> ToolFormat:
     except Exception as error:
         cause = f"it cannot be made without arguments: {type(error).__name__}: {error}"
         raise rejected(PluginGroup.TOOL_FORMATS, name, cause) from error
-    if problem := missing_methods(made, ("parse", "render", "describe_tools")):
+    if problem := missing_methods(made, TOOL_FORMAT_METHODS):
         raise rejected(PluginGroup.TOOL_FORMATS, name, f"{problem}, and so no ToolFormat")
     return PluginFormat(name, cast("ToolFormat", made))

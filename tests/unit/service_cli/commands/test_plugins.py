@@ -10,6 +10,22 @@ import trainer.cli.app
 from sandbox_plugins import PluginGroup
 from tests.harness.plugin_packages import API, plugin_packages
 
+PARTS = """
+FILE = __file__
+
+
+def good(given):
+    return 1.0
+
+
+def lost():
+    return ["/nowhere.jsonl"]
+
+
+class Half:
+    def parse(self, text): ...
+"""
+
 
 @pytest.fixture
 def packages(tmp_path):
@@ -17,10 +33,19 @@ def packages(tmp_path):
     with plugin_packages(tmp_path) as installed:
         installed.install(
             "parts-pack",
-            {"parts_pack.py": API + "def good(given): return 1.0\n"},
+            {"parts_pack.py": API + PARTS},
             {
-                PluginGroup.TASK_PACKS: {"good": "parts_pack:good", "gone": "parts_pack:gone"},
-                PluginGroup.REWARDS: {"good": "parts_pack:good", "judge": "parts_pack:good"},
+                PluginGroup.TASK_PACKS: {
+                    "good": "parts_pack:FILE",
+                    "gone": "parts_pack:gone",
+                    "lost": "parts_pack:lost",
+                },
+                PluginGroup.REWARDS: {
+                    "good": "parts_pack:good",
+                    "judge": "parts_pack:good",
+                    "text": "parts_pack:FILE",
+                },
+                PluginGroup.TOOL_FORMATS: {"half": "parts_pack:Half"},
             },
         )
         installed.install(
@@ -45,14 +70,17 @@ def test_the_service_lists_environments_and_task_packs(packages) -> None:
     found = listed(service_cli.commands.app.build_cli())
     assert found["good", "parts-pack 1.0"] == ""
     assert "parts_pack has no 'gone'" in found["gone", "parts-pack 1.0"]
+    assert "there is no file /nowhere.jsonl" in found["lost", "parts-pack 1.0"]
     assert "bad_pack cannot be imported: SystemExit: not today" in found["bad", "bad-pack 1.0"]
 
 
 def test_the_trainer_lists_its_own_kinds(packages) -> None:
     found = listed(trainer.cli.app.build_cli())
-    assert set(found) == {("good", "parts-pack 1.0"), ("judge", "parts-pack 1.0"), ("bad", "bad-pack 1.0")}
+    assert {name for name, _ in found} == {"good", "judge", "text", "half", "bad"}
     assert found["good", "parts-pack 1.0"] == ""
     assert "the name 'judge' is built in" in found["judge", "parts-pack 1.0"]
+    assert "it is of the type str, not a function" in found["text", "parts-pack 1.0"]
+    assert "without the method 'render'" in found["half", "parts-pack 1.0"]
 
 
 @pytest.mark.parametrize("cli", [service_cli.commands.app.build_cli, trainer.cli.app.build_cli])
