@@ -52,7 +52,7 @@ TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
 )
 """Tool formats by the name in the configuration."""
 TOOL_FORMAT_METHODS = ("parse", "render", "describe_tools")
-"""What a tool format of a plugin must have."""
+"""Methods that the tool format of a plugin must have."""
 
 
 @cache
