@@ -112,7 +112,7 @@ def run(
             env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
         )
         try:
-            with _writing_episodes(output, played):
+            with _writing_episodes(output, played, temperature):
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
         except KeyboardInterrupt:
             notes().print("interrupted; finished episodes:")
@@ -132,12 +132,12 @@ def _check_environment(env: str, server: str, api_key: str | None) -> None:
 
 
 @contextmanager
-def _writing_episodes(output: Path | None, played: PolicyRun) -> Iterator[None]:
+def _writing_episodes(output: Path | None, played: PolicyRun, temperature: float | None) -> Iterator[None]:
     """Write episodes to a file as they end."""
     if output is None:
         yield
         return
-    with EpisodeFile(output, played.environment, played.policy_name) as file:
+    with EpisodeFile(output, played.environment, played.policy_name, temperature) as file:
         played.on_episode = file.write
         yield
 

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 
 class EpisodeFile:
-    """A file of episodes, written line by line, so that an interrupted run keeps the finished ones."""
+    """A file of episodes, written line by line, so that an interrupted run keeps the finished ones.
 
-    def __init__(self, path: Path, environment: str, policy: str) -> None:
+    ``temperature`` is that of the policy's sampling, where it was chosen.
+    """
+
+    def __init__(self, path: Path, environment: str, policy: str, temperature: float | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("w", encoding="utf-8", buffering=1)
-        self._head = {"environment": environment, "policy": policy}
+        self._head: dict[str, object] = {"environment": environment, "policy": policy}
+        if temperature is not None:
+            self._head["temperature"] = temperature
 
     def __enter__(self) -> Self:
         return self

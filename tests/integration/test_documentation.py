@@ -25,11 +25,13 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.provisions import find
 from tests.fakes.chat_server import FakeChatServer, says
+from tests.fakes.recorded import episode
 from tests.fakes.training import FakeDriver
 from tests.harness.documentation import ROOT, blocks, commands, indented_commands
 from tests.harness.http_server import serving
 from tests.harness.run_folder import write_run
 from trainer.config.reading import read_run
+from trainer.recorded.episode_rows import write_episodes
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -69,6 +71,11 @@ def folder(tmp_path_factory):
     for name in ("mine", "other"):
         write_run(folder / "var" / "runs" / name)
     (folder / "Qwen3-0.6B").mkdir()
+    scored = (("north", 1.0), ("south", 0.0), ("up and away", 0.5))
+    episodes = [
+        episode("t/1", said, row, score=score, success=score == 1) for row, (said, score) in enumerate(scored)
+    ]
+    write_episodes(folder / "episodes.jsonl", episodes)
     return folder
 
 
@@ -234,7 +241,7 @@ def trainer_command(words, service, folder):
     if "--serve" in words:
         look_at(command("sandbox-trainer", *words), folder)
         return
-    if words[0] in ("compare", "demonstrations", "report", "config", "plan", "plugins"):
+    if words[0] in ("compare", "demonstrations", "report", "config", "data", "plan", "plugins"):
         run(command("sandbox-trainer", *words), folder)
         return
     driver = FakeDriver()

@@ -21,6 +21,7 @@ from . import (
     simulate,
     train,
 )
+from .data import build_data
 from .driver import RealDriver
 
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
@@ -75,6 +76,7 @@ def build_cli() -> typer.Typer:
     models = typer.Typer(help=reward_model.HELP, no_args_is_help=True)
     models.command("serve")(reward_model.serve)
     cli.add_typer(models, name="reward-model")
+    cli.add_typer(build_data(), name="data")
     return cli
 
 

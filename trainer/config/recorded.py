@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import model_validator
 
 from sandbox_settings import Branch, InputFile, Positive
 
@@ -12,13 +12,21 @@ from sandbox_settings import Branch, InputFile, Positive
 class RecordedFiles(Branch):
     """Files of recorded episodes, preferences or labelled completions."""
 
-    files: tuple[InputFile, ...] = Field(min_length=1)
+    files: tuple[InputFile, ...] = ()
     """Files of rows: ``.jsonl``, ``.json`` (an array) or ``.parquet``."""
-    format: Literal["auto", "messages", "run", "conversations", "steps", "completion", "preference"] = "auto"
+    service: str | None = None
+    """Address of a running service, whose trajectory store is read, too."""
+    api_key_variable: str = "SANDBOX_API_KEY"
+    """Environment variable with the service's key; a service without keys needs none."""
+    instances: tuple[str, ...] = ()
+    """Instances of the service; when empty, all live ones that it lists."""
+    format: Literal[
+        "auto", "messages", "played", "run", "conversations", "steps", "completion", "preference"
+    ] = "auto"
     """Format of the rows. auto: told by the columns of each file's first row. messages: exports of the
-    trajectory store and plain SFT files. run: a run's ``trajectories.jsonl``. conversations: AgentTraj and
-    ShareGPT. steps: thought, action and observation. completion: prompt and completion, with a label or
-    without. preference: prompt, chosen and rejected.
+    trajectory store and plain SFT files. played: files of ``sandbox-service run --output``. run: a run's
+    ``trajectories.jsonl``. conversations: AgentTraj and ShareGPT. steps: thought, action and observation.
+    completion: prompt and completion, with a label or without. preference: prompt, chosen and rejected.
     """
     ignore_columns: tuple[str, ...] = ()
     """Columns to leave aside; any other column that the format does not know is an error."""
@@ -28,3 +36,9 @@ class RecordedFiles(Branch):
     """
     limit: Positive | None = None
     """Read only this many rows of each file."""
+
+    @model_validator(mode="after")
+    def _names_a_source(self) -> RecordedFiles:
+        if not self.files and self.service is None:
+            raise ValueError("nothing to read: name files, or a service")
+        return self

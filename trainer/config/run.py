@@ -13,6 +13,7 @@ from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 from .agent import AgentConfig, BoxAgent, in_full
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
+from .evaluation_splits import evaluation_splits
 from .evolve import EvolveConfig
 from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn
@@ -32,7 +33,7 @@ from .parts import (
 from .reward import RewardConfig
 from .rollout import RolloutConfig, SandboxServiceConfig
 from .stages import EvaluationConfig, WarmStartConfig
-from .tasks import TasksConfig
+from .tasks import TasksConfig, TaskSource
 
 
 class RunConfig(Branch):
@@ -183,6 +184,20 @@ class RunConfig(Branch):
         """Leave tools out of a tiny model's prompt unless configured: schemas would fill its context."""
         if isinstance(self.model, TinyModel) and "tools" not in self.chat.model_fields_set:
             object.__setattr__(self, "chat", self.chat.model_copy(update={"tools": "none"}))
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_evaluation_data_alone(self) -> RunConfig:
+        if self.tasks.allow_evaluation_splits:
+            return self
+        sources: tuple[TasksConfig | TaskSource, ...] = (self.tasks, *self.tasks.sources)
+        for source in sources:
+            if found := evaluation_splits(source.environment, source.splits):
+                raise ValueError(
+                    f"tasks: {', '.join(found)} of {source.environment} is for evaluation: a model that was "
+                    "trained on it cannot be measured on it; choose another split, or set "
+                    "tasks.allow_evaluation_splits=true"
+                )
         return self
 
     @model_validator(mode="after")

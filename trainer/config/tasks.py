@@ -106,6 +106,10 @@ class TasksConfig(Branch):
     """Environment of the tasks."""
     splits: tuple[str, ...] = ()
     """The environment's default split when empty."""
+    allow_evaluation_splits: bool = False
+    """Train on splits that are for evaluation, such as ``humaneval`` or ``test``; otherwise they are refused,
+    since a model that has seen them cannot be measured on them.
+    """
     limit: Count | None = None
     """Use only this many tasks."""
     sources: tuple[TaskSource, ...] = ()

@@ -48,6 +48,14 @@ _ROLES: Mapping[str, str] = {
 """Roles of chat messages by the names that files of conversations give them."""
 
 
+_AUTHORS: Mapping[str, str] = {
+    "system": "system",
+    "user": "human",
+    "assistant": "gpt",
+    "tool": "observation",
+}
+
+
 class ConversationEntry(ClosedRow):
     """One entry of a conversation."""
 
@@ -95,6 +103,23 @@ def read_conversation_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedE
         skipped=frozenset(skipped),
     )
     return (episode,)
+
+
+def conversation_row(episode: RecordedEpisode) -> JsonObject:
+    """Return an AgentTraj row. Tool calls become the text of their JSON, since such files have none."""
+    entries: list[JsonValue] = []
+    for place, message in enumerate(episode.messages):
+        calls = [call.function.model_dump_json() for call in message.tool_calls or ()]
+        loss = place not in episode.skipped if message.role == "assistant" else None
+        entries.append(
+            {
+                "from": _AUTHORS[message.role],
+                "value": "\n".join(filter(None, (message.content, *calls))),
+                "loss": loss,
+            }
+        )
+    row: JsonObject = {"item_id": episode.task_id or episode.id, "conversations": entries}
+    return row if episode.score is None else {**row, "reward": episode.score}
 
 
 class StepEntry(ClosedRow):

@@ -6,11 +6,13 @@ each with file, row and reason.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from sandbox_client import SandboxClient
 from trainer.errors import DataError
 
 from .bad_rows import BadRows, RowError, UnplayedError
@@ -22,11 +24,13 @@ from .conversation_rows import (
     read_conversation_row,
     read_steps_row,
 )
-from .episode_rows import EpisodeRow, read_episode_row
+from .episode_rows import EpisodeRow, episode_row, read_episode_row
 from .fields import columns_of
-from .preference_rows import PreferenceRow, read_preference_row
+from .played_rows import PlayedRow, read_played_row
+from .preference_rows import PreferenceRow, completion_row, preference_row, read_preference_row
 from .rows import file_rows
 from .run_rows import read_group_row
+from .store import episode_of, stored_trajectories
 from .types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
 
 if TYPE_CHECKING:
@@ -64,6 +68,9 @@ FORMATS: Mapping[str, RowFormat] = {
     ),
     "conversations": RowFormat(
         columns_of(ConversationRow), (frozenset({"conversations"}),), read_conversation_row
+    ),
+    "played": RowFormat(
+        columns_of(PlayedRow), (frozenset({"messages", "rewards", "elapsed_s"}),), read_played_row
     ),
     "messages": RowFormat(columns_of(EpisodeRow), (frozenset({"messages"}),), read_episode_row),
     "steps": RowFormat(
@@ -134,11 +141,30 @@ def read_records(files: RecordedFiles, progress: Progress | None = None) -> tupl
                 bad.add(origin, str(error))
         if read == before:
             raise DataError(f"{path}: the file has no rows")
+    if files.service is not None:
+        read += _read_service(files.service, files, found, bad)
     bad.raise_any(read)
     if not found:
-        names = ", ".join(map(str, files.files))
+        names = ", ".join(map(str, files.files)) or files.service
         raise DataError(f"{names}: no row is left: none of the {read} episodes was played")
     return tuple(found)
+
+
+def _read_service(address: str, files: RecordedFiles, found: list[Record], bad: BadRows) -> int:
+    """Add the episodes of a service, and return the number of instances that were read."""
+    read = 0
+    with SandboxClient(address, os.environ.get(files.api_key_variable)) as client:
+        for trajectory in stored_trajectories(client, address, files.instances):
+            read += 1
+            origin = RowOrigin(address, trajectory.instance_id)
+            try:
+                found.append(episode_of(trajectory, origin))
+            except UnplayedError as error:
+                if not files.skip_unplayed:
+                    bad.add(origin, str(error))
+            except RowError as error:
+                bad.add(origin, str(error))
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +228,33 @@ def _format_hint() -> str:
 def _of_kind(
     kind: type[SomeRecord], files: RecordedFiles, progress: Progress | None
 ) -> tuple[SomeRecord, ...]:
-    records = read_records(files, progress)
+    return only_kind(kind, read_records(files, progress))
+
+
+def only_kind(kind: type[SomeRecord], records: Sequence[Record]) -> tuple[SomeRecord, ...]:
+    """Return records that are all of one kind. Raises DataError naming the first one that is not."""
     wanted = tuple(record for record in records if isinstance(record, kind))
     if len(wanted) < len(records):
         other = next(record for record in records if not isinstance(record, kind))
         raise DataError(f"{other.origin}: has {_KINDS[type(other)]} where {_KINDS[kind]} are wanted")
     return wanted
+
+
+def check_one_kind(records: Sequence[Record]) -> None:
+    """Raise DataError unless all records are of the first one's kind."""
+    first = records[0]
+    other = next((each for each in records if type(each) is not type(first)), None)
+    if other is not None:
+        raise DataError(f"{other.origin}: has {kind_of(other)}, and {first.origin} has {kind_of(first)}")
+
+
+def kind_of(record: Record) -> str:
+    """Return what a record is, in words."""
+    return _KINDS[type(record)]
+
+
+def record_row(record: Record) -> JsonObject:
+    """Return the row of a record in the project's own format, which is read back."""
+    if isinstance(record, RecordedEpisode):
+        return episode_row(record)
+    return preference_row(record) if isinstance(record, Preference) else completion_row(record)

@@ -12,7 +12,7 @@ def test_each_episode_is_a_line_with_its_messages_as_soon_as_it_is_written(tmp_p
     conversation = EpisodeConversation()
     tool = Tool(function=FunctionSchema(name="act"))
     conversation.open((Message(role="user", content="Tu és."),), (tool,), {})
-    with EpisodeFile(path, "echo", "random") as file:
+    with EpisodeFile(path, "echo", "random", 0.7) as file:
         file.write(PlayedOutcome("a", 1.0, score=0.5), conversation)
         file.write(PlayedOutcome("b", 1.0), EpisodeConversation())
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -23,6 +23,7 @@ def test_each_episode_is_a_line_with_its_messages_as_soon_as_it_is_written(tmp_p
         "a",
         0.5,
     )
+    assert first["temperature"] == 0.7
     assert first["messages"] == [{"role": "user", "content": "Tu és."}]
     assert first["tools"][0]["function"]["name"] == "act"
     assert (second["messages"], second["score"]) == ([], None)

@@ -24,6 +24,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "gateway",
         "model",
         "config",
+        "data",
         "plan",
         "plugins",
         "reward-model",

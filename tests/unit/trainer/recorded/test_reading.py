@@ -153,6 +153,27 @@ def test_a_runs_groups_become_episodes(tmp_path: Path) -> None:
     assert episode.format_errors == 1
 
 
+def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -> None:
+    row = {
+        "environment": "echo",
+        "policy": "openai:m@http://server",
+        "temperature": 0.7,
+        "task_id": "t/1",
+        "elapsed_s": 1.0,
+        "repeat": 0,
+        "instance_id": "i-1",
+        "score": None,
+        "success": None,
+        "failed": {"failure_class": "timeout", "code": "step_timeout", "detail": "too slow"},
+        "rewards": [0.5],
+        "messages": [ASK, SAY],
+        "tools": [],
+    }
+    (episode,) = read_episodes(files(write(tmp_path, row, {**row, "messages": [ASK]})))
+    assert (episode.policy, episode.temperature) == ("openai:m@http://server", 0.7)
+    assert (episode.failure_class, episode.step_rewards) == ("timeout", (0.5,))
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -1,0 +1,15 @@
+"""Recorded episodes for tests, made of a few words."""
+
+from sandbox_contract.messages import Message
+from trainer.recorded.types import RecordedEpisode, RowOrigin
+
+
+def message(role: str, content: str) -> Message:
+    return Message.model_validate({"role": role, "content": content})
+
+
+def episode(task: str = "t/1", said: str = "go north", row: int = 1, **more: object) -> RecordedEpisode:
+    """Return an episode of one turn, whose prompt names the task."""
+    messages = (message("user", f"task {task}"), message("assistant", said))
+    given = {"messages": messages, "origin": RowOrigin("rows.jsonl", row), "task_id": task, **more}
+    return RecordedEpisode(**given)

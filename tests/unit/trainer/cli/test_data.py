@@ -1,0 +1,144 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.fakes.recorded import episode
+from tests.fakes.training import FakeDriver
+from trainer.cli.app import build_cli
+from trainer.config.recorded import RecordedFiles
+from trainer.recorded.episode_rows import write_episodes
+from trainer.recorded.reading import read_completions, read_episodes, read_preferences
+
+COMMANDS = ("inspect", "convert", "statistics", "select", "pairs", "decontaminate")
+
+
+def data(*words: object):
+    return CliRunner().invoke(build_cli(), ["data", *map(str, words)], obj=FakeDriver())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    given = [
+        episode("t/1", "good", 1, score=1.0, success=True),
+        episode("t/1", "bad", 2, score=0.0, success=False),
+        episode("t/2", "fair", 3, score=0.5, success=False),
+    ]
+    path = tmp_path / "episodes.jsonl"
+    write_episodes(path, given)
+    return path
+
+
+def read(path: Path) -> RecordedFiles:
+    return RecordedFiles(files=(path,))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_by_example(name: str) -> None:
+    shown = data(name, "--help")
+    assert shown.exit_code == 0
+    assert f"sandbox-trainer data {name}" in shown.output.partition("Example")[2]
+
+
+def test_inspect_counts_records_and_shows_the_first(file: Path) -> None:
+    shown = data("inspect", file).stdout
+    assert "episodes" in shown
+    assert "assistant: good" in shown
+    assert json.loads(data("inspect", file, "--json").stdout)[0]["count"] == 3
+
+
+def test_inspect_names_bad_rows(file: Path) -> None:
+    file.write_text(file.read_text() + '{"messages": []}\n')
+    shown = data("inspect", file)
+    assert shown.exit_code == 1
+    assert "episodes.jsonl:4: messages" in shown.stderr.replace("\n", "")
+
+
+def test_settings_of_reading_stand_beside_files(file: Path) -> None:
+    file.write_text('{"prompt": "?", "completion": "!", "source": "me"}\n')
+    assert data("inspect", file).exit_code == 1
+    assert data("inspect", file, 'ignore_columns=["source"]').exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["select"], "nothing to read"),
+        (["select", "a.jsonl"], "name the file to write with --output"),
+        (["select", "a.jsonl", "-o", "b.csv"], "name the file .jsonl"),
+        (["select", "a.jsonl", "rule.kind=best", "-o", "b.jsonl"], "rule"),
+        (["inspect", "http://a", "http://b"], "one service at a time"),
+        (["decontaminate", "a.jsonl"], "name a file of evaluation tasks"),
+    ],
+)
+def test_wrong_usage_is_explained(words: list[str], sentence: str) -> None:
+    given = words if len(words) > 1 else [*words, "rule.kind=all"]
+    shown = data(*given)
+    assert shown.exit_code == 2
+    assert sentence in shown.stderr
+
+
+def test_convert_writes_agenttraj_which_is_read_back(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "agenttraj.jsonl"
+    assert data("convert", file, "--to", "conversations", "-o", target).exit_code == 0
+    row = json.loads(target.read_text().split("\n")[0])
+    assert [each["from"] for each in row["conversations"]] == ["human", "gpt"]
+    before, after = read_episodes(read(file)), read_episodes(read(target))
+    assert [each.messages for each in after] == [each.messages for each in before]
+    assert [each.score for each in after] == [1.0, 0.0, 0.5]
+
+
+def test_convert_refuses_records_of_different_kinds(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"prompt": "?", "chosen": "a", "rejected": "b"}\n')
+    shown = data("convert", file, other, "-o", tmp_path / "new.jsonl")
+    assert shown.exit_code == 1
+    assert "has preferences, and" in shown.stderr.replace("\n", "")
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_select_writes_the_selected_episodes_and_counts_the_others(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "best.jsonl"
+    shown = data("select", file, "rule.kind=ranking", "-o", target)
+    assert "2 of 3 episodes" in shown.stdout
+    assert "dropped 1: rule ranking" in shown.stdout
+    assert [each.score for each in read_episodes(read(target))] == [1.0, 0.5]
+
+
+def test_weights_are_written_and_read(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "weighted.jsonl"
+    data("select", file, "weights.kind=softmax", "weights.temperature=0.5", "-o", target)
+    weights = [each.weight for each in read_episodes(read(target))]
+    assert weights[0] > weights[2] > weights[1]
+    assert sum(weights) == pytest.approx(3)
+
+
+def test_pairs_and_labels_are_written(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "pairs.jsonl"
+    shown = data("pairs", file, "-o", target)
+    assert "1 pairs" in shown.stdout
+    assert "left out 1: tasks with a single episode" in shown.stdout
+    assert read_preferences(read(target))[0].margin == 1.0
+    assert data("pairs", file, "--labels", "least=0.5", "-o", target).exit_code == 0
+    assert [each.desirable for each in read_completions(read(target))] == [True, False, True]
+
+
+def test_statistics_are_a_table_a_page_or_json(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    shown = data("statistics", file, "-o", page)
+    assert "score" in shown.stdout
+    assert page.exists()
+    found = json.loads(data("statistics", file, "--json").stdout)
+    assert found["groups"]["all"]["all"]["solved"] == 1
+    assert "values" not in found["distributions"]["score"]
+
+
+def test_decontaminate_fails_on_overlap_or_writes_the_rest(file: Path, tmp_path: Path) -> None:
+    tasks, clean = tmp_path / "tasks.jsonl", tmp_path / "clean.jsonl"
+    tasks.write_text('{"id": "t/2", "prompt": "something else altogether"}\n')
+    shown = data("decontaminate", file, "--against", tasks)
+    assert shown.exit_code == 1
+    assert "1 of 3 episodes overlap with 1 evaluation tasks" in shown.stdout
+    assert data("decontaminate", file, "--against", tasks, "-o", clean).exit_code == 0
+    assert [each.task_id for each in read_episodes(read(clean))] == ["t/1", "t/1"]

@@ -1,0 +1,78 @@
+import pytest
+
+from tests.fakes.recorded import episode, message
+from trainer.config.selection import LabelsConfig, PairsConfig
+from trainer.errors import DataError
+from trainer.recorded.pairs import Pairs, make_labels, make_pairs
+from trainer.recorded.types import RecordedEpisode
+
+
+def scored(*scores: float | None, task: str = "t/1") -> list[RecordedEpisode]:
+    return [episode(task, str(score), row, score=score) for row, score in enumerate(scores, 1)]
+
+
+def made(episodes: list[RecordedEpisode], **settings: object) -> Pairs:
+    return make_pairs(episodes, PairsConfig.model_validate(settings))
+
+
+def texts(pairs: Pairs) -> list[tuple[str | None, str | None]]:
+    return [(each.chosen[0].content, each.rejected[0].content) for each in pairs.preferences]
+
+
+def test_the_best_episode_of_a_task_is_paired_with_its_worst() -> None:
+    pairs = made([*scored(0.5, 1.0, 0.0), *scored(0.2, 0.8, task="t/2")])
+    assert texts(pairs) == [("1.0", "0.0"), ("0.8", "0.2")]
+    assert [each.margin for each in pairs.preferences] == pytest.approx([1.0, 0.6])
+    assert pairs.preferences[0].prompt == (message("user", "task t/1"),)
+    assert pairs.preferences[1].task_id == "t/2"
+
+
+def test_all_pairs_above_the_margin_come_in_order_of_their_distance() -> None:
+    pairs = made(scored(0.0, 0.5, 0.75), kind="all", margin=0.5)
+    assert texts(pairs) == [("0.75", "0.0"), ("0.5", "0.0")]
+
+
+def test_pairs_of_a_task_are_bounded_and_those_furthest_apart_are_kept() -> None:
+    assert texts(made(scored(0.0, 0.5, 0.75), kind="all", per_task=1)) == [("0.75", "0.0")]
+
+
+@pytest.mark.parametrize(("by", "chosen"), [("return", "long"), ("process", "short")])
+def test_pairs_are_by_return_or_by_process_reward(by: str, chosen: str) -> None:
+    given = [episode(said="long", step_rewards=(0.4,) * 5), episode(said="short", step_rewards=(0.9,))]
+    assert texts(made(given, by=by))[0][0] == chosen
+
+
+def test_tasks_that_give_no_pair_are_counted() -> None:
+    one, other = scored(0.0, 1.0, task="t/5")
+    given = [
+        *scored(1.0, task="t/1"),
+        *scored(0.5, 0.5, task="t/2"),
+        episode("t/3", "same", score=0.0),
+        episode("t/3", "same", score=1.0),
+        episode("t/4", score=0.0),
+        episode("t/4", score=1.0, messages=(message("user", "another"), message("assistant", "hm"))),
+        one,
+        other,
+    ]
+    pairs = made(given)
+    assert len(pairs.preferences) == 1
+    assert (pairs.alone, pairs.equal, pairs.same, pairs.differing) == (1, 1, 1, 1)
+
+
+def test_no_pairs_at_all_is_an_error_with_its_reasons() -> None:
+    given = [*scored(1.0), *scored(0.5, 0.6, task="t/2")]
+    with pytest.raises(
+        DataError, match=r"no pairs: 1 tasks have a single .*; in 1 tasks no two .*margin=0.5"
+    ):
+        made(given, margin=0.5)
+
+
+def test_episodes_become_labels() -> None:
+    found = make_labels(scored(0.0, 1.0), LabelsConfig())
+    assert [each.desirable for each in found] == [False, True]
+    assert found[0].completion == (message("assistant", "0.0"),)
+
+
+def test_labels_of_one_class_are_an_error() -> None:
+    with pytest.raises(DataError, match="all 2 labels are true"):
+        make_labels(scored(0.5, 1.0), LabelsConfig(least=0.1))

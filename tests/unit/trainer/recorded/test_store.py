@@ -1,0 +1,83 @@
+import httpx
+import pytest
+
+from sandbox_client import RetryPolicy, SandboxClient
+from sandbox_contract.inspection import Event, InstanceTrajectory
+from tests.fakes.recorded import message
+from trainer.errors import DataError, ServiceUnavailable
+from trainer.recorded.bad_rows import UnplayedError
+from trainer.recorded.store import episode_of, stored_trajectories
+from trainer.recorded.types import RowOrigin
+
+ASKED = {"observation": {"messages": [{"role": "user", "content": "?"}]}}
+TOOL = {"type": "function", "function": {"name": "go"}}
+EVENTS = (
+    Event(sequence=0, operation="create", at=0, result={**ASKED, "tools": [TOOL]}),
+    Event(
+        sequence=1,
+        operation="step",
+        at=1,
+        request={"message": {"role": "assistant", "content": "a"}},
+        result={**ASKED, "truncated": True},
+        reward=0.25,
+    ),
+    Event(
+        sequence=2,
+        operation="step",
+        at=2,
+        request={"message": {"role": "assistant", "content": "lost"}},
+        result={"code": "step_timeout", "message": "too slow"},
+    ),
+    Event(sequence=3, operation="evaluate", at=3, result={"score": 0.5, "success": False}, reward=0.5),
+)
+ORIGIN = RowOrigin("http://service", "i-1")
+
+
+def trajectory(*events: Event, name: str = "i-1") -> InstanceTrajectory:
+    return InstanceTrajectory(instance_id=name, environment="echo", task_id="t/1", tenant="me", events=events)
+
+
+def client(answers: dict[str, object]) -> SandboxClient:
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = answers.get(request.url.path)
+        if body is None:
+            problem = {"code": "instance_not_found", "message": "no such instance", "retryable": False}
+            return httpx.Response(404, json=problem)
+        return httpx.Response(200, json=body)
+
+    return SandboxClient(
+        "http://service", transport=httpx.MockTransport(answer), retry=RetryPolicy(attempts=1)
+    )
+
+
+def test_events_become_an_episode_without_failed_operations() -> None:
+    found = episode_of(trajectory(*EVENTS), ORIGIN)
+    assert found.messages == (message("user", "?"), message("assistant", "a"), message("user", "?"))
+    assert (found.score, found.success, found.step_rewards, found.truncated) == (0.5, False, (0.25,), True)
+    assert [tool.function.name for tool in found.tools] == ["go"]
+    assert str(found.origin) == "http://service:i-1"
+
+
+def test_an_instance_without_steps_is_unplayed() -> None:
+    with pytest.raises(UnplayedError):
+        episode_of(trajectory(EVENTS[0]), ORIGIN)
+
+
+def test_named_instances_are_read_and_an_unknown_one_is_named() -> None:
+    body = trajectory(*EVENTS).model_dump(mode="json")
+    with client({"/v1/instances/i-1/trajectory": body}) as service:
+        found = stored_trajectories(service, "http://service", ["i-1", "gone"])
+        assert next(found).instance_id == "i-1"
+        with pytest.raises(DataError, match="http://service:gone: its trajectory cannot be read"):
+            next(found)
+
+
+def test_a_service_without_instances_says_what_to_do() -> None:
+    service = client({"/v1/instances": {"instances": []}})
+    with service, pytest.raises(DataError, match="no live instances; name instances, or export its store"):
+        list(stored_trajectories(service, "http://service"))
+
+
+def test_a_service_that_does_not_answer_is_unavailable() -> None:
+    with client({}) as service, pytest.raises(ServiceUnavailable, match="http://service: its instances"):
+        list(stored_trajectories(service, "http://service"))

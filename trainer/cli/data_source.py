@@ -1,0 +1,87 @@
+"""Sources of the ``data`` commands: files, a service's address, and settings, told apart word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sandbox_settings import Branch
+from trainer.config.reading import read_part
+from trainer.config.recorded import RecordedFiles
+from trainer.errors import ConfigError
+
+from .terminal import notes
+
+if TYPE_CHECKING:
+    from trainer.recorded.reading import Progress as ReadingProgress
+
+SourcesArgument: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE|URL|KEY=VALUE...",
+        help="Files (.jsonl, .json, .parquet) or a running service's address, and settings such as "
+        'format=messages, ignore_columns=["source"] or skip_unplayed=true.',
+    ),
+]
+OutputOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+]
+Settings = TypeVar("Settings", bound=Branch)
+
+
+def split_sources(words: Sequence[str], settings: type[Settings]) -> tuple[RecordedFiles, Settings]:
+    """Return the files to read and the command's own settings. Raises ConfigError."""
+    paths: list[str] = []
+    addresses: list[str] = []
+    reading: list[str] = []
+    own: list[str] = []
+    for word in words:
+        key = word.partition("=")[0].partition(".")[0]
+        if word.startswith(("http://", "https://")):
+            addresses.append(word)
+        elif "=" not in word or Path(word).exists():
+            paths.append(word)
+        elif key in RecordedFiles.model_fields:
+            reading.append(word)
+        else:
+            own.append(word)
+    if len(addresses) > 1:
+        raise ConfigError(f"one service at a time: {' and '.join(addresses)} were given")
+    options = read_part(RecordedFiles, ["files=[]", 'service="-"', *reading], example="skip_unplayed=true")
+    given = {"files": tuple(map(Path, paths)), "service": addresses[0] if addresses else None}
+    if not paths and not addresses:
+        raise ConfigError("nothing to read: name a file or a service's address")
+    return options.model_copy(update=given), read_part(settings, own, example="rule.kind=threshold")
+
+
+@contextmanager
+def reading_progress(files: RecordedFiles) -> Iterator[ReadingProgress]:
+    """Show a bar of the bytes that have been read, on a terminal only."""
+    console = notes()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        bars = {
+            path: progress.add_task(path.name, total=path.stat().st_size)
+            for path in files.files
+            if path.exists()
+        }
+
+        def show(path: Path, size: int) -> None:
+            if path in bars:
+                progress.update(bars[path], completed=size)
+
+        yield show
+
+
+def written_to(output: Path | None) -> Path:
+    """Return the output file. Raises ConfigError if there is none, or it is no JSONL file."""
+    if output is None:
+        raise ConfigError("name the file to write with --output FILE.jsonl")
+    if output.suffix != ".jsonl":
+        raise ConfigError(f"--output {output}: records are written as lines; name the file .jsonl")
+    return output

@@ -1,0 +1,131 @@
+"""Preferences and labels made of recorded episodes: episodes of one task are compared by a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from trainer.errors import DataError
+
+from .measures import by_task, measured
+from .reading import check_labels
+from .selection import ranked
+from .types import LabelledCompletion, Preference
+
+if TYPE_CHECKING:
+    from trainer.config.selection import LabelsConfig, PairsConfig
+
+    from .types import RecordedEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Preferences made of episodes, and what gave none."""
+
+    preferences: tuple[Preference, ...]
+    """Tasks in order of first appearance, of each those furthest apart first."""
+    alone: int
+    """Tasks of which only one episode has the value."""
+    equal: int
+    """Tasks whose episodes are all closer than the margin."""
+    differing: int
+    """Pairs left out because their prompts differ."""
+    same: int
+    """Pairs left out because both say the same."""
+
+
+def make_pairs(episodes: Sequence[RecordedEpisode], config: PairsConfig) -> Pairs:
+    """Return preferences between episodes of one task; each margin is the difference of the values.
+
+    The prompt is all before the first turn, and the completions are all after it. Raises DataError if there
+    is no pair at all, saying why.
+    """
+    kept, values = measured(episodes, config.by)
+    preferences: list[Preference] = []
+    alone = equal = differing = same = 0
+    for group in by_task(kept).values():
+        if len(group) == 1:
+            alone += 1
+            continue
+        candidates = list(_CANDIDATES[config.kind](values, group, config.margin))
+        equal += not candidates
+        made = 0
+        for better, worse in candidates:
+            chosen, rejected = kept[better], kept[worse]
+            if chosen.prompt != rejected.prompt:
+                differing += 1
+            elif chosen.completion == rejected.completion:
+                same += 1
+            elif made < config.per_task:
+                made += 1
+                preferences.append(_preference(chosen, rejected, values[better] - values[worse]))
+    pairs = Pairs(tuple(preferences), alone, equal, differing, same)
+    if not preferences:
+        raise DataError(_no_pairs(pairs, config))
+    return pairs
+
+
+def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tuple[LabelledCompletion, ...]:
+    """Return the episodes as labelled completions. Raises DataError if all labels are the same."""
+    kept, values = measured(episodes, config.by)
+    found = tuple(
+        LabelledCompletion(
+            each.prompt,
+            each.completion,
+            value >= config.least,
+            each.origin,
+            each.environment,
+            each.task_id,
+            each.tools,
+        )
+        for each, value in zip(kept, values, strict=True)
+    )
+    check_labels(found)
+    return found
+
+
+def _best_worst(values: Sequence[float], group: Sequence[int], margin: float) -> Iterator[tuple[int, int]]:
+    order = ranked(values, group)
+    if _apart(values[order[0]] - values[order[-1]], margin):
+        yield order[0], order[-1]
+
+
+def _all_apart(values: Sequence[float], group: Sequence[int], margin: float) -> Iterator[tuple[int, int]]:
+    pairs = combinations(ranked(values, group), 2)
+    apart = [pair for pair in pairs if _apart(values[pair[0]] - values[pair[1]], margin)]
+    yield from sorted(apart, key=lambda pair: values[pair[1]] - values[pair[0]])
+
+
+def _apart(difference: float, margin: float) -> bool:
+    return difference > 0 and difference >= margin
+
+
+_CANDIDATES: Mapping[str, Callable[[Sequence[float], Sequence[int], float], Iterator[tuple[int, int]]]] = {
+    "best_worst": _best_worst,
+    "all": _all_apart,
+}
+
+
+def _preference(chosen: RecordedEpisode, rejected: RecordedEpisode, margin: float) -> Preference:
+    return Preference(
+        prompt=chosen.prompt,
+        chosen=chosen.completion,
+        rejected=rejected.completion,
+        origin=chosen.origin,
+        environment=chosen.environment,
+        task_id=chosen.task_id,
+        tools=chosen.tools,
+        margin=margin,
+    )
+
+
+def _no_pairs(pairs: Pairs, config: PairsConfig) -> str:
+    reasons = {
+        f"{pairs.alone} tasks have a single episode with a {config.by}": pairs.alone,
+        f"in {pairs.equal} tasks no two episodes differ enough (margin={config.margin:g})": pairs.equal,
+        f"{pairs.differing} pairs have prompts that differ": pairs.differing,
+        f"{pairs.same} pairs say the same": pairs.same,
+    }
+    return "no pairs: " + "; ".join(reason for reason, count in reasons.items() if count)

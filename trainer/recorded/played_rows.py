@@ -1,0 +1,79 @@
+"""Rows of ``sandbox-service run --output``: episodes that a policy played over the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from sandbox_contract.messages import Message
+
+from .bad_rows import UnplayedError
+from .fields import ClosedRow, Rewards, Text, Tools, check_conversation, validated
+from .types import RecordedEpisode
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+
+    from .types import RowOrigin
+
+
+class PlayedFailure(ClosedRow):
+    """The reason why an episode was not graded."""
+
+    failure_class: str
+    code: Text = ""
+    detail: Text = ""
+
+
+class PlayedRow(ClosedRow):
+    """A row of an episode file."""
+
+    messages: tuple[Message, ...]
+    rewards: Rewards
+    environment: str
+    task_id: str
+    policy: Text = ""
+    temperature: float | None = None
+    instance_id: Text = ""
+    score: float | None = None
+    success: bool | None = None
+    failed: PlayedFailure | None = None
+    tools: Tools = ()
+    # Columns about the playing, which training does not need.
+    elapsed_s: JsonValue = None
+    repeat: JsonValue = None
+    difficulty: JsonValue = None
+    category: JsonValue = None
+    steps: JsonValue = None
+    ended: JsonValue = None
+    model_calls: JsonValue = None
+    tokens_in: JsonValue = None
+    tokens_out: JsonValue = None
+    cut: JsonValue = None
+
+
+def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
+    """Return the episode of a row; none for one that failed before the first turn. Raises RowError."""
+    read = validated(PlayedRow, row)
+    try:
+        check_conversation(read.messages)
+    except UnplayedError:
+        if read.failed is None:
+            raise
+        return ()
+    episode = RecordedEpisode(
+        messages=read.messages,
+        origin=origin,
+        id=read.instance_id,
+        environment=read.environment,
+        task_id=read.task_id,
+        tools=read.tools,
+        score=read.score,
+        success=read.success,
+        step_rewards=read.rewards,
+        failure_class=read.failed.failure_class if read.failed is not None else "",
+        policy=read.policy,
+        temperature=read.temperature,
+    )
+    return (episode,)

@@ -1,0 +1,204 @@
+"""Select episodes to learn from: quality filters, duplicates, a rule on their values, and weights.
+
+The family of behaviour cloning is one selection: plain (rule ``all``), filtered by reward (``threshold``,
+``top_share``, ``percentiles``), by trajectory ranking (``ranking``), and weighted (``softmax``, ``rank``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.config.selection import (
+    AllEpisodes,
+    ExactDuplicates,
+    KeepDuplicates,
+    NearDuplicates,
+    PercentileRule,
+    RankingRule,
+    RankWeights,
+    RecordedWeights,
+    SoftmaxWeights,
+    ThresholdRule,
+    TopShareRule,
+    UniformWeights,
+)
+from trainer.errors import DataError
+
+from .measures import MEASURES, by_task, measured
+from .quality import reason_to_drop
+from .similarity import NearDuplicateIndex, ngrams
+
+if TYPE_CHECKING:
+    from trainer.config.selection import SelectionConfig
+
+    from .types import RecordedEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedEpisodes:
+    """The selected episodes, and how many were dropped for which reason."""
+
+    episodes: tuple[RecordedEpisode, ...]
+    """In the order of the files, with their weights."""
+    dropped: Mapping[str, int]
+    """Number of dropped episodes by reason, in order of first appearance."""
+
+
+def select(episodes: Sequence[RecordedEpisode], config: SelectionConfig) -> SelectedEpisodes:
+    """Return the episodes to learn from, with their weights; those of softmax and rank have the mean 1.
+
+    Raises DataError if no episode has the value to compare by, or none is left.
+    """
+    dropped: dict[str, int] = {}
+
+    def drop(reason: str, count: int = 1) -> None:
+        if count:
+            dropped[reason] = dropped.get(reason, 0) + count
+
+    kept = []
+    for episode in episodes:
+        reason = reason_to_drop(episode, config.quality)
+        if reason is None:
+            kept.append(episode)
+        else:
+            drop(reason)
+    if not isinstance(config.rule, AllEpisodes) or isinstance(config.weights, SoftmaxWeights | RankWeights):
+        before = len(kept)
+        kept = list(measured(kept, config.by)[0])
+        drop(f"no {config.by}", before - len(kept))
+    values = [MEASURES[config.by](each) or 0.0 for each in kept]
+    unlike = _DEDUPLICATIONS[type(config.deduplicate)](kept, values, config.deduplicate)
+    drop("duplicate", len(kept) - len(unlike))
+    kept, values = [kept[place] for place in unlike], [values[place] for place in unlike]
+    wanted = _RULES[type(config.rule)](kept, values, config.rule)
+    drop(f"rule {config.rule.kind}", len(kept) - len(wanted))
+    kept, values = [kept[place] for place in wanted], [values[place] for place in wanted]
+    if not kept:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "there were none"
+        raise DataError(f"the selection keeps none of {len(episodes)} episodes: {reasons}")
+    weights = _WEIGHTS[type(config.weights)](kept, values, config.weights)
+    weighted = tuple(replace(each, weight=weight) for each, weight in zip(kept, weights, strict=True))
+    return SelectedEpisodes(weighted, dropped)
+
+
+def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
+    """Return places by descending value; of equal ones the first comes first."""
+    return sorted(places, key=lambda place: -values[place])
+
+
+_Kept = Sequence["RecordedEpisode"]
+_Values = Sequence[float]
+_Places = list[int]
+
+
+def _all(kept: _Kept, values: _Values, rule: object) -> _Places:
+    return list(range(len(kept)))
+
+
+def _threshold(kept: _Kept, values: _Values, rule: ThresholdRule) -> _Places:
+    return [place for place, value in enumerate(values) if value >= rule.least]
+
+
+def _top_share(kept: _Kept, values: _Values, rule: TopShareRule) -> _Places:
+    groups = by_task(kept).values() if rule.within == "task" else [range(len(kept))]
+    best = (ranked(values, group)[: max(1, round(rule.share * len(group)))] for group in groups if len(group))
+    return sorted(place for group in best for place in group)
+
+
+def _percentiles(kept: _Kept, values: _Values, rule: PercentileRule) -> _Places:
+    if not values:
+        return []
+    low, high = np.percentile(values, [rule.low, rule.high])
+    return [place for place, value in enumerate(values) if low <= value <= high]
+
+
+def _ranking(kept: _Kept, values: _Values, rule: RankingRule) -> _Places:
+    best = (ranked(values, group)[: rule.best] for group in by_task(kept).values())
+    return sorted(place for group in best for place in group)
+
+
+def _without_exact(kept: _Kept, values: _Values, rule: object) -> _Places:
+    seen: set[object] = set()
+    unlike = []
+    for place in ranked(values, range(len(kept))):
+        text = (kept[place].task, *(message.model_dump_json() for message in kept[place].messages))
+        if text not in seen:
+            seen.add(text)
+            unlike.append(place)
+    return sorted(unlike)
+
+
+def _without_near(kept: _Kept, values: _Values, rule: NearDuplicates) -> _Places:
+    unlike = []
+    for group in by_task(kept).values():
+        index = NearDuplicateIndex(rule.similarity)
+        for place in ranked(values, group):
+            if not index.find_or_add(ngrams(_said(kept[place]), rule.words)):
+                unlike.append(place)
+    return sorted(unlike)
+
+
+def _said(episode: RecordedEpisode) -> str:
+    """Return the text of an episode's turns, tool calls included."""
+    parts = []
+    for message in episode.turns:
+        parts.append(message.content or "")
+        parts += (f"{call.function.name} {call.function.arguments}" for call in message.tool_calls or ())
+    return "\n".join(parts)
+
+
+def _recorded(kept: _Kept, values: _Values, rule: object) -> list[float]:
+    return [episode.weight for episode in kept]
+
+
+def _uniform(kept: _Kept, values: _Values, rule: object) -> list[float]:
+    return [1.0] * len(kept)
+
+
+def _softmax(kept: _Kept, values: _Values, rule: SoftmaxWeights) -> list[float]:
+    groups = by_task(kept).values() if rule.within == "task" else [range(len(kept))]
+    weights = np.zeros(len(kept))
+    for group in groups:
+        places = list(group)
+        scaled = np.array([values[place] for place in places]) / rule.temperature
+        powers = np.exp(scaled - scaled.max())
+        weights[places] = powers / powers.sum() * len(places)
+    return [float(weight) for weight in weights]
+
+
+def _rank(kept: _Kept, values: _Values, rule: object) -> list[float]:
+    weights = [0.0] * len(kept)
+    for group in by_task(kept).values():
+        count = len(group)
+        # Equal values share the mean of their ranks, so that the order of the files does not matter.
+        for place in group:
+            better = sum(values[other] > values[place] for other in group)
+            equal = sum(values[other] == values[place] for other in group)
+            rank = better + (equal - 1) / 2
+            weights[place] = (count - rank) / ((count + 1) / 2)
+    return weights
+
+
+_Rule = Callable[["_Kept", "_Values", Any], "_Places"]
+_RULES: Mapping[type, _Rule] = {
+    AllEpisodes: _all,
+    ThresholdRule: _threshold,
+    TopShareRule: _top_share,
+    PercentileRule: _percentiles,
+    RankingRule: _ranking,
+}
+_DEDUPLICATIONS: Mapping[type, _Rule] = {
+    KeepDuplicates: _all,
+    ExactDuplicates: _without_exact,
+    NearDuplicates: _without_near,
+}
+_WEIGHTS: Mapping[type, Callable[[_Kept, _Values, Any], list[float]]] = {
+    RecordedWeights: _recorded,
+    UniformWeights: _uniform,
+    SoftmaxWeights: _softmax,
+    RankWeights: _rank,
+}

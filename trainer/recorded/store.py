@@ -1,0 +1,103 @@
+"""Read episodes from the trajectory store of a running service, over its API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from sandbox_client import SandboxError
+from sandbox_contract.messages import Message, Tool
+from trainer.errors import DataError, ServiceUnavailable
+
+from .bad_rows import RowError
+from .fields import check_conversation
+from .types import RecordedEpisode, RowOrigin
+
+if TYPE_CHECKING:
+    from sandbox_client import SandboxClient
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.inspection import Event, InstanceTrajectory
+
+
+def stored_trajectories(
+    client: SandboxClient, address: str, ids: Sequence[str] = ()
+) -> Iterator[InstanceTrajectory]:
+    """Yield the trajectories of instances; without ids, of all live ones that the service lists.
+
+    Ended instances are not listed, but their trajectories stay: name their ids, or export the store. Raises
+    DataError for an instance that the service does not know, ServiceUnavailable where it does not answer.
+    """
+    try:
+        wanted = ids or [each.instance_id for each in client.instances().instances]
+    except SandboxError as error:
+        raise ServiceUnavailable(f"{address}: its instances cannot be listed: {error}") from error
+    if not wanted:
+        raise DataError(f"{address}: the service has no live instances; name instances, or export its store")
+    for name in wanted:
+        try:
+            yield client.trajectory(name)
+        except SandboxError as error:
+            raise DataError(f"{address}:{name}: its trajectory cannot be read: {error}") from error
+
+
+def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpisode:
+    """Return the episode of a recorded instance; failed operations are left out. Raises RowError."""
+    messages: list[Message] = []
+    tools: tuple[Tool, ...] = ()
+    rewards: list[float] = []
+    score: float | None = None
+    success: bool | None = None
+    truncated = lost = False
+    for event in trajectory.events:
+        result = event.result or {}
+        if event.operation == "create" and "observation" in result:
+            messages += _observed(result)
+            tools = _tools(result)
+        elif event.operation == "step" and "observation" in result:
+            messages += [*_said(event), *_observed(result)]
+            rewards.append(event.reward or 0.0)
+            truncated = truncated or result.get("truncated") is True
+        elif event.operation == "evaluate" and "score" in result:
+            score, success = event.reward, result.get("success") is True
+        lost = lost or event.operation == "lost"
+    check_conversation(messages)
+    return RecordedEpisode(
+        messages=tuple(messages),
+        origin=origin,
+        id=trajectory.instance_id,
+        environment=trajectory.environment,
+        task_id=trajectory.task_id,
+        tools=tools,
+        score=score,
+        success=success,
+        step_rewards=tuple(rewards),
+        failure_class="sandbox" if lost else "",
+        truncated=truncated,
+    )
+
+
+def _said(event: Event) -> list[Message]:
+    message = (event.request or {}).get("message")
+    return [_message(message)] if isinstance(message, dict) else []
+
+
+def _observed(result: JsonObject) -> list[Message]:
+    observation = result.get("observation")
+    messages = observation.get("messages") if isinstance(observation, dict) else None
+    return [_message(each) for each in messages] if isinstance(messages, list) else []
+
+
+def _message(value: object) -> Message:
+    try:
+        return Message.model_validate(value)
+    except ValidationError as error:
+        raise RowError(
+            f"a recorded message is invalid: {error.errors(include_url=False)[0]['msg']}"
+        ) from None
+
+
+def _tools(result: JsonObject) -> tuple[Tool, ...]:
+    tools = result.get("tools")
+    return tuple(Tool.model_validate(each) for each in tools) if isinstance(tools, list) else ()
