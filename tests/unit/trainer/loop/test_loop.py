@@ -195,6 +195,15 @@ def test_a_checkpoint_is_written_while_the_next_step_is_under_way():
     ]
 
 
+def test_the_end_of_each_phase_is_evaluated_whatever_the_interval():
+    tasks = {
+        "sources": [{"environment": "code", "held_out": ["test"]}],
+        "phases": [{"steps": steps, "sources": ["code"]} for steps in (1, 3, 2)],
+    }
+    calls = played(RunConfig(steps=6, tasks=tasks, warm_start=WARM))
+    assert [call[1] for call in calls if call[0] == "evaluate"] == [0, 1, 4, 6]
+
+
 def test_what_a_step_led_to_is_recorded_from_all_who_took_part():
     recorded = [call for call in played(RunConfig(steps=1)) if call[0] == "record"]
     named = ["advantage/std", "loss/policy", "reward/mean", "sync/seconds"]
