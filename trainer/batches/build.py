@@ -22,6 +22,7 @@ from trainer.reward.compose import score
 from trainer.rollout.base_player import context_limit
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.reflection import ReflectivePlayer
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
 
@@ -73,7 +74,13 @@ def make_player(
     Raises ConfigError if neither the model nor the settings limit the length of a conversation.
     """
     player: EpisodePlayer | AgentPlayer
-    if config.agent is None or not config.steps:
+    reflection = config.rollout.reflection if config.steps else None
+    if reflection is not None and config.agent is not None:
+        raise ConfigError("a reflection needs the trainer's own loop: leave agent or the reflection out")
+    if reflection is not None:
+        parts = (config.rollout, config.service, watch, reflection, folder)
+        player = ReflectivePlayer(client, policy, chat, *parts)
+    elif config.agent is None or not config.steps:
         player = EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
     else:
         launcher = _launcher(config.agent, config, folder, client)

@@ -11,6 +11,7 @@ from sandbox_settings import Branch, Positive, Seconds, Share
 
 from .learner import OptimizerConfig
 from .reward import JudgeConfig
+from .rollout import ReflectionConfig
 
 FeedbackName: TypeAlias = Literal["environment", "reward", "judge", "people"]
 Temperature: TypeAlias = Annotated[float, Field(gt=0)]
@@ -26,6 +27,10 @@ class ExploreConfig(Branch):
     temperatures: tuple[Temperature, ...] = ()
     """Sampling temperatures, which the episodes of a task take in turn; ``rollout.sampling.temperature`` when
     empty."""
+    reflection: ReflectionConfig | None = None
+    """Play episodes that were not solved once more, with the model's reflection on the failure in the prompt,
+    and keep the better attempt. The reflection is no part of the text that is trained on.
+    """
     timeout_s: Seconds = 14_400.0
     """Time limit of one exploration; ``rollout.stall_timeout_s`` ends it sooner without progress."""
 

@@ -93,6 +93,19 @@ class MinimumGroup(Branch):
 StrategyConfig: TypeAlias = Annotated[FailFast | Retry | MinimumGroup, Field(discriminator="kind")]
 
 
+class ReflectionConfig(Branch):
+    """A second attempt at tasks that were not solved, with the model's reflection on the first in the prompt
+    (Reflexion, Shinn et al. 2023).
+    """
+
+    max_tokens: Positive = 256
+    """Tokens of a reflection."""
+    instruction: str = (
+        "In a few sentences, say what went wrong, and what to do differently in the next attempt."
+    )
+    """The request for a reflection, behind the transcript of the attempt."""
+
+
 class RolloutConfig(Branch):
     """P tasks by G episodes a step, and the limit of off-policy sampling."""
 
@@ -117,6 +130,8 @@ class RolloutConfig(Branch):
     """Temperatures that the members of a group take in turn, in place of ``sampling.temperature``. For
     exploration only: training needs the one temperature of its policy.
     """
+    reflection: ReflectionConfig | None = None
+    """Play episodes that were not solved once more, after a reflection. For exploration only."""
     max_turns: Positive = 16
     """Assistant turns per episode, where the environment allows more."""
     max_context_tokens: Positive | None = None

@@ -140,6 +140,8 @@ class Evolution:
 
     def _select(self, folder: IterationFolder, explored: Explored, base: BaseModel) -> Selected:
         detail = f"{explored.solved} of {explored.episodes} episodes solved"
+        if explored.reflected:
+            detail += f", {explored.mended} of them after {explored.reflected} reflections"
         self._listener.begin_phase(folder.number, "select", detail)
         episodes = read_explored(Path(explored.file), folder.number)
         scored = [each for each in episodes if each.scored]

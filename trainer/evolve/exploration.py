@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from trainer.batches.payloads import group_from_json
 from trainer.errors import CheckpointError
 from trainer.launch.folder import RunFolder
 from trainer.launch.run import started_run
+from trainer.rollout.reflection import REFLECTIONS
 from trainer.types import Objective
 
 from .records import Explored
@@ -69,12 +71,15 @@ def read_explored(file: Path, number: int) -> tuple[Trajectory, ...]:
 def summarise_explored(file: Path, episodes: Sequence[Trajectory], temperatures: Sequence[float]) -> Explored:
     """Return the summary of an exploration."""
     scored = [each for each in episodes if each.scored]
+    reflections = _mended(file.with_name(REFLECTIONS))
     return Explored(
         file=str(file),
         episodes=len(scored),
         solved=sum(each.success is True for each in scored),
         failures=len(episodes) - len(scored),
         by_temperature=_by_temperature(scored, temperatures),
+        reflected=len(reflections),
+        mended=sum(reflections.values()),
     )
 
 
@@ -86,6 +91,16 @@ def _by_temperature(episodes: Sequence[Trajectory], temperatures: Sequence[float
         member = int(each.id.rpartition(".")[2])
         results.setdefault(f"{temperatures[member % len(temperatures)]:g}", []).append(each.success is True)
     return {name: sum(solved) / len(solved) for name, solved in sorted(results.items())}
+
+
+def _mended(file: Path) -> dict[str, bool]:
+    """Return for each episode with a reflection whether it was solved then; the last line counts, since an
+    interrupted group is played again.
+    """
+    if not file.exists():
+        return {}
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return {row["id"]: row["mended"] for row in rows}
 
 
 class _Look:

@@ -47,6 +47,7 @@ def explore_run(config: RunConfig, folder: Path, number: int, model: Path) -> Ru
             "groups": explore.tasks,
             "group_size": explore.episodes,
             "temperatures": explore.temperatures,
+            "reflection": explore.reflection,
             "max_staleness": 0,
             "oversample": 1.0,
         }

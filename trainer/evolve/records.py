@@ -31,6 +31,10 @@ class Explored:
     """Episodes without a score."""
     by_temperature: Mapping[str, float] = field(default_factory=dict)
     """Success rate at each temperature, where there are several."""
+    reflected: int = 0
+    """Episodes that were played once more after a reflection."""
+    mended: int = 0
+    """Those of them that were solved then."""
 
     @property
     def success_rate(self) -> float:

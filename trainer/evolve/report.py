@@ -25,6 +25,7 @@ _HEAD = (
     "iteration",
     "explored",
     "solved",
+    "mended by reflection",
     "selected",
     "tasks",
     "trained on",
@@ -140,6 +141,7 @@ def _cells(result: IterationResult) -> Iterator[str]:
     explored, selected, held_out = result.explored, result.selected, result.evaluation
     yield "" if explored is None else f"{explored.episodes:,}"
     yield "" if explored is None else f"{100 * explored.success_rate:.1f}%"
+    yield "" if explored is None or not explored.reflected else f"{explored.mended} of {explored.reflected}"
     yield "" if selected is None else f"{selected.selected:,}"
     yield "" if selected is None else f"{selected.tasks:,}"
     yield "" if selected is None else f"{selected.total:,}"

@@ -90,10 +90,10 @@ def train(
         on_metrics: called with each step's metrics, as they are written.
         on_warning: called with warnings, such as reports of stalled episodes.
     """
-    if config.rollout.temperatures and config.steps:
+    if config.steps and (config.rollout.temperatures or config.rollout.reflection is not None):
         raise ConfigError(
-            "rollout.temperatures is for exploration, and training needs one temperature; set "
-            "rollout.sampling.temperature"
+            "rollout.temperatures and rollout.reflection are for exploration: a policy in training samples "
+            "at one temperature and without a reflection; leave them out, or see sandbox-trainer evolve"
         )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     folder = RunFolder.open(config, resume=resume)

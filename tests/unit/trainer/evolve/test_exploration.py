@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,3 +40,11 @@ def test_success_is_told_by_temperature_where_there_are_several() -> None:
     episodes = [episode(f"1/0.{member}", score=float(member % 2)) for member in range(4)]
     assert summarise_explored(Path("f"), episodes, (0.5, 1.2)).by_temperature == {"0.5": 0.0, "1.2": 1.0}
     assert summarise_explored(Path("f"), episodes, (1.0,)).by_temperature == {}
+
+
+def test_failures_that_a_reflection_mended_are_counted_once_each(tmp_path: Path) -> None:
+    rows = [("0.0", True), ("0.1", True), ("0.1", False), ("0.2", False)]  # 0.1 was played again
+    lines = [json.dumps({"id": name, "mended": mended}) + "\n" for name, mended in rows]
+    (tmp_path / "reflections.jsonl").write_text("".join(lines))
+    explored = summarise_explored(tmp_path / "trajectories.jsonl", [episode()], ())
+    assert (explored.reflected, explored.mended) == (3, 1)

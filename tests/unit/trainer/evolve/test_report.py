@@ -40,6 +40,8 @@ def test_results_of_iterations_are_given_to_programs_as_json(tmp_path: Path) -> 
         "solved": 1,
         "failures": 0,
         "by_temperature": {},
+        "reflected": 0,
+        "mended": 0,
     }
     assert isinstance(first["held_out"], dict)
     assert first["held_out"]["success"] == 0.9

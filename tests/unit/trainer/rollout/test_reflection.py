@@ -1,0 +1,167 @@
+"""An episode that failed is played once more with a reflection, which is no part of what is recorded."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+
+from sandbox_client import AsyncSandboxClient
+from tests.fakes.scripted_transport import ScriptedTransport
+from tests.fakes.told_service import ToldService
+from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, spoken
+from tests.harness.tiny_chat import tiny_chat
+from trainer.batches.build import make_player
+from trainer.config import RunConfig
+from trainer.config.rollout import ReflectionConfig, RolloutConfig, SamplingConfig, SandboxServiceConfig
+from trainer.engines.generation import Generation, GenerationRequest
+from trainer.errors import ConfigError, EngineError
+from trainer.launch.run import train
+from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.reflection import REFLECTIONS, ReflectivePlayer
+from trainer.rollout.scripted import ScriptedPolicy
+from trainer.types import EpisodeKey, GroupSpec, Trajectory
+
+REFLECTION = "I forgot to submit the answer"
+
+
+class ToldPolicy:
+    """Keeps the prompts; first attempts say one thing, later ones another."""
+
+    def __init__(self, *, reflection: str | None = REFLECTION) -> None:
+        self.chat = tiny_chat()
+        self.reflection = reflection
+        self.reflected = False
+        self.prompts: list[str] = []
+        self._scripted = ScriptedPolicy(self._line, self.chat)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self.prompts.append(self.chat.decode(request.token_ids))
+        return await self._scripted.generate(request)
+
+    def _line(self, key: EpisodeKey) -> str:
+        if key.trajectory_id.endswith("~reflection"):
+            self.reflected = True
+            if self.reflection is None:
+                raise EngineError("the engine is gone")
+            return self.reflection
+        return SUBMIT if self.reflected else PROGRAM
+
+
+async def played(
+    folder: Path,
+    policy: ToldPolicy,
+    scores: Sequence[float],
+    *,
+    index: int = 3,
+    context: int = 4000,
+) -> tuple[Trajectory, ToldService]:
+    """An episode whose attempts are graded so, one after the other."""
+    service = ToldService([END])
+    left = list(scores)
+
+    def graded(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("evaluate"):
+            score = left.pop(0)
+            service.verdict = {"score": score, "success": score == 1.0}
+        return service(request)
+
+    async with AsyncSandboxClient("http://service", transport=ScriptedTransport(graded)) as client:
+        config = RolloutConfig(max_context_tokens=context)
+        parts = (config, SandboxServiceConfig(), None, ReflectionConfig(max_tokens=64), folder)
+        player = ReflectivePlayer(client, policy, policy.chat, *parts)
+        spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=3)
+        try:
+            return await player.play_episode(spec, 2, SamplingConfig()), service
+        finally:
+            await player.close()
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    file = folder / REFLECTIONS
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def test_a_failed_episode_is_played_again_with_the_reflection_in_the_prompt(tmp_path: Path) -> None:
+    policy = ToldPolicy()
+    trajectory, service = await played(tmp_path, policy, [0.0, 1.0])
+    first, reflecting, second = policy.prompts
+    assert REFLECTION not in first
+    assert PROGRAM in reflecting  # the attempt, which failed
+    assert REFLECTION in second
+    assert second.index(REFLECTION) < second.rindex("assistant")  # before the model's turn
+    assert spoken(trajectory) == [SUBMIT]
+    assert (trajectory.score, trajectory.success) == (1.0, True)
+    assert len(service.bodies("create_instance")) == 2  # a fresh instance
+    assert {body["seed"] for body in service.bodies("create_instance")} == {40}  # of the same world
+
+
+async def test_the_recorded_conversation_is_without_the_reflection(tmp_path: Path) -> None:
+    policy = ToldPolicy()
+    trajectory, _ = await played(tmp_path, policy, [0.0, 1.0])
+    (segment,) = trajectory.segments
+    text = policy.chat.decode(segment.token_ids)
+    assert REFLECTION not in text
+    assert text.startswith(policy.prompts[0])
+    assert not any(REFLECTION in line.content for line in trajectory.lines)
+
+
+async def test_the_better_attempt_is_kept_and_both_are_on_record(tmp_path: Path) -> None:
+    worse, _ = await played(tmp_path, ToldPolicy(), [0.5, 0.2])
+    assert (worse.score, spoken(worse)) == (0.5, [PROGRAM])
+    better, _ = await played(tmp_path, ToldPolicy(), [0.2, 0.5])
+    assert better.score == 0.5
+    assert [(row["before"], row["after"], row["mended"]) for row in rows(tmp_path)] == [
+        (0.5, 0.2, False),
+        (0.2, 0.5, False),
+    ]
+    assert rows(tmp_path)[0]["reflection"] == REFLECTION
+
+
+async def test_a_solved_episode_needs_no_reflection(tmp_path: Path) -> None:
+    policy = ToldPolicy()
+    trajectory, _ = await played(tmp_path, policy, [1.0])
+    assert trajectory.success
+    assert len(policy.prompts) == 1
+    assert rows(tmp_path) == []
+
+
+async def test_held_out_episodes_are_played_once(tmp_path: Path) -> None:
+    policy = ToldPolicy()
+    trajectory, _ = await played(tmp_path, policy, [0.0], index=-1)
+    assert trajectory.score == 0.0
+    assert len(policy.prompts) == 1
+
+
+async def test_without_a_reflection_the_first_attempt_stands(tmp_path: Path) -> None:
+    for policy in (ToldPolicy(reflection=None), ToldPolicy(reflection=" ")):
+        trajectory, service = await played(tmp_path, policy, [0.0])
+        assert (trajectory.score, trajectory.failure) == (0.0, None)
+        assert len(service.bodies("create_instance")) == 1
+
+
+async def test_a_transcript_that_does_not_fit_into_the_context_gets_no_reflection(tmp_path: Path) -> None:
+    policy = ToldPolicy()
+    opening = len(policy.chat.encode((await played(tmp_path, ToldPolicy(), [1.0]))[0].lines[0].content))
+    trajectory, _ = await played(tmp_path, policy, [0.0], context=opening + 120)
+    assert trajectory.score == 0.0
+    assert not policy.reflected
+
+
+@pytest.mark.parametrize("rollout", [{"reflection": {}}, {"temperatures": [0.5, 1.0]}])
+def test_a_policy_is_not_trained_with_what_only_explores(tmp_path: Path, rollout: dict[str, object]) -> None:
+    config = RunConfig.model_validate({"root": tmp_path, "rollout": rollout})
+    with pytest.raises(ConfigError, match="are for exploration"):
+        train(config)
+
+
+def test_a_run_with_a_reflection_is_played_by_a_player_that_reflects(tmp_path: Path) -> None:
+    config = RunConfig.model_validate({"rollout": {"reflection": {}}})
+    policy = ToldPolicy()
+    client = ToldService([END]).client()
+    player = make_player(config, tmp_path, client, policy, policy.chat, ProgressMonitor())
+    assert isinstance(player, ReflectivePlayer)
+    agent = RunConfig.model_validate({"rollout": {"reflection": {}}, "agent": "module:function"})
+    with pytest.raises(ConfigError, match="needs the trainer's own loop"):
+        make_player(agent, tmp_path, client, policy, policy.chat, ProgressMonitor())
