@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -39,6 +40,7 @@ from .run_options import (
     MaxTokensOption,
     ModelKeyOption,
     OutputOption,
+    ParamsOption,
     PolicyOption,
     RepeatOption,
     ScriptOption,
@@ -54,6 +56,8 @@ from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, result
 from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sandbox_contract.inspection import InstanceTrajectory
     from service_cli.policies.outcomes import PlayedOutcome
 
@@ -72,6 +76,7 @@ def run(
     seed: SeedOption = 0,
     repeat: RepeatOption = 1,
     max_steps: MaxStepsOption = None,
+    params: ParamsOption = None,
     temperature: TemperatureOption = None,
     max_tokens: MaxTokensOption = None,
     timeout: TimeoutOption = 240.0,
@@ -109,7 +114,15 @@ def run(
         acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
         played = PolicyRun(
-            env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
+            env,
+            tuple(split or ()),
+            choice.label,
+            acting,
+            concurrency,
+            seed,
+            repeat,
+            max_steps,
+            _create_params(params),
         )
         try:
             with _writing_episodes(output, played, temperature):
@@ -121,6 +134,19 @@ def run(
     report(played, shown, as_json=as_json)
     if played.summary().failures:
         raise typer.Exit(FAILED)
+
+
+def _create_params(text: str | None) -> dict[str, JsonValue] | None:
+    """Return the parameters of an option. The service checks them by the environment's schema."""
+    if text is None:
+        return None
+    try:
+        params: JsonValue = json.loads(text)
+    except ValueError as error:
+        raise fail(f"--params is no JSON: {error}", WRONG) from None
+    if not isinstance(params, dict):
+        raise fail('--params is a JSON object, such as {"attempts": 2}', WRONG)
+    return params
 
 
 def _check_environment(env: str, server: str, api_key: str | None) -> None:

@@ -40,6 +40,10 @@ RepeatOption: TypeAlias = Annotated[
     int,
     typer.Option("--repeat", "-k", min=1, help="Episodes per task, with consecutive seeds, for pass@K."),
 ]
+ParamsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="JSON", help='Create parameters of the environment, such as {"attempts": 2}.'),
+]
 MaxStepsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(min=1, help="Stop after this many steps, below the environment's own limit."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ class PolicyRun:
     """Episodes per task."""
     max_steps: int | None = None
     """Steps after which the policy stops, even if the environment allows more."""
+    params: Mapping[str, JsonValue] | None = None
+    """Parameters of each create."""
     on_episode: Callable[[PlayedOutcome, EpisodeConversation], None] = lambda _outcome, _conversation: None
     """Called with every ended episode and its messages."""
     recorder: LatencyRecorder = field(default_factory=LatencyRecorder)
@@ -110,7 +112,7 @@ class PolicyRun:
     ) -> PlayedOutcome:
         started = time.monotonic()
         seed = self.seed + repeat
-        episode = client.episode(self.environment, task_id, seed=seed)
+        episode = client.episode(self.environment, task_id, seed=seed, params=self.params)
         usage = ModelUsage()
         failed: EpisodeFailure | None = None
         score: float | None = None

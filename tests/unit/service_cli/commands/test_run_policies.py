@@ -109,3 +109,9 @@ def test_ctrl_c_prints_what_was_finished(server: str, tmp_path: Path) -> None:
             process.kill()
     assert "interrupted; finished episodes" in stderr
     assert [each["task_id"] for each in json.loads(stdout)["episodes"]] == ["corridor-1"]
+
+
+@pytest.mark.parametrize(("text", "problem"), [("{", "no JSON"), ("[1]", "a JSON object")])
+def test_parameters_that_are_no_object_are_refused(server: str, text: str, problem: str) -> None:
+    result = play(server, "-p", "empty", "--params", text)
+    assert (result.exit_code, problem in result.output) == (2, True), result.output

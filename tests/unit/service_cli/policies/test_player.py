@@ -53,6 +53,15 @@ async def test_the_empty_policy_is_graded_and_fails() -> None:
     assert (outcome.success, outcome.failed, outcome.steps) == (False, None, 1)
 
 
+async def test_parameters_are_those_of_each_create() -> None:
+    backend, run = EchoBackend(), run_of(EmptyPolicy())
+    run.params = {"attempts": 2}
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"])
+    (episode,) = backend.episodes.values()
+    assert episode.world.context.params == {"attempts": 2}
+
+
 async def test_splits_are_joined_and_tasks_played_once() -> None:
     run = run_of(EmptyPolicy(), ("train", "endless", "train"))
     async with client_of(EchoBackend(), run) as client:
