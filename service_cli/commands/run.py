@@ -91,13 +91,12 @@ def run(
 ) -> None:
     """Run a policy over a split, through the API, and print success and scores by category.
 
-    Policies: reference (the environment's own solutions), random (an offered
-    action, or a random tool call), empty (one empty answer), script (messages
-    from --script FILE), openai:MODEL@URL (any OpenAI-compatible
+    Policies: reference (the environment's own solutions), random (an offered action, or a random tool call),
+    empty (one empty answer), script (messages from --script FILE), openai:MODEL@URL (any OpenAI-compatible
     chat-completions server; URL with or without /v1).
 
-    The exit code is 1 if an episode failed because of the infrastructure or
-    the model server. Failed episodes have no score and are counted by class.
+    The exit code is 1 if an episode failed because of the infrastructure or the model server. Failed episodes
+    have no score and are counted by class.
 
     Examples:
 
@@ -114,16 +113,9 @@ def run(
         acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
         played = PolicyRun(
-            env,
-            tuple(split or ()),
-            choice.label,
-            acting,
-            concurrency,
-            seed,
-            repeat,
-            max_steps,
-            _create_params(params),
+            env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
         )
+        played.params = _create_params(params)
         try:
             with _writing_episodes(output, played, temperature):
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
