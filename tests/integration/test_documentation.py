@@ -241,7 +241,8 @@ def trainer_command(words, service, folder):
     if "--serve" in words:
         look_at(command("sandbox-trainer", *words), folder)
         return
-    if words[0] in ("compare", "demonstrations", "report", "config", "data", "plan", "plugins"):
+    real = ("compare", "demonstrations", "diagnose", "report", "config", "data", "plan", "plugins")
+    if words[0] in real:
         run(command("sandbox-trainer", *words), folder)
         return
     driver = FakeDriver()

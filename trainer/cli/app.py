@@ -9,6 +9,7 @@ from sandbox_plugins import remember_folder
 from . import (
     compare,
     demonstrations,
+    diagnose,
     evaluate,
     evolve,
     gateway,
@@ -67,6 +68,7 @@ def build_cli() -> typer.Typer:
     cli.command("evolve")(evolve.evolve)
     cli.command("simulate")(simulate.simulate)
     cli.command("report")(report.report)
+    cli.command("diagnose")(diagnose.diagnose)
     cli.command("demonstrations")(demonstrations.demonstrations)
     cli.command("model")(model.model)
     cli.command("gateway")(gateway.gateway)

@@ -1,0 +1,111 @@
+"""The rules on recorded runs of ``python -m scripts.broken_runs``, broken on purpose in one way each."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scripts.broken_runs import RUNS
+from trainer.diagnose.diagnosis import RULES, diagnose, diagnose_folder
+from trainer.diagnose.finding import Severity
+from trainer.diagnose.record import read_record
+from trainer.errors import DataError
+
+ROOT = Path(__file__).parents[4]
+RECORDED = Path(__file__).parent / "runs"
+EXPECTED: dict[str, set[str]] = {
+    "healthy": set(),
+    "learning_rate_too_high": {
+        "no_success",
+        "held_out_fell",
+        "flat_groups",
+        "entropy_exploded",
+        "length_growth",
+        "format_errors",
+        "kl_high",
+        "cut_off",
+        "tokenization_drift",
+    },
+}
+"""Rules that must find something, by run."""
+
+
+def test_every_run_of_the_script_is_recorded_and_has_an_expectation():
+    assert {path.name for path in RECORDED.iterdir()} == set(RUNS) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_run_that_was_broken_on_purpose_is_diagnosed(name):
+    assert set(diagnose_folder(RECORDED / name).findings) >= EXPECTED[name]
+
+
+def test_a_run_that_learns_has_no_problem():
+    diagnosis = diagnose_folder(RECORDED / "healthy")
+    assert (diagnosis.findings, diagnosis.steps) == ({}, 40)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_finding_says_what_to_try_with_figures(name):
+    for finding in diagnose_folder(RECORDED / name).findings.values():
+        assert finding.advice
+        assert finding.evidence
+        assert any(character.isdigit() for character in finding.sentence)
+
+
+def test_problems_come_before_warnings():
+    severities = [
+        each.severity for each in diagnose_folder(RECORDED / "learning_rate_too_high").findings.values()
+    ]
+    assert severities == sorted(severities, key=lambda each: each is not Severity.PROBLEM)
+
+
+def test_a_run_in_its_first_steps_is_not_judged_by_its_course():
+    record = read_record(RECORDED / "learning_rate_too_high")
+    first = {step: metrics for step, metrics in record.run.learning.items() if step < 5}
+    short = diagnose(replace(record, run=replace(record.run, learning=first)))
+    assert short.too_short
+    assert "entropy_exploded" not in short.findings
+
+
+def test_a_run_without_metrics_or_episodes_has_no_finding():
+    record = read_record(RECORDED / "healthy")
+    empty = replace(record, groups=(), run=replace(record.run, learning={}, warm={}, evaluations=()))
+    assert diagnose(empty).findings == {}
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is not the folder of a run"):
+        diagnose_folder(tmp_path)
+
+
+def test_the_page_lists_every_rule():
+    page = (ROOT / "docs" / "trainer" / "diagnosis.md").read_text()
+    assert [name for name in RULES if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("infrastructure_failures", {"failures/timeout": 30.0}),
+        ("clip_share_high", {"policy/clip_share": 0.5}),
+        ("stale_rollouts", {"staleness/mean": 3.0, "staleness/max": 4.0}),
+        ("gradient_unstable", {"policy/skipped": 1.0}),
+        ("engine_mismatch", {"mismatch/kl": 0.05}),
+        ("entropy_collapsed", {"policy/entropy": 0.001}),
+        ("reward_collapsed", {"reward/mean": 0.0}),
+    ],
+)
+def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_else(rule, change):
+    record = read_record(RECORDED / "healthy")
+    changed = {
+        step: {**metrics, **(change if step >= 20 and "reward/mean" in metrics else {})}
+        for step, metrics in record.run.learning.items()
+    }
+    findings = diagnose(replace(record, run=replace(record.run, learning=changed))).findings
+    assert set(findings) == {rule}
+
+
+def test_failures_of_the_policy_are_no_infrastructure():
+    record = read_record(RECORDED / "healthy")
+    changed = {step: {**metrics, "failures/policy": 100.0} for step, metrics in record.run.learning.items()}
+    assert diagnose(replace(record, run=replace(record.run, learning=changed))).findings == {}
