@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from sandbox_client import SandboxError
+from sandbox_client import SandboxError, TransportError
 from sandbox_contract.messages import Message, Tool
 from trainer.errors import DataError, ServiceUnavailable
 
@@ -37,9 +37,12 @@ def stored_trajectories(
         raise DataError(f"{address}: the service has no live instances; name instances, or export its store")
     for name in wanted:
         try:
-            yield client.trajectory(name)
+            trajectory = client.trajectory(name)
+        except TransportError as error:
+            raise ServiceUnavailable(f"{address}: {name} cannot be read: {error}") from error
         except SandboxError as error:
             raise DataError(f"{address}:{name}: its trajectory cannot be read: {error}") from error
+        yield trajectory
 
 
 def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpisode:

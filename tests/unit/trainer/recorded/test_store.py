@@ -81,3 +81,14 @@ def test_a_service_without_instances_says_what_to_do() -> None:
 def test_a_service_that_does_not_answer_is_unavailable() -> None:
     with client({}) as service, pytest.raises(ServiceUnavailable, match="http://service: its instances"):
         list(stored_trajectories(service, "http://service"))
+
+
+def test_a_service_that_goes_away_is_no_error_of_the_data() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    service = SandboxClient(
+        "http://service", transport=httpx.MockTransport(refuse), retry=RetryPolicy(attempts=1)
+    )
+    with service, pytest.raises(ServiceUnavailable, match="http://service: i-1 cannot be read"):
+        list(stored_trajectories(service, "http://service", ["i-1"]))
