@@ -35,6 +35,12 @@ _SHORT = ("steps=24", "rollout.groups=8", "warm_start.steps=150", "evaluation.li
 RUNS: dict[str, tuple[str, ...]] = {
     "healthy": (),
     "learning_rate_too_high": (*_SHORT, "learner.optimizer.learning_rate=1e-3"),
+    "learning_rate_far_too_high": (*_SHORT, "learner.optimizer.learning_rate=0.1"),
+    # Without any success there is no advantage, and the empty range of the clipping has no effect either.
+    "warm_start_too_short": (
+        *("steps=16", "rollout.groups=8", "warm_start.steps=80", "evaluation.splits=[]"),
+        *("algorithm.loss.clip_low=0", "algorithm.loss.clip_high=0", "learner.minibatches=4"),
+    ),
 }
 """The overrides of the demo that make each run."""
 

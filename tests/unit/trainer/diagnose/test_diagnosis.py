@@ -26,6 +26,15 @@ EXPECTED: dict[str, set[str]] = {
         "cut_off",
         "tokenization_drift",
     },
+    "warm_start_too_short": {"no_success", "flat_groups", "reward_stalled"},
+    "learning_rate_far_too_high": {
+        "no_success",
+        "held_out_fell",
+        "flat_groups",
+        "format_errors",
+        "kl_high",
+        "cut_off",
+    },
 }
 """Rules that must find something, by run."""
 
