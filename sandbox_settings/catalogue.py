@@ -61,6 +61,11 @@ def _settings(
             yield Setting(f"{key}.kind", kinds, _type(field), chosen, _meaning(field, below))
         elif not below or _optional(field):
             yield Setting(key, kinds, _type(field), _text(value), _meaning(field, below))
+        listed = models_in_list(field.annotation)
+        for branch in listed:
+            yield from _settings(
+                branch, None, f"{key}.*.", (*kinds, _kind(branch)) if len(listed) > 1 else kinds
+            )
         for branch in below:
             inner = (*kinds, _kind(branch)) if len(below) > 1 else kinds
             hidden = f"{key}.kind" if len(below) > 1 else None
@@ -77,6 +82,13 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
     if get_origin(annotation) in (Union, types.UnionType):
         return tuple(model for item in get_args(annotation) for model in models_in(item))
     return ()
+
+
+def models_in_list(annotation: object) -> tuple[type[BaseModel], ...]:
+    """Return the models that the items of a list may be."""
+    if get_origin(annotation) is Annotated:
+        return models_in_list(get_args(annotation)[0])
+    return models_in(get_args(annotation)[0]) if get_origin(annotation) is tuple else ()
 
 
 def _kind(model: type[BaseModel]) -> str:
@@ -159,7 +171,7 @@ def _words(annotation: object) -> Iterator[str]:
 
 
 def _list_of(items: tuple[object, ...]) -> str:
-    first = next(_words(items[0]))
+    first = " or ".join(dict.fromkeys(_words(items[0])))
     if items[-1] is Ellipsis:
         return f"list of {first}s"
     return f"pair of {first}s" if len(items) == 2 else f"{len(items)} {first}s"

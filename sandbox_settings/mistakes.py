@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .catalogue import models_in, settings_of
+from .catalogue import models_in, models_in_list, settings_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -90,8 +90,10 @@ def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
         last = place == len(location) - 1
         if isinstance(here, dict) and here is not branch and here.get("kind") == part and not last:
             branch = here  # a setting of the group may have the name of its kind
-        elif isinstance(here, dict) and part in here:
-            here = here[part]
+        elif (isinstance(here, dict) and part in here) or (
+            isinstance(here, list) and isinstance(part, int) and part < len(here)
+        ):
+            here = _below(here, str(part))
             names.append(str(part))
         elif isinstance(here, dict) and last:
             names.append(str(part))
@@ -101,17 +103,20 @@ def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
 def _known(model: type[BaseModel], tree: Tree, group: Iterable[str]) -> list[str]:
     """Return the names of the settings that a group has."""
     candidates: tuple[type[BaseModel], ...] = (model,)
+    fields: list[FieldInfo] = []
     here: object = tree
     for name in group:
-        here = here.get(name) if isinstance(here, dict) else None
-        fields = [one.model_fields[name] for one in candidates if name in one.model_fields]
+        inside_list = isinstance(here, list)
+        here = _below(here, name)
+        if not inside_list:
+            fields = [one.model_fields[name] for one in candidates if name in one.model_fields]
         candidates = tuple(below for field in fields for below in _chosen(field, here))
     return sorted({field for candidate in candidates for field in candidate.model_fields})
 
 
 def _chosen(field: FieldInfo, here: object) -> tuple[type[BaseModel], ...]:
     """Return the models that a branch may be, by its kind where it has one."""
-    models = models_in(field.annotation)
+    models = models_in(field.annotation) or models_in_list(field.annotation)
     kind = here.get("kind", getattr(field.default, "kind", None)) if isinstance(here, dict) else None
     of_kind = tuple(
         model
@@ -123,5 +128,12 @@ def _chosen(field: FieldInfo, here: object) -> tuple[type[BaseModel], ...]:
 
 def _at(tree: object, names: Iterable[str]) -> object:
     for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
+        tree = _below(tree, name)
     return tree
+
+
+def _below(tree: object, name: str) -> object:
+    """Return what a group has under a name, or a list at an index; None where there is nothing."""
+    if isinstance(tree, list):
+        return tree[int(name)] if name.isdecimal() and int(name) < len(tree) else None
+    return tree.get(name) if isinstance(tree, dict) else None

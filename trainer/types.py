@@ -49,6 +49,8 @@ class Objective(StrEnum):
 
     SFT = "sft"
     """Negative log-likelihood of the masked tokens."""
+    PREFERENCES = "preferences"
+    """A loss over log-probabilities of whole completions, such as DPO."""
     REINFORCE = "reinforce"
     """The configured policy loss."""
 
@@ -269,6 +271,8 @@ class Sample:
     """Source of its task; empty in a run of one."""
     costs: Mapping[str, FloatT] = field(default_factory=dict)
     """Constrained costs by name, at the last token of the turn that they arose in."""
+    preferred: bool | None = None
+    """Whether the completion is the preferred one of its group, or the rejected one; None for neither."""
     old_logprobs_T: FloatT | None = None
     """The learner's log-probabilities, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None

@@ -21,6 +21,7 @@ COMPOSITION = {
     "trainer/cli/train.py",
     "trainer/config/__init__.py",
     "trainer/config/reading.py",
+    "trainer/config/stage_selection.py",
     "trainer/evolve/exploration.py",
     "trainer/evolve/launched.py",
     "trainer/evolve/phase_runs.py",
@@ -32,7 +33,9 @@ COMPOSITION = {
     "trainer/launch/run.py",
     "trainer/launch/simulation.py",
     "trainer/launch/gpu_selection.py",
+    "trainer/loop/plan.py",
     "trainer/loop/worker.py",
+    "trainer/offline/records.py",
     "trainer/report/run_data.py",
 }
 """Modules that compose a run or one of its processes, plan it, or keep or show its configuration."""

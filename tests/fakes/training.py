@@ -79,6 +79,9 @@ class FakeDriver:
             listener.end_iteration(1, self.result, decision)
         return EvolutionResult(config.folder, len(results) - 1, config.folder / "m", results)
 
+    def prepared(self, config):
+        return config
+
     def remove(self, config):
         self._asked("remove", config.name)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 @cache
@@ -204,3 +205,98 @@ def trl_reward_loss(
     loss = _run(_within(function, "rewards_chosen", "if self.args.center_rewards"), names)["loss"]
     assert isinstance(loss, Tensor)
     return loss
+
+
+def trl_dpo_loss(
+    logprobs: Tensor,
+    reference: Tensor,
+    mask: Tensor,
+    *,
+    loss_type: str,
+    beta: float,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The loss of ``DPOTrainer``: the first half of the rows are chosen, the second half rejected."""
+    ratios = (logprobs - reference).sum(1)
+    chosen, rejected = ratios.chunk(2)
+    trainer = SimpleNamespace(
+        beta=beta,
+        loss_types=[loss_type],
+        loss_weights=[1.0],
+        label_smoothing=label_smoothing,
+        use_weighting=False,
+    )
+    names = {
+        "self": trainer,
+        "F": functional,
+        "device": torch.device("cpu"),
+        "chosen_logratios": chosen,
+        "rejected_logratios": rejected,
+        "chosen_scores": chosen,
+        "rejected_scores": rejected,
+        "completion_mask": mask,
+        **_halves("{}_logps", logprobs),
+        **_halves("ref_{}_logps", reference),
+    }
+    function = _function(_trainer("dpo_trainer.py"), "_compute_loss")
+    found = _run(_within(function, "delta_score =", "for loss_type, loss_weight"), names)
+    return found["loss"]
+
+
+def _halves(name: str, logprobs: Tensor) -> dict[str, Tensor]:
+    chosen, rejected = logprobs.sum(1).chunk(2)
+    return {name.format("chosen"): chosen, name.format("rejected"): rejected}
+
+
+def trl_kto_loss(
+    logprobs: Tensor,
+    reference: Tensor,
+    mismatched: Tensor,
+    mismatched_reference: Tensor,
+    labels: Tensor,
+    *,
+    beta: float,
+    desirable_weight: float,
+    undesirable_weight: float,
+) -> tuple[Tensor, Tensor]:
+    """The loss of ``KTOTrainer`` and its KL estimate."""
+    trainer = SimpleNamespace(
+        beta=beta,
+        loss_type="kto",
+        calculate_KL=True,
+        desirable_weight=desirable_weight,
+        undesirable_weight=undesirable_weight,
+        accelerator=SimpleNamespace(gather_for_metrics=lambda value: value),
+    )
+    names = {
+        "self": trainer,
+        "F": functional,
+        "chosen_logps": logprobs.sum(1)[labels],
+        "rejected_logps": logprobs.sum(1)[~labels],
+        "ref_chosen_logps": reference.sum(1)[labels],
+        "ref_rejected_logps": reference.sum(1)[~labels],
+        "KL_logps": mismatched.sum(1),
+        "ref_KL_logps": mismatched_reference.sum(1),
+    }
+    function = _function(_trainer("kto_trainer.py"), "_compute_loss")
+    block = _within(function, "if self.calculate_KL:\n    kl =", "losses = torch.cat")
+    found = _run(block, names)
+    return found["losses"].nanmean(), found["kl"]
+
+
+def trl_orpo_loss(chosen: Tensor, rejected: Tensor, *, beta: float) -> Tensor:
+    """The weighted log-sigmoid of the odds ratio of TRL's experimental ``ORPOTrainer``, for each pair."""
+    spec = find_spec("trl")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    folder = Path(spec.submodule_search_locations[0]) / "experimental"
+    orpo = ast.parse((folder / "orpo" / "orpo_trainer.py").read_text())
+    function = _function(orpo, "odds_ratio_loss")
+    names = {
+        "self": SimpleNamespace(beta=beta, accelerator=SimpleNamespace(device="cpu")),
+        "F": functional,
+        "policy_chosen_logps": chosen,
+        "policy_rejected_logps": rejected,
+    }
+    helper = _function(orpo, "log1mexp")
+    return _run([helper, *_within(function, "policy_chosen_logps =", "losses =")], names)["losses"]

@@ -23,7 +23,6 @@ from .settings import ActorSettings
 from .worker_actor import open_pool, start_workers
 
 if TYPE_CHECKING:
-    from trainer.types import Objective
     from trainer.update.outline import Outline, RowTokens
 
     from .dependencies import ProducerStatus
@@ -45,13 +44,13 @@ class BatchActor:
         self._beginning = asyncio.Lock()
         self._producer: BatchProducer | None = None
 
-    async def outline(self, step: int, objective: Objective) -> Outline:
+    async def outline(self, step: int, stage: int | None) -> Outline:
         """Return the outline of a step's batch, for every rank."""
-        return outlined(await (await self._there()).get_batch(step, objective))
+        return outlined(await (await self._there()).get_batch(step, stage))
 
-    async def tokens(self, step: int, objective: Objective, places: list[int]) -> RowTokens:
+    async def tokens(self, step: int, stage: int | None, places: list[int]) -> RowTokens:
         """Tokens of some samples of a step's batch, for the rank that passes them through its model."""
-        return row_tokens(await (await self._there()).get_batch(step, objective), places)
+        return row_tokens(await (await self._there()).get_batch(step, stage), places)
 
     async def weights_synced(self, version: int) -> None:
         await (await self._there()).weights_synced(version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from trainer.chat import ChatTokenizer
 from trainer.distillation.player import TaughtPlayer
 from trainer.distillation.server import TeacherServer
 from trainer.errors import ConfigError, TeacherFailed
+from trainer.offline.prepare import prepare_stage
 from trainer.outcomes.opening import open_learned, open_outcomes
 from trainer.outcomes.player import OutcomeRewards, RewardedPlayer
 from trainer.reward.compose import score
@@ -26,7 +27,7 @@ from trainer.rollout.reflection import ReflectivePlayer
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
 
-from .dependencies import Dependencies
+from .dependencies import Dependencies, StageData
 from .producer import BatchProducer
 from .workers import WorkerPlayer
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
     from trainer.rollout.attempts import AttemptPlayer
-    from trainer.sft.warm_start import SFTBatches
     from trainer.types import Trajectory
 
     from .workers import EpisodeWorker
@@ -165,7 +165,6 @@ async def build(
         players.append(player)
         if isinstance(player, AgentPlayer):
             await player.start()
-        demonstrations = _demonstrations(config, folder, client, chat, watch)
         parts = Dependencies(
             service=client,
             player=await _taught(
@@ -175,7 +174,7 @@ async def build(
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
             tracker=open_tracker(config.tracker_settings, folder),
             prepare=player.prepare_instance,
-            warm_start=demonstrations,
+            recorded=_recorded(config, folder, client, chat, watch),
             close=let_go,
         )
         producer = BatchProducer(config.batch_settings, folder, parts)
@@ -234,17 +233,27 @@ async def _taught(
     return TaughtPlayer(player, teacher, watch, wanted.timeout_s)
 
 
-def _demonstrations(
+def _recorded(
     config: RunConfig, folder: Path, client: AsyncSandboxClient, chat: ChatTokenizer, watch: ProgressMonitor
-) -> Callable[[], Awaitable[SFTBatches]] | None:
-    """Return what prepares the warm start; None if there is none."""
+) -> Mapping[int, StageData]:
+    """Return the data of the run's warm start and of its stages on recorded data."""
+    context = context_limit(config.rollout, chat)
+    data = {
+        place: StageData(
+            f"the data of stage {stage.name}",
+            partial(prepare_stage, stage, config.seed, context, chat),
+            stage.timeout_s,
+        )
+        for place, stage in config.offline_stages.items()
+    }
     settings, agent = config.warm_start_settings, config.agent
-    if settings is None:
-        return None
-    played_by = None
-    if agent is not None:
-        played_by = partial(open_demonstrating_agent, config, agent, folder, client, chat, watch)
-    return partial(prepare_warm_start, settings, folder, client, chat, watch, played_by)
+    if settings is not None:
+        played_by = None
+        if agent is not None:
+            played_by = partial(open_demonstrating_agent, config, agent, folder, client, chat, watch)
+        prepare = partial(prepare_warm_start, settings, folder, client, chat, watch, played_by)
+        data[0] = StageData("the warm start", prepare, settings.warm_start.timeout_s)
+    return data
 
 
 async def _let_go(players: Sequence[_Player], closed: Sequence[Callable[[], Awaitable[None]]]) -> None:

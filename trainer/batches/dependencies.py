@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,12 +26,23 @@ class SandboxService(TaskService, StatsService, Protocol):
     """The methods of the service's client that the producer calls; episodes use their own client."""
 
 
-class DemonstrationBatches(Protocol):
-    """Batches of the warm start."""
+class RecordedBatches(Protocol):
+    """Batches of given data: demonstrations or recorded episodes."""
 
     def get_batch(self, step: int) -> Batch:
-        """Return a step's demonstrations, the same whenever they are asked for."""
+        """Return the batch of a step, the same whenever it is asked for."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageData:
+    """The data of one stage."""
+
+    name: str
+    """Name in messages."""
+    prepare: Callable[[], Awaitable[RecordedBatches]]
+    """Reads, plays or tokenizes the data, when it is first asked for."""
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +57,8 @@ class Dependencies:
     tracker: Tracker
     prepare: Callable[[GroupSpec, int], None] | None = None
     """Creates the instance of a member's episode before it may begin."""
-    warm_start: Callable[[], Awaitable[DemonstrationBatches]] | None = None
-    """Plays the demonstrations, when they are first asked for."""
+    recorded: Mapping[int, StageData] = field(default_factory=dict)
+    """Data of the stages that play no episodes, by their place in the run."""
     close: Callable[[], Awaitable[None]] | None = None
     """Closes client and policy."""
     journal: Callable[[Path], BatchJournal] = BatchJournal

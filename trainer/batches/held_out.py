@@ -51,14 +51,14 @@ class HeldOut:
         self._seed = settings.seed
         self._steps = settings.steps
         # Those of reinforcement learning come after them.
-        self._warm_start_steps = settings.warm_start.steps if settings.warm_start else 0
+        self._offline_steps = settings.offline_steps
         self._phases = settings.tasks.phases
         self._tasks = tuple(tasks)
         self._sampling = rollout.sampling.model_copy(update={"temperature": evaluation.temperature})
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         """Return the metrics after so many steps of reinforcement learning, from the file if it has them."""
-        updates = step + self._warm_start_steps
+        updates = step + self._offline_steps
         for known in read_evaluations(self._file):
             if known.step == updates and known.when != "alone":
                 return {**figures(known), **self._forgetting(step)}
@@ -70,7 +70,7 @@ class HeldOut:
     def _forgetting(self, step: int) -> dict[str, float]:
         """Return the average forgetting if this is the end of a phase that has one."""
         evaluations = read_evaluations(self._file) if self._phases else ()
-        outcomes = phase_outcomes(self._phases, evaluations, self._warm_start_steps)
+        outcomes = phase_outcomes(self._phases, evaluations, self._offline_steps)
         average = next((each.average for each in outcomes if each.step == step), None)
         return {} if average is None else {"evaluation/forgetting": average}
 

@@ -41,7 +41,7 @@ from .writer import JournalWriter
 if TYPE_CHECKING:
     from trainer.config import BatchSettings
 
-    from .dependencies import DemonstrationBatches, Dependencies
+    from .dependencies import Dependencies, RecordedBatches
 
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class BatchProducer:
         self._groups = GroupCache(self._writer, parts.score, costs)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
-        self._warm_start: asyncio.Task[DemonstrationBatches] | None = None
+        self._recorded: dict[int, asyncio.Task[RecordedBatches]] = {}
         self._latest: Batch | None = None
         self._serving = asyncio.Lock()
         self._commits: list[int] = []
@@ -115,14 +115,15 @@ class BatchProducer:
         if version is not None:
             await self.weights_synced(version)
 
-    async def get_batch(self, step: int, objective: Objective = Objective.REINFORCE) -> Batch:
-        """Return the batch of a step of a stage. Idempotent; any number of callers may ask at once.
+    async def get_batch(self, step: int, stage: int | None = None) -> Batch:
+        """Return the batch of a step of reinforcement learning, or of a ``stage`` on given data.
 
-        Raises NoProgress without progress, CheckpointError for a step that is neither the next one nor kept,
-        ConfigError or DataError when playing cannot go on, and DataError when the run has no warm start.
+        Idempotent; any number of callers may ask at once. Raises NoProgress without progress, CheckpointError
+        for a step that is neither the next one nor kept, ConfigError or DataError when playing cannot go on,
+        and DataError for a stage that has no data.
         """
-        if objective is Objective.SFT:
-            return await self._demonstrations(step)
+        if stage is not None:
+            return await self._recorded_batch(step, stage)
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
         total_s = self._settings.batch_timeout_s
@@ -202,7 +203,7 @@ class BatchProducer:
 
     async def close(self) -> None:
         """Stop playing and close everything; may be called twice."""
-        others = [*self._evaluations.values(), *([self._warm_start] if self._warm_start else [])]
+        others = [*self._evaluations.values(), *self._recorded.values()]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
@@ -221,13 +222,13 @@ class BatchProducer:
         self._journal.append(listed)
         return listed
 
-    async def _demonstrations(self, step: int) -> Batch:
-        warm_start = self._settings.warm_start
-        if self._parts.warm_start is None or warm_start is None:
-            raise DataError("the run has no warm start")
-        if self._warm_start is None:
-            self._warm_start = asyncio.ensure_future(self._parts.warm_start())
-        batches = await self._waiter.wait_for("the warm start", self._warm_start, warm_start.timeout_s)
+    async def _recorded_batch(self, step: int, stage: int) -> Batch:
+        data = self._parts.recorded.get(stage)
+        if data is None:
+            raise DataError(f"stage {stage} of the run has no data")
+        if stage not in self._recorded:
+            self._recorded[stage] = asyncio.ensure_future(data.prepare())
+        batches = await self._waiter.wait_for(data.name, self._recorded[stage], data.timeout_s)
         return batches.get_batch(step)
 
     def _group_settings(self) -> GroupSettings:

@@ -122,7 +122,8 @@ async def simulate(
     """
     kept = config.algorithm.model_copy(update={"drop_flat_groups": False})
     tracking = config.tracking.model_copy(update={"trajectories": "all"})
-    config = config.model_copy(update={"algorithm": kept, "tracking": tracking, "warm_start": None})
+    played = {"algorithm": kept, "tracking": tracking, "warm_start": None, "stages": ()}
+    config = config.model_copy(update=played)
     made: list[tuple[ScriptedPolicy, MeteredPolicy]] = []
 
     def policy_of(chat: ChatTokenizer) -> Policy:

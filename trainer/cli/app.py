@@ -63,6 +63,7 @@ def build_cli() -> typer.Typer:
     )
     cli.command("train")(train.train)
     cli.command("sft")(train.sft)
+    cli.command("preferences")(train.preferences)
     cli.command("evaluate")(evaluate.evaluate)
     cli.command("compare")(compare.compare)
     cli.command("evolve")(evolve.evolve)

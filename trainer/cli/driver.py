@@ -92,6 +92,10 @@ class Driver(Protocol):
         """Train, or resume an interrupted run."""
         ...
 
+    def prepared(self, config: RunConfig) -> RunConfig:
+        """Return the run with the recorded data of its stages checked, and their steps counted."""
+        ...
+
     def remove(self, config: RunConfig) -> None:
         """Delete an earlier run of this name."""
         ...
@@ -147,6 +151,11 @@ class RealDriver:
         from trainer.launch.run import train
 
         return train(config, resume=resume, on_metrics=on_metrics, on_warning=on_warning)
+
+    def prepared(self, config: RunConfig) -> RunConfig:
+        from trainer.offline.records import with_counted_steps
+
+        return with_counted_steps(config)
 
     def remove(self, config: RunConfig) -> None:
         from trainer.launch.folder import RunFolder

@@ -88,14 +88,25 @@ class StartProgress:
         self._console.print(line, markup=False, soft_wrap=True)
 
 
+def stage_ends(config: RunConfig) -> list[tuple[str, int, int]]:
+    """Return name, first step and end of each stage of a run."""
+    lengths = [("warm start", config.warm_start.steps)] if config.warm_start is not None else []
+    for stage in config.learning_stages:
+        lengths.append(("learning" if stage.kind == "rl" else stage.name, stage.known_steps))
+    ends, first = [], 0
+    for name, steps in lengths:
+        ends.append((name, first, first + steps))
+        first += steps
+    return ends
+
+
 class RunProgress:
     """Show each step's metrics. Without a terminal, print plain lines instead."""
 
     def __init__(
         self, config: RunConfig, console: Console, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._warm = config.warm_start.steps if config.warm_start is not None else 0
-        self._steps = config.steps
+        self._stages = stage_ends(config)
         self._console = console
         self._clock = clock
         self._ended: deque[float] = deque(maxlen=_REMEMBERED)
@@ -128,10 +139,8 @@ class RunProgress:
         if "time/update" not in metrics:
             self._evaluated(metrics)
             return
-        warm = step < self._warm
-        stage = "warm start" if warm else "learning"
-        done = step + 1 if warm else step + 1 - self._warm
-        total = self._warm if warm else self._steps
+        stage, first, last = next((each for each in self._stages if step < each[2]), self._stages[-1])
+        done, total = step + 1 - first, last - first
         if stage != self._stage:
             self._stage = stage
             self._ended.clear()
@@ -175,8 +184,11 @@ class RunProgress:
             parts.append(f"reward {metrics['reward/mean']:.2f} {sparkline(self._rewards)}")
         if "success/mean" in metrics:
             parts.append(f"success {percent(metrics['success/mean'])}")
-        if "loss/sft" in metrics:
-            parts.append(f"loss {metrics['loss/sft']:.3f}")
+        for name in ("loss/sft", "loss/preferences"):
+            if name in metrics:
+                parts.append(f"loss {metrics[name]:.3f}")
+        if "preferences/accuracy" in metrics:
+            parts.append(f"accuracy {percent(metrics['preferences/accuracy'])}")
         if metrics.get("staleness/max"):
             parts.append(f"stale {metrics.get('staleness/mean', 0.0):.1f}")
         failures = sum(value for name, value in metrics.items() if name.startswith("failures/"))

@@ -1,12 +1,14 @@
-"""``sandbox-trainer train`` and ``sft``: train a model and show the progress."""
+"""``sandbox-trainer train``, ``sft`` and ``preferences``: train a model and show the progress."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainer.config.reading import read_run
+from trainer.config.stage_selection import only_stages
 from trainer.errors import ConfigError
 
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
@@ -27,6 +29,14 @@ ResumeOption = Annotated[
 ]
 
 
+DataOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data", metavar="FILE", help="Recorded data in place of the stage's files; may be repeated."
+    ),
+]
+
+
 def train(
     context: typer.Context,
     run: RunArgument,
@@ -35,7 +45,7 @@ def train(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model on episodes in sandboxes: the warm start first, if configured, then RL.
+    """Train a model: the warm start first, if configured, then the run's stages, or RL without any.
 
     A service is started for the run unless service.url names one. With vLLM's CUDA build, a run that does
     not set GPUs uses the visible ones, and prints its choice. All output is in the run's folder, root/name:
@@ -59,28 +69,53 @@ def sft(
     context: typer.Context,
     run: RunArgument,
     overrides: OverridesArgument = None,
+    data: DataOption = None,
     resume: ResumeOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run only the supervised warm start: fine-tune on demonstrations that are played in sandboxes.
+    """Run only supervised fine-tuning: the warm start on demonstrations, and stages of kind sft.
 
-    The same as train with steps=0. The resulting model is in the run's folder, under model.
+    Demonstrations (warm_start.demonstrations) are played in sandboxes first. Recorded episodes are read from
+    the stage's files, or from those that --data names. The resulting model is in the run's folder, under
+    model.
 
     Examples:
 
         sandbox-trainer sft deploy/runs/cpu_demo.toml name=warm
 
         sandbox-trainer sft RUN.toml warm_start.demonstrations=references.jsonl warm_start.steps=300
+
+        sandbox-trainer sft RUN.toml --data episodes.jsonl
     """
     with explained():
-        if read_run(run, [*(overrides or ()), "steps=1"]).warm_start is None:
-            raise ConfigError(
-                "the run has no warm start; set warm_start.demonstrations=FILE, with a file "
-                "written by `sandbox-service envs references` or `sandbox-trainer "
-                "demonstrations`"
-            )
-        config = read_run(run, [*(overrides or ()), "steps=0"])
+        config = only_stages(read_run(run, overrides or ()), "sft", data or ())
+    _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+
+
+def preferences(
+    context: typer.Context,
+    run: RunArgument,
+    overrides: OverridesArgument = None,
+    data: DataOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run only the stages of kind preferences: DPO, IPO, KTO or ORPO on recorded preferences.
+
+    The loss and its settings are those of the stage. Its data are pairs of completions, or completions that
+    are labelled for KTO, in the stage's files or in those that --data names. The resulting model is in the
+    run's folder, under model.
+
+    Examples:
+
+        sandbox-trainer preferences RUN.toml
+
+        sandbox-trainer preferences RUN.toml --data pairs.jsonl name=dpo
+    """
+    with explained():
+        config = only_stages(read_run(run, overrides or ()), "preferences", data or ())
     _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
@@ -89,7 +124,7 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
     with explained(interrupted):
         if force and resume:
             raise ConfigError("--force starts over and --resume continues: choose one of them")
-        config = on_this_machine(driver, config, resume=resume)
+        config = driver.prepared(on_this_machine(driver, config, resume=resume))
         if force:
             driver.remove(config)
         if config.tracking.progress:

@@ -23,7 +23,15 @@ from .parts import (
 from .reward import RewardConfig, TermWeights
 from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from .run import RunConfig
-from .stages import EvaluationConfig, WarmStartConfig
+from .stages import (
+    EvaluationConfig,
+    OfflineStageConfig,
+    PreferencesStageConfig,
+    RlStageConfig,
+    SftStageConfig,
+    StageConfig,
+    WarmStartConfig,
+)
 from .tasks import CurriculumConfig, HorizonConfig, PhaseConfig, ReplayConfig, TasksConfig, TaskSource
 
 __all__ = [
@@ -51,17 +59,22 @@ __all__ = [
     "LoopSettings",
     "LoraConfig",
     "ModelConfig",
+    "OfflineStageConfig",
     "OptimizerConfig",
     "PhaseConfig",
+    "PreferencesStageConfig",
     "PretrainedModel",
     "RayConfig",
     "RemoteAgent",
     "ReplayConfig",
     "RewardConfig",
+    "RlStageConfig",
     "RolloutConfig",
     "RunConfig",
     "SamplingConfig",
     "SandboxServiceConfig",
+    "SftStageConfig",
+    "StageConfig",
     "SyncConfig",
     "SyncSettings",
     "TaskSource",

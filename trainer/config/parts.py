@@ -84,7 +84,8 @@ class BatchSettings:
     rollout: RolloutConfig
     algorithm: AlgorithmConfig
     evaluation: EvaluationConfig
-    warm_start: WarmStartConfig | None
+    offline_steps: int
+    """Steps before reinforcement learning."""
     steps: int
     """Updates by reinforcement learning."""
     seed: int

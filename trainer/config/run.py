@@ -32,7 +32,7 @@ from .parts import (
 )
 from .reward import RewardConfig
 from .rollout import RolloutConfig, SandboxServiceConfig
-from .stages import EvaluationConfig, WarmStartConfig
+from .stages import EvaluationConfig, OfflineStageConfig, RlStageConfig, StageConfig, WarmStartConfig, named
 from .tasks import TasksConfig, TaskSource
 
 
@@ -63,6 +63,8 @@ class RunConfig(Branch):
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learner: LearnerConfig = LearnerConfig()
     warm_start: WarmStartConfig | None = None
+    stages: tuple[StageConfig, ...] = ()
+    """Stages of the run, one after another, in place of ``steps``; the warm start comes before them."""
     evaluation: EvaluationConfig = EvaluationConfig()
     evolve: EvolveConfig = EvolveConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -92,6 +94,32 @@ class RunConfig(Branch):
         """All environments that the run plays, that of its training tasks first."""
         own = self.tasks.environments
         return tuple(dict.fromkeys((*own, *self.evaluation.splits_by_environment(own[0]))))
+
+    @property
+    def learning_stages(self) -> tuple[StageConfig, ...]:
+        """The stages after the warm start: ``stages``, or ``steps`` of reinforcement learning."""
+        if self.stages or not self.steps:
+            return self.stages
+        return (RlStageConfig(name="rl", steps=self.steps),)
+
+    @property
+    def offline_stages(self) -> Mapping[int, OfflineStageConfig]:
+        """The stages on recorded data, by their place among all stages of the run."""
+        before = int(self.warm_start is not None)
+        placed = enumerate(self.learning_stages, before)
+        return {place: stage for place, stage in placed if isinstance(stage, OfflineStageConfig)}
+
+    @property
+    def data_timeouts(self) -> Mapping[int, float]:
+        """Seconds that the data of a stage may take to be prepared, by the stage's place in the run."""
+        warm = {0: self.warm_start.timeout_s} if self.warm_start is not None else {}
+        return warm | {place: stage.timeout_s for place, stage in self.offline_stages.items()}
+
+    @property
+    def offline_steps(self) -> int:
+        """Steps before reinforcement learning: those of the warm start and of stages on recorded data."""
+        warm = self.warm_start.steps if self.warm_start is not None else 0
+        return warm + sum(stage.known_steps for stage in self.offline_stages.values())
 
     @property
     def hardware(self) -> Hardware:
@@ -152,7 +180,7 @@ class RunConfig(Branch):
             self.rollout,
             self.algorithm,
             self.evaluation,
-            self.warm_start,
+            self.offline_steps,
             self.steps,
             self.seed,
             sync_every=self.sync.every,
@@ -201,11 +229,25 @@ class RunConfig(Branch):
         return self
 
     @model_validator(mode="after")
+    def _counts_stages(self) -> RunConfig:
+        """Let ``steps`` be those of the stage of kind ``rl``, which is what all parts of it go by."""
+        if not self.stages:
+            return self
+        object.__setattr__(self, "stages", named(self.stages))
+        steps = sum(stage.steps for stage in self.stages if isinstance(stage, RlStageConfig))
+        if "steps" in self.model_fields_set and self.steps != steps:
+            raise ValueError(
+                "steps belongs to run files without stages; set steps of the stage of kind rl in its place"
+            )
+        object.__setattr__(self, "steps", steps)
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> RunConfig:
         if self.sync.transport == "adapter" and self.learner.lora is None:
             raise ValueError("sync.transport=adapter sends a LoRA adapter, and learner.lora is not set")
-        if self.steps == 0 and self.warm_start is None:
-            raise ValueError("nothing to do: steps is 0 and warm_start is not set")
+        if not self.steps and not self.stages and self.warm_start is None:
+            raise ValueError("nothing to do: steps is 0, and neither warm_start nor stages are set")
         if self.tasks.phases and (total := self.tasks.phase_ends[-1]) != self.steps:
             raise ValueError(f"the phases have {total} steps, and steps is {self.steps}: set steps={total}")
         if self.tasks.sources and self.evaluation.splits:

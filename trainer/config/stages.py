@@ -1,12 +1,17 @@
-"""Settings of the warm start before reinforcement learning, and of evaluation."""
+"""Settings of a run's stages, of the warm start before them, and of evaluation."""
 
 from __future__ import annotations
 
-from pydantic import model_validator
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Seconds
+from trainer.types import Objective
 
 from .learner import OptimizerConfig
+from .preferences import DpoLoss, PreferenceLossConfig
+from .recorded import RecordedFiles
 
 
 class WarmStartConfig(Branch):
@@ -70,3 +75,120 @@ class EvaluationConfig(Branch):
             name, split = (environment, split) if mark else (default, written)
             splits[name] = (*splits.get(name, ()), split)
         return splits
+
+
+class BaseStageConfig(Branch):
+    """A stage of a run."""
+
+    objective: ClassVar[Objective]
+
+    name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9_-]{0,63})?$")
+    """Name of the stage in messages and files; its kind by default."""
+
+    @property
+    def known_steps(self) -> int:
+        """Updates of the stage. Raises ValueError while ``epochs`` have not been counted in the data."""
+        raise NotImplementedError
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the loss of the stage compares with the model at its start."""
+        return False
+
+
+class OfflineStageConfig(BaseStageConfig):
+    """A stage that learns from recorded data."""
+
+    data: RecordedFiles
+    """Files of recorded episodes, preferences or labelled completions."""
+    steps: Positive | None = None
+    """Updates of the stage; set these or ``epochs``."""
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    """Passes over the data, in place of ``steps``."""
+    batch: Positive = 32
+    """Rows of a step: episodes, pairs of completions, or labelled completions."""
+    overlong: Literal["refuse", "drop", "truncate"] = "refuse"
+    """Treatment of rows longer than the model's context. refuse: an error that names them. drop: leave them
+    out. truncate: cut them after the last turn that fits, and leave out those without one.
+    """
+    timeout_s: Seconds = 3600.0
+    """Time limit for reading and tokenizing the data."""
+
+    @property
+    def known_steps(self) -> int:
+        """Updates of the stage. Raises ValueError while ``epochs`` have not been counted in the data."""
+        if self.steps is None:
+            raise ValueError(f"the steps of stage {self.name} have not been counted in its data yet")
+        return self.steps
+
+    @model_validator(mode="after")
+    def _ends(self) -> OfflineStageConfig:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("set steps or epochs: the stage has no end")
+        return self
+
+
+class SftStageConfig(OfflineStageConfig):
+    """Supervised fine-tuning on the assistant's tokens of recorded episodes."""
+
+    objective: ClassVar[Objective] = Objective.SFT
+
+    kind: Literal["sft"] = "sft"
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
+
+
+class PreferencesStageConfig(OfflineStageConfig):
+    """Learning from preferred and rejected completions."""
+
+    objective: ClassVar[Objective] = Objective.PREFERENCES
+
+    kind: Literal["preferences"] = "preferences"
+    loss: PreferenceLossConfig = DpoLoss()
+    desirable_score: float | None = None
+    """Score from which ``kto`` takes a recorded episode as desirable; by default those that succeeded are.
+
+    """
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-6, schedule="linear", warmup_steps=10)
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the loss of the stage compares with the model at its start."""
+        return self.loss.kind != "orpo"
+
+
+class RlStageConfig(BaseStageConfig):
+    """Reinforcement learning on episodes that are played in sandboxes, by the run's ``algorithm``."""
+
+    objective: ClassVar[Objective] = Objective.REINFORCE
+
+    kind: Literal["rl"] = "rl"
+    steps: Positive
+    """Updates of the stage."""
+    optimizer: OptimizerConfig | None = None
+    """The optimizer; ``learner.optimizer`` by default."""
+
+    @property
+    def known_steps(self) -> int:
+        """Updates of the stage."""
+        return self.steps
+
+
+StageConfig: TypeAlias = Annotated[
+    SftStageConfig | PreferencesStageConfig | RlStageConfig, Field(discriminator="kind")
+]
+
+
+def named(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+    """Return the stages with names. Raises ValueError for two of one name, and for RL before the end."""
+    found: list[StageConfig] = []
+    for stage in stages:
+        name = stage.name or stage.kind
+        if name in {each.name for each in found} | {"warm_start"}:
+            raise ValueError(f"two stages are named {name}; set name of each")
+        if found and isinstance(found[-1], RlStageConfig):
+            raise ValueError(
+                f"stage {name} comes after the one of kind rl, which has to be the last: its engines and "
+                "journal belong to the end of a run; start another run from its model"
+            )
+        found.append(stage.model_copy(update={"name": name}))
+    return tuple(found)

@@ -143,9 +143,16 @@ def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, obj
     for name, value in tree.items():
         if isinstance(value, dict):
             yield from _settings(value, f"{prefix}{name}.")
+        elif name == "stages" and isinstance(value, list):
+            for place, stage in enumerate(value):
+                # The steps of this stage are also ``steps`` of the run, which may change.
+                kept = {key: each for key, each in stage.items() if stage["kind"] != "rl" or key != "steps"}
+                yield from _settings(kept, f"stages.{place}.")
         else:
             yield f"{prefix}{name}", value
 
 
 def _may_change(name: str) -> bool:
+    if name.startswith("stages.") and name.endswith(".timeout_s"):
+        return True
     return name not in _KEPT and (name in _FREE or name.partition(".")[0] in _FREE)

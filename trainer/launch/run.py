@@ -22,6 +22,7 @@ from trainer.evaluate.results import EvaluationResult, read_evaluations
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
+from trainer.offline.records import with_counted_steps
 from trainer.outcomes.opening import check_reward_models
 from trainer.report.page import write_report
 from trainer.tracking.jsonl import read_metrics
@@ -96,6 +97,7 @@ def train(
             "at one temperature and without a reflection; leave them out, or see sandbox-trainer evolve"
         )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
+    config = with_counted_steps(config)
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (
@@ -130,6 +132,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
         "agent": located(config.agent),
         "name": f"{config.name}.evaluation",
         "warm_start": None,
+        "stages": (),
         "steps": 1,
         # Nothing is learned, so that no teacher has to be there.
         "algorithm": config.algorithm.model_copy(update={"distillation": None}),
@@ -197,7 +200,7 @@ def _result(config: RunConfig, folder: RunFolder) -> RunResult:
     evaluations = read_evaluations(folder.evaluations)
     return RunResult(
         folder=folder.path,
-        last_step=plan_of(config.warm_start, config.steps, config.learner.optimizer).total,
+        last_step=plan_of(config).total,
         before=evaluations[0] if evaluations else None,
         after=evaluations[-1] if len(evaluations) > 1 else None,
         phase_seconds=phase_seconds(read_metrics(folder.metrics)),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainer.advantage.credit import credit
 from trainer.types import Objective
 from trainer.update.outline import filled, is_filled
+from trainer.update.preferences import preference_credit
 
 from .throughput import step_throughput
 
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """The source of batches. Every call is idempotent and has a deadline."""
 
-    def get_batch(self, step: int, objective: Objective) -> Batch:
+    def get_batch(self, step: int, stage: Stage) -> Batch:
         """Return the batch of a step, which may come without tokens; a stage counts its steps from 0."""
         ...
 
-    def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
+    def tokens(self, step: int, stage: Stage, places: Sequence[int]) -> RowTokens:
         """Return the tokens of some samples of a step's batch."""
         ...
 
@@ -59,8 +60,8 @@ class TrainableModel(Protocol):
         """Lagrange multipliers of constrained costs, as adapted so far."""
         ...
 
-    def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
-        """Begin a stage with a fresh optimizer and schedule."""
+    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool) -> None:
+        """Begin a stage with a fresh optimizer and schedule, and a copy of the model as ``reference``."""
         ...
 
     def to_annotate(self, batch: Batch) -> Collection[int]:
@@ -152,8 +153,8 @@ class TrainingLoop:
         """Run all steps from ``start`` on; ``begun`` is the stage whose optimizer was restored."""
         for stage in self.plan.from_step(start):
             if stage.index != begun:
-                self.learner.begin_stage(stage.optimizer, stage.steps)
-            if stage.objective is Objective.REINFORCE:
+                self.learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
+            if stage.plays:
                 self._hand_over(max(start, stage.first), stage)
             for step in range(max(start, stage.first), stage.last):
                 self._step(step, stage)
@@ -162,17 +163,16 @@ class TrainingLoop:
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()
         with clock.phase("take"):
-            batch = self.batches.get_batch(stage.local(step), stage.objective)
-            batch = self._with_tokens(batch, self.learner.to_annotate(batch))
+            batch = self.batches.get_batch(stage.local(step), stage)
+            batch = self._with_tokens(batch, stage, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
             # From here on the learner computes, and needs the memory of GPUs that it shares.
             self.weight_sync.sleep_engines()
-            if stage.objective is Objective.REINFORCE:
+            if stage.objective is not Objective.SFT:
                 batch = self.learner.annotate(batch)
-        learner = self.learner
-        batch = credit(batch, self.settings.algorithm, learner.kl_coefficient, learner.multipliers)
+        batch = self._credit(batch, stage)
         with clock.phase("take", more=True):
-            batch = self._with_tokens(batch, self.learner.to_learn(batch))
+            batch = self._with_tokens(batch, stage, self.learner.to_learn(batch))
         with clock.phase("update"):
             metrics = self.learner.update(batch)
         with clock.phase("checkpoint"):  # the checkpoint of an earlier step, written in the meantime
@@ -183,17 +183,24 @@ class TrainingLoop:
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
 
-    def _with_tokens(self, batch: Batch, places: Collection[int]) -> Batch:
+    def _credit(self, batch: Batch, stage: Stage) -> Batch:
+        """Return the batch with advantages, by the loss of the stage or the run's algorithm."""
+        if stage.loss is not None:
+            return preference_credit(batch, stage.loss)
+        learner = self.learner
+        return credit(batch, self.settings.algorithm, learner.kl_coefficient, learner.multipliers)
+
+    def _with_tokens(self, batch: Batch, stage: Stage, places: Collection[int]) -> Batch:
         """Return the batch with the tokens of these samples; only missing ones are requested."""
         missing = sorted(place for place in places if not is_filled(batch.samples[place]))
         if not missing:
             return batch
-        return filled(batch, self.batches.tokens(batch.step, batch.objective, missing))
+        return filled(batch, self.batches.tokens(batch.step, stage, missing))
 
     def _sync_weights(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.settings.sync.every == 0 or done == stage.last
-        if stage.objective is Objective.SFT:
+        if not stage.plays:
             return {}
         if not due:
             self.weight_sync.wake_engines()
@@ -213,7 +220,7 @@ class TrainingLoop:
 
     def _milestones(self, done: int, stage: Stage) -> None:
         """Evaluate, checkpoint and export if due; a run that resumes at its end is evaluated too."""
-        if stage.objective is Objective.REINFORCE:
+        if stage.plays:
             self._evaluate(done, stage)
         if done % self.settings.checkpoint.every == 0 or done == stage.last:
             self.recorder.checkpoint(done, stage.index)

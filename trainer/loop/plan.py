@@ -1,14 +1,16 @@
-"""Assign steps to stages: the warm start's steps come first, then reinforcement learning."""
+"""Assign steps to stages: the warm start first, then the run's stages in order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainer.config import PreferencesStageConfig
 from trainer.types import Objective
 
 if TYPE_CHECKING:
-    from trainer.config import OptimizerConfig, WarmStartConfig
+    from trainer.config import OptimizerConfig, RunConfig, StageConfig
+    from trainer.config.preferences import PreferenceLossConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +18,25 @@ class Stage:
     """Steps ``[first, last)`` with one objective and one optimizer."""
 
     index: int
+    name: str
     objective: Objective
     first: int
     last: int
     optimizer: OptimizerConfig
+    reference: bool = False
+    """Whether the model as it is at the start of the stage is kept, to compare with it."""
+    loss: PreferenceLossConfig | None = None
+    """The loss of a stage on preferences."""
 
     @property
     def steps(self) -> int:
         """Number of steps."""
         return self.last - self.first
+
+    @property
+    def plays(self) -> bool:
+        """Whether engines play its episodes; otherwise it learns from given data."""
+        return self.objective is Objective.REINFORCE
 
     def local(self, step: int) -> int:
         """Return the step as counted by the stage, from 0."""
@@ -47,13 +59,30 @@ class StagePlan:
         return tuple(stage for stage in self.stages if stage.last > step)
 
 
-def plan_of(warm_start: WarmStartConfig | None, steps: int, optimizer: OptimizerConfig) -> StagePlan:
-    """Return the stages of a run: its warm start, then ``steps`` steps with this optimizer."""
+def plan_of(config: RunConfig) -> StagePlan:
+    """Return the stages of a run: its warm start, then its ``stages``, or ``steps`` of RL without any.
+
+    Raises ValueError while the steps of a stage have not been counted in its data.
+    """
     stages: list[Stage] = []
-    first = 0
-    if warm_start is not None and warm_start.steps:
-        first = warm_start.steps
-        stages.append(Stage(0, Objective.SFT, 0, first, warm_start.optimizer))
-    if steps:
-        stages.append(Stage(len(stages), Objective.REINFORCE, first, first + steps, optimizer))
+    if config.warm_start is not None:
+        warm = config.warm_start
+        stages.append(Stage(0, "warm_start", Objective.SFT, 0, warm.steps, warm.optimizer))
+    for given in config.learning_stages:
+        first = stages[-1].last if stages else 0
+        stages.append(_stage(given, config, len(stages), first))
     return StagePlan(tuple(stages))
+
+
+def _stage(given: StageConfig, config: RunConfig, index: int, first: int) -> Stage:
+    plays = given.objective is Objective.REINFORCE
+    return Stage(
+        index=index,
+        name=given.name,
+        objective=given.objective,
+        first=first,
+        last=first + given.known_steps,
+        optimizer=given.optimizer or config.learner.optimizer,
+        reference=config.algorithm.needs_reference if plays else given.needs_reference,
+        loss=given.loss if isinstance(given, PreferencesStageConfig) else None,
+    )

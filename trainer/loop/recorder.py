@@ -15,6 +15,8 @@ from ray.train import CheckpointUploadMode
 
 from trainer.errors import CheckpointError
 
+from .progress_note import write_progress
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -78,6 +80,8 @@ class RunRecorder:
     plan: StagePlan
     rank: int
     exporter: Exporter
+    folder: Path
+    """The run's folder."""
     _writing: _Writing | None = field(default=None, init=False)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -107,7 +111,10 @@ class RunRecorder:
         )
         if self.rank == 0:
             position = writing.position
-            self.batch_source.checkpoint_saved(self.plan.stages[position.stage].local(position.step))
+            stage = self.plan.stages[position.stage]
+            write_progress(self.folder, position.step, stage.name)
+            if stage.plays:
+                self.batch_source.checkpoint_saved(stage.local(position.step))
 
     def export(self, step: int) -> None:
         self.exporter.during(step)

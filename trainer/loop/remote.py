@@ -10,11 +10,12 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from trainer.errors import NoProgress, TrainerError
-from trainer.types import Objective
 
 if TYPE_CHECKING:
     from trainer.types import Batch
     from trainer.update.outline import Outline, RowTokens
+
+    from .plan import Stage
 
 
 _AGAIN_S = 1.0
@@ -30,23 +31,25 @@ class RemoteBatchSource:
         namespace: str,
         timeout_s: float,
         *,
-        warm_start_s: float | None = None,
+        data_s: Mapping[int, float] | None = None,
         evaluation_s: float | None = None,
     ) -> None:
-        """Connect lazily; batches of the warm start and evaluations may take longer than ``timeout_s``."""
+        """Connect lazily. Evaluations, and the data of the stages in ``data_s``, may take longer than
+        ``timeout_s``.
+        """
         self._name = name
         self._namespace = namespace
         self._timeout_s = timeout_s
-        self._warm_start_s = warm_start_s
+        self._data_s = data_s or {}
         self._evaluation_s = evaluation_s
         self._version: int | None = None
 
-    def get_batch(self, step: int, objective: Objective) -> Batch:
-        limit_s = self._warm_start_s if objective is Objective.SFT else None
-        return cast("Outline", self._call("outline", step, objective, timeout_s=limit_s)).batch()
+    def get_batch(self, step: int, stage: Stage) -> Batch:
+        limit_s = self._data_s.get(stage.index)
+        return cast("Outline", self._call("outline", step, _place(stage), timeout_s=limit_s)).batch()
 
-    def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
-        return cast("RowTokens", self._call("tokens", step, objective, list(places)))
+    def tokens(self, step: int, stage: Stage, places: Sequence[int]) -> RowTokens:
+        return cast("RowTokens", self._call("tokens", step, _place(stage), list(places)))
 
     def weights_synced(self, version: int) -> None:
         self._version = version
@@ -97,3 +100,8 @@ class RemoteBatchSource:
             # A restarted actor does not know which weights the engines have.
             actor.weights_synced.remote(self._version)
         return actor
+
+
+def _place(stage: Stage) -> int | None:
+    """Return the place of a stage on given data; None for the one whose episodes are played."""
+    return None if stage.plays else stage.index

@@ -18,7 +18,6 @@ import torch
 from trainer.config import RunConfig
 from trainer.engines.fleet import engine_handles
 from trainer.tracking.logs import keep_log
-from trainer.types import Objective
 from trainer.update.learner import Learner
 from trainer.weight_sync.sync import make_weight_sync
 
@@ -26,6 +25,7 @@ from .export import Exporter, hub_of
 from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
+from .progress_note import check_resumable
 from .recorder import Position, RunRecorder
 from .remote import RemoteBatchSource
 
@@ -86,11 +86,11 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         given.batch_actor,
         given.namespace,
         config.learner.batch_timeout_s,
-        warm_start_s=config.warm_start.timeout_s if config.warm_start else None,
+        data_s=config.data_timeouts,
         evaluation_s=config.evaluation.timeout_s,
     )
-    plan = plan_of(config.warm_start, config.steps, config.learner.optimizer)
-    position = _restore(learner, plan)
+    plan = plan_of(config)
+    position = _restore(learner, plan, Path(given.folder))
     logger.info(
         "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
     )
@@ -105,29 +105,29 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         batches=batches,
         learner=learner,
         weight_sync=make_weight_sync(config.sync_settings, engines, learner, rank),
-        recorder=RunRecorder(batches, learner, plan, rank, exporter),
+        recorder=RunRecorder(batches, learner, plan, rank, exporter, Path(given.folder)),
         workers=world,
     )
     loop.run(position.step if position else 0, position.stage if position else None)
     exporter.last()
 
 
-def _restore(learner: Learner, plan: StagePlan) -> Position | None:
-    """Restore the newest checkpoint, if there is one."""
+def _restore(learner: Learner, plan: StagePlan, folder: Path) -> Position | None:
+    """Restore the newest checkpoint, if there is one. Raises CheckpointError where there was one."""
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
+        check_resumable(folder, plan)
         return None
     with checkpoint.as_directory() as name:
-        folder = Path(name)
-        position = Position.from_checkpoint(folder)
+        position = Position.from_checkpoint(Path(name))
         stage = plan.stages[position.stage]
-        learner.begin_stage(stage.optimizer, stage.steps)
-        learner.load_checkpoint(folder)
+        learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
+        learner.load_checkpoint(Path(name))
     return position
 
 
 def _trained(position: Position | None, plan: StagePlan) -> int:
     """Return the number of reinforcement learning steps before the checkpoint."""
-    if position is None or plan.stages[position.stage].objective is Objective.SFT:
+    if position is None or not plan.stages[position.stage].plays:
         return 0
     return plan.stages[position.stage].local(position.step)

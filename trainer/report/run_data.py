@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from trainer.tracking.origin import RunOrigin
 
 
+_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model"})
+"""Metrics of stages on given data, one of which each of their steps has."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunData:
     """A run, read from its folder."""
@@ -69,8 +73,8 @@ def read_run_data(folder: Path) -> RunData:
 def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
     """Return the step at which reinforcement learning begins, as counted in the file of metrics."""
     if config is None:
-        return max((step + 1 for step, values in metrics.items() if "loss/sft" in values), default=0)
-    return config.warm_start.steps if config.warm_start is not None else 0
+        return max((step + 1 for step, values in metrics.items() if _OFFLINE & values.keys()), default=0)
+    return config.offline_steps
 
 
 def _config(file: Path) -> RunConfig | None:

@@ -6,11 +6,9 @@ same tokens.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +22,11 @@ from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
-from trainer.types import Batch, Objective, StopReason, Trajectory
+from trainer.types import StopReason, Trajectory
 
 from .demonstrations import read_demonstrations
 from .playback import Demonstrator, play_demonstrations
+from .row_batches import RowBatches
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
@@ -35,48 +34,12 @@ if TYPE_CHECKING:
     from trainer.config import WarmStartConfig, WarmStartSettings
     from trainer.engines.generation import Policy
     from trainer.rollout.attempts import AttemptPlayer
-    from trainer.types import Sample
 
 
 PLAYED = "demonstrations.jsonl"
 """File in the run's folder that holds the played demonstrations."""
 
 _TRAJECTORY: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
-
-
-@dataclass(frozen=True, slots=True)
-class SFTBatches:
-    """Batches of ``size`` demonstrations, the same for the same step; each pass has an order of its own.
-
-    A demonstration is the list of all samples of its trajectory. Raises DataError without demonstrations.
-    """
-
-    demonstrations: Sequence[Sequence[Sample]]
-    size: int
-    seed: int
-    facts: Mapping[str, float] = field(default_factory=dict)
-    """Metrics that every batch carries."""
-
-    def __post_init__(self) -> None:
-        if not self.demonstrations:
-            raise DataError("there is no demonstration to train on: none could be played, or none was solved")
-
-    def get_batch(self, step: int) -> Batch:
-        """Return the batch of a step of the warm start, from 0."""
-        count = len(self.demonstrations)
-        places = range(step * self.size, (step + 1) * self.size)
-        orders = {number: self._order(number) for number in {place // count for place in places}}
-        chosen = [self.demonstrations[orders[place // count][place % count]] for place in places]
-        samples = tuple(sample for demonstration in chosen for sample in demonstration)
-        facts = {**self.facts, "demonstrations/epoch": places.stop / count}
-        return Batch(step, Objective.SFT, samples, facts)
-
-    def _order(self, number: int) -> list[int]:
-        """Return the order of the demonstrations in one pass."""
-        order = list(range(len(self.demonstrations)))
-        # Another text would give other orders, and with them other results than those that were measured.
-        random.Random(f"{self.seed} imitation {number}").shuffle(order)
-        return order
 
 
 async def prepare_warm_start(
@@ -86,7 +49,7 @@ async def prepare_warm_start(
     chat: ChatTokenizer,
     watch: ProgressMonitor | None = None,
     played_by: Callable[[Policy], AbstractAsyncContextManager[AttemptPlayer]] | None = None,
-) -> SFTBatches:
+) -> RowBatches:
     """Return the batches of a run's warm start; demonstrations are played unless ``folder`` has played ones.
 
     ``watch`` sees each phase of the episodes. ``played_by`` opens what plays them with a policy; by default
@@ -126,7 +89,7 @@ async def _own_loop(
         await player.close()
 
 
-def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> SFTBatches:
+def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> RowBatches:
     """Return batches of the demonstrations that solved their task, or of all if so configured.
 
     Raises DataError without any.
@@ -143,7 +106,7 @@ def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed
     demonstrations = [each for each in rows if each]
     if not demonstrations:
         raise DataError(f"there is no demonstration to train on: {_why_none(trajectories, solved)}")
-    return SFTBatches(demonstrations, config.batch, seed, facts)
+    return RowBatches(demonstrations, config.batch, seed, facts)
 
 
 def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 
 _MOMENT = "optimizer."
+_REFERENCE = "reference."
 
 
 class Learner:
@@ -108,21 +109,23 @@ class Learner:
         """Lagrange multipliers of the costs that the algorithm's constraints name, as adapted so far."""
         return self._multipliers
 
-    def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
-        """Begin a stage: fresh optimizer, a schedule over ``steps`` steps, and a copy of the model as
-        reference.
+    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool | None = None) -> None:
+        """Begin a stage: fresh optimizer and a schedule over ``steps`` steps.
+
+        The model is copied as reference if ``reference`` is true, by default if the algorithm needs one.
         """
         rate = self.settings.algorithm.value.learning_rate
         waiting = self.settings.learner.offload == "optimizer"
         self.optimizer = Optimizer(self.model.core, optimizer, steps, rate, waiting=waiting)
         self._kl = AdaptiveCoefficient.of(self.settings.algorithm.kl)
         self._multipliers = initial_multipliers(self.settings.algorithm.constraints)
-        if self.settings.algorithm.needs_reference:
-            self.reference = Reference(self.optimizer.parameters)
+        needed = self.settings.algorithm.needs_reference if reference is None else reference
+        self.reference = Reference(self.optimizer.parameters) if needed else None
 
     def to_annotate(self, batch: Batch) -> frozenset[int]:
         """Return indices of the samples whose tokens ``annotate`` needs on this rank."""
-        asks = batch.objective is Objective.REINFORCE and not (self._asks_once and self.reference is None)
+        asks = self._scores_policy(batch) or self.reference is not None
+        asks = asks and batch.objective is not Objective.SFT
         return self._share.to_score(batch) if asks else frozenset()
 
     def to_learn(self, batch: Batch) -> frozenset[int]:
@@ -143,8 +146,9 @@ class Learner:
             return batch
         rows = [Row(sample.token_ids_T, sample.mask_T) for sample in batch.samples]
         samples = list(batch.samples)
-        if not self._asks_once:
-            scores = self._scorer.score(rows, self._temperature)
+        temperature = self._temperature if batch.objective is Objective.REINFORCE else 1.0
+        if self._scores_policy(batch):
+            scores = self._scorer.score(rows, temperature)
             samples = [
                 replace(sample, old_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, scores.logprobs, strict=True)
@@ -156,12 +160,12 @@ class Learner:
                 ]
         if self.reference is not None:
             with self.reference.in_place():
-                found = self._scorer.score(rows, self._temperature).logprobs
+                found = self._scorer.score(rows, temperature).logprobs
             samples = [
                 replace(sample, ref_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, found, strict=True)
             ]
-        if self._teacher is not None:
+        if self._teacher is not None and batch.objective is Objective.REINFORCE:
             samples = [
                 replace(sample, teacher_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, self._teacher.score(rows), strict=True)
@@ -259,7 +263,9 @@ class Learner:
     def load_checkpoint(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
-        self.begin_stage(read_stored(OptimizerConfig, json.dumps(note.optimizer)), note.steps)
+        compared = any(name.startswith(_REFERENCE) for name in note.shapes)
+        optimizer_config = read_stored(OptimizerConfig, json.dumps(note.optimizer))
+        self.begin_stage(optimizer_config, note.steps, reference=compared)
         optimizer, tensors = self._ready(), self._tensors()
         read_tensors(folder, tensors, note.shapes)
         optimizer.load_moments({name.removeprefix(_MOMENT): value for name, value in tensors.items()})
@@ -267,6 +273,10 @@ class Learner:
         optimizer.done, optimizer.updates = note.done, note.updates
         self._kl = replace(self._kl, value=note.kl_coefficient)
         self._multipliers |= {name: note.multipliers.get(name, at) for name, at in self._multipliers.items()}
+
+    def _scores_policy(self, batch: Batch) -> bool:
+        """Return whether credit assignment needs log-probabilities of the model before the update."""
+        return batch.objective is not Objective.REINFORCE or not self._asks_once
 
     @property
     def _asks_once(self) -> bool:
@@ -292,7 +302,7 @@ class Learner:
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
-        if batch.objective is Objective.SFT:
+        if batch.objective is not Objective.REINFORCE:
             yield from minibatches(rows, 1, (self.settings.seed, batch.step))
             return
         for epoch in range(self.settings.learner.epochs):
@@ -334,5 +344,5 @@ class Learner:
         tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
         tensors |= {f"{_MOMENT}{name}": value for name, value in optimizer.moments().items()}
         if self.reference is not None:
-            tensors |= {f"reference.{name}": value for name, value in self.reference.values.items()}
+            tensors |= {f"{_REFERENCE}{name}": value for name, value in self.reference.values.items()}
         return tensors

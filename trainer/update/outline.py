@@ -58,6 +58,7 @@ class _SampleOutline:
     truncated: bool
     source: str
     costs: Mapping[str, _Runs]
+    preferred: bool | None
     runs: Mapping[str, _Runs]
     teacher_K: FloatT | None
     """The teacher's log-probabilities of the masked tokens, which credit assignment reads on every rank."""
@@ -75,6 +76,7 @@ class _SampleOutline:
             truncated=sample.truncated,
             source=sample.source,
             costs={name: _Runs.of(costs_T) for name, costs_T in sample.costs.items()},
+            preferred=sample.preferred,
             runs={name: _Runs.of(getattr(sample, name)) for name in _RUNS},
             teacher_K=None if teacher_T is None else teacher_T[sample.mask_T],
         )
@@ -97,6 +99,7 @@ class _SampleOutline:
             source=self.source,
             costs={name: runs.array(self.length) for name, runs in self.costs.items()},
             teacher_logprobs_T=teacher_T,
+            preferred=self.preferred,
             **arrays,
         )
 

@@ -14,7 +14,7 @@ import torch
 
 from trainer.types import Objective
 
-from .objective import LossInputs, Totals, objective, row_token_weights, sft_loss
+from .objective import LossInputs, Totals, likelihood_loss, objective, row_token_weights
 from .packing import lay_out
 from .partition import rank_micro_batches
 from .sharding import sum_over_ranks
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from trainer.config import AlgorithmConfig
 
     from .model import TokenOutputs
-    from .objective import ObjectiveOutput
+    from .objective import Aggregation, ObjectiveOutput
     from .optimizer import Optimizer
     from .packing import MicroBatch
     from .partition import Layout
     from .row_table import RowTable
     from .sharding import Parallel
     from .training_tensors import TrainingTensors
+
+
+_AGGREGATIONS: dict[Objective, Aggregation] = {Objective.SFT: "token", Objective.PREFERENCES: "sum"}
+"""Aggregations of the losses that are no policy losses."""
 
 
 @dataclass(slots=True)
@@ -135,14 +139,15 @@ class Updater:
         weights_1K = row_token_weights(
             inputs.mask_BT,
             data.weight(micro.rows, self.model.device),
-            algorithm.aggregation if reinforce else "token",
+            algorithm.aggregation if reinforce else _AGGREGATIONS[data.kind],
             totals,
             algorithm.constant_length,
             inputs.sequences_BT,
         )
         if reinforce:
             return objective(inputs, algorithm, weights_1K, kl_coefficient)
-        return sft_loss(inputs, weights_1K)
+        name = "loss/sft" if data.kind is Objective.SFT else None
+        return likelihood_loss(inputs, weights_1K, name)
 
     def _inputs(self, outputs: TokenOutputs, micro: MicroBatch, data: TrainingTensors) -> LossInputs:
         """Put all kept tokens in one row, separated by their sequence index; without rows, a token of weight

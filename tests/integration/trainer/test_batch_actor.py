@@ -18,8 +18,8 @@ from tests.fakes.batches import run_config  # noqa: E402
 from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.batches.actor import run_batch_actor  # noqa: E402
 from trainer.errors import CheckpointError  # noqa: E402
+from trainer.loop.plan import plan_of  # noqa: E402
 from trainer.loop.remote import RemoteBatchSource  # noqa: E402
-from trainer.types import Objective  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,
@@ -57,6 +57,7 @@ def status_of(name: str):
 
 def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
     config = run_config(name="mortal", rollout={"max_staleness": 1})
+    (stage,) = plan_of(config).stages
     given = {}
     with run_batch_actor(config, tmp_path, tmp_path, "", NAMESPACE, kind=FakeBatchActor) as handle:
         batches = RemoteBatchSource(handle.name, NAMESPACE, timeout_s=120)
@@ -66,20 +67,18 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
             killing = threading.Timer(0.0, kill, [handle.name])
             if step % 2:
                 killing.start()
-            batch = batches.get_batch(step, Objective.REINFORCE)
+            batch = batches.get_batch(step, stage)
             given[step] = [sample.id for sample in batch.samples]
             if step % 2:
                 killing.join()
-            assert [sample.id for sample in batches.get_batch(step, Objective.REINFORCE).samples] == given[
-                step
-            ]
+            assert [sample.id for sample in batches.get_batch(step, stage).samples] == given[step]
             assert batch.facts["staleness/max"] <= 1.0
             batches.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls
                 kill(handle.name)
                 assert status_of(handle.name).version == 3
         with pytest.raises(CheckpointError, match="batch 99"):
-            handle.call_actor("outline", 99, Objective.REINFORCE)
+            handle.call_actor("outline", 99, None)
         assert handle.call_actor("status").next_step == STEPS
     ids = [each for step in range(STEPS) for each in given[step]]
     assert len(ids) == len(set(ids)) == STEPS * 8

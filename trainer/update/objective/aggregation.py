@@ -3,7 +3,8 @@
 ``token`` is the mean over all tokens (DAPO, Yu et al. 2025, https://arxiv.org/abs/2503.14476), ``sequence``
 the mean over sequences of their means (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300),
 ``constant`` the mean over sequences of their sums over a constant (Dr. GRPO, Liu et al. 2025,
-https://arxiv.org/abs/2503.20783). Denominators count the whole minibatch, over all micro-batches and ranks,
+https://arxiv.org/abs/2503.20783), ``sum`` the plain sum, for coefficients of
+whole sequences. Denominators count the whole minibatch, over all micro-batches and ranks,
 so that plain sums of losses and gradients are right however it is split. A sequence is a sample: a trajectory
 of several segments counts as several.
 """
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from .sequences import lengths
 
-Aggregation: TypeAlias = Literal["token", "sequence", "constant"]
+Aggregation: TypeAlias = Literal["token", "sequence", "constant", "sum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ def row_token_weights(
         share_BT = torch.full_like(spread_BT, _inverse(totals.tokens))
     elif mode == "sequence":
         share_BT = _inverse(totals.sequences) / lengths(mask_BT, sequences_BT).clamp(min=1.0)
+    elif mode == "sum":
+        share_BT = torch.ones_like(spread_BT)
     else:
         share_BT = torch.full_like(spread_BT, _inverse(totals.sequences) / constant_length)
     return (spread_BT * share_BT).masked_fill(~mask_BT, 0.0)

@@ -70,15 +70,20 @@ def objective(
     return ObjectiveOutput(loss, {name: part.detach() for name, part in losses.items()}, sums)
 
 
-def sft_loss(inputs: LossInputs, weights_BT: Tensor) -> ObjectiveOutput:
-    """Return the negative log-likelihood of the tokens, weighted by their advantages (1 in plain SFT)."""
+def likelihood_loss(inputs: LossInputs, weights_BT: Tensor, name: str | None = "loss/sft") -> ObjectiveOutput:
+    """Return the negative log-likelihood of the tokens, weighted by their advantages.
+
+    These are 1 in plain SFT. For a loss over whole sequences they are its negative derivatives by the
+    sequences' log-probabilities, so that gradients are exact; the value means nothing then, and is not
+    reported (``name`` is None).
+    """
     inputs = inputs.cleaned()
     counted_BT = inputs.mask_BT & (weights_BT > 0)
     loss = _weighed(-inputs.logprobs_BT * inputs.advantages_BT, weights_BT)
     sums = {"tokens": counted_BT.float().sum()}
     if inputs.entropy_BT is not None:
         sums["policy/entropy"] = _counted(inputs.entropy_BT, counted_BT)
-    return ObjectiveOutput(loss, {"loss/sft": loss.detach()}, sums)
+    return ObjectiveOutput(loss, {} if name is None else {name: loss.detach()}, sums)
 
 
 def reported(losses: Mapping[str, float], sums: Mapping[str, float], updates: int) -> dict[str, float]:

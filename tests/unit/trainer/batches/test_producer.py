@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.batches import FakePlayer, FakeTracker, run_config, trajectory
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import settle, until
+from trainer.batches.dependencies import StageData
 from trainer.errors import CheckpointError, DataError
 from trainer.evaluate.results import read_evaluations
 from trainer.types import Objective
@@ -189,10 +190,10 @@ async def test_metrics_go_to_the_tracker_and_close_may_come_twice(tmp_path):
     assert tracker.closed
 
 
-async def test_a_run_without_a_warm_start_has_no_demonstrations(tmp_path):
+async def test_a_stage_without_data_has_no_batches(tmp_path):
     made = await started(run_config(), tmp_path, FakePlayer())
-    with pytest.raises(DataError, match="no warm start"):
-        await made.get_batch(0, Objective.SFT)
+    with pytest.raises(DataError, match="stage 0 of the run has no data"):
+        await made.get_batch(0, stage=0)
     await made.close()
 
 
@@ -209,8 +210,9 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
 
     demonstrations = Demonstrations()
     config = run_config(warm_start={"demonstrations": "none.jsonl"})
-    made = await started(config, tmp_path, FakePlayer(), warm_start=demonstrations.play)
-    assert await asyncio.gather(made.get_batch(0, Objective.SFT), made.get_batch(1, Objective.SFT)) == [
+    recorded = {0: StageData("the warm start", demonstrations.play, 60.0)}
+    made = await started(config, tmp_path, FakePlayer(), recorded=recorded)
+    assert await asyncio.gather(made.get_batch(0, stage=0), made.get_batch(1, stage=0)) == [
         "batch 0",
         "batch 1",
     ]

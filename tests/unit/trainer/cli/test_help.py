@@ -15,6 +15,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
     assert set(commands()) == {
         "train",
         "sft",
+        "preferences",
         "evaluate",
         "compare",
         "evolve",

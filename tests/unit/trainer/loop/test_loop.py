@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -26,6 +26,12 @@ def row():
     )
 
 
+def completion(*, preferred):
+    """Half of a pair, as the learner annotates it."""
+    logprobs = np.array([0.0, -1.0, -2.0], dtype=np.float32)
+    return replace(row(), preferred=preferred, old_logprobs_T=logprobs, ref_logprobs_T=logprobs)
+
+
 @dataclass
 class Journal:
     """Everything that the loop asked of the others, in order."""
@@ -42,11 +48,16 @@ class Journal:
     """The checkpoint that is being kept."""
     kl_coefficient: float = 0.0
     multipliers: dict = field(default_factory=dict)
+    references: list = field(default_factory=list)
+    """Whether each stage keeps the model that it begins with."""
 
-    def get_batch(self, step, objective):
-        if objective is Objective.SFT:
+    def get_batch(self, step, stage):
+        if stage.objective is Objective.PREFERENCES:
+            self.calls.append(("take_pairs", step))
+            return Batch(step, stage.objective, (completion(preferred=True), completion(preferred=False)))
+        if stage.objective is Objective.SFT:
             self.calls.append(("take_sft", step))
-            return Batch(step, objective, (row(),))
+            return Batch(step, stage.objective, (row(),))
         self.calls.append(("take", step))
         batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
         return outlined(batch).batch() if self.hollow else batch
@@ -58,7 +69,8 @@ class Journal:
         self.calls.append(("evaluate", step))
         return {"evaluation/success": 0.25}
 
-    def begin_stage(self, optimizer, steps):
+    def begin_stage(self, optimizer, steps, *, reference):
+        self.references.append(reference)
         self.calls.append(("begin", optimizer.learning_rate, steps))
 
     def to_annotate(self, batch):
@@ -67,9 +79,9 @@ class Journal:
     def to_learn(self, batch):
         return frozenset(self.share[1])
 
-    def tokens(self, step, objective, places):
+    def tokens(self, step, stage, places):
         self.calls.append(("tokens", step, list(places)))
-        return row_tokens(Batch(step, objective, (row(),)), places)
+        return row_tokens(Batch(step, stage.objective, (row(),)), places)
 
     def annotate(self, batch):
         self.calls.append(("annotate", batch.step))
@@ -118,7 +130,7 @@ def journal_of(config, start=0, begun=None):
     journal = Journal()
     TrainingLoop(
         config.loop_settings,
-        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        plan_of(config),
         journal,
         journal,
         journal,
@@ -170,7 +182,7 @@ def test_a_rank_asks_for_the_tokens_of_its_samples_once():
     config = RunConfig(steps=1)
     TrainingLoop(
         config.loop_settings,
-        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        plan_of(config),
         journal,
         journal,
         journal,
@@ -242,6 +254,48 @@ def test_a_run_that_was_checkpointed_between_stages_begins_the_next_one():
     assert calls[0] == ("begin", RunConfig().learner.optimizer.learning_rate, 1)
 
 
+def stages(*kinds, loss="dpo"):
+    data = {"files": ["rows.jsonl"]}
+    tables = {
+        "sft": {"kind": "sft", "data": data, "steps": 2},
+        "preferences": {"kind": "preferences", "data": data, "steps": 1, "loss": {"kind": loss}},
+        "rl": {"kind": "rl", "steps": 1},
+    }
+    return RunConfig(stages=[tables[kind] for kind in kinds])
+
+
+def test_stages_run_one_after_another_each_with_its_own_data_and_optimizer():
+    calls = played(stages("sft", "preferences", "rl"))
+    assert [call for call in calls if call[0].startswith("take")] == [
+        ("take_sft", 0),
+        ("take_sft", 1),
+        ("take_pairs", 0),
+        ("take", 0),
+    ]
+    assert [call[1:] for call in calls if call[0] == "begin"] == [(1e-5, 2), (1e-6, 1), (1e-6, 1)]
+    assert [call for call in calls if call[0] == "checkpoint"] == [
+        ("checkpoint", 2, 0),
+        ("checkpoint", 3, 1),
+        ("checkpoint", 4, 2),
+    ]
+
+
+def test_preferences_are_scored_by_the_policy_before_credit_and_sync_nothing():
+    calls = [call[0] for call in played(stages("preferences"))]
+    assert calls == ["begin", "take_pairs", "annotate", "update", "record", "checkpoint", "settle"]
+
+
+@pytest.mark.parametrize(("loss", "kept"), [("dpo", True), ("ipo", True), ("kto", True), ("orpo", False)])
+def test_a_stage_keeps_the_model_it_begins_with_where_its_loss_compares_with_it(loss, kept):
+    assert journal_of(stages("sft", "preferences", loss=loss)).references == [False, kept]
+
+
+def test_a_run_resumes_in_the_stage_of_its_checkpoint():
+    calls = played(stages("sft", "preferences", "rl"), start=2, begun=0)
+    assert calls[0] == ("begin", 1e-6, 1)
+    assert [call for call in calls if call[0].startswith("take")] == [("take_pairs", 0), ("take", 0)]
+
+
 def test_a_finished_run_does_nothing():
     assert played(RunConfig(steps=2), start=2, begun=0) == []
 
@@ -269,7 +323,7 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
     TrainingLoop(
         config.loop_settings,
-        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        plan_of(config),
         journal,
         journal,
         journal,

@@ -16,7 +16,8 @@ from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.progress import ProgressMonitor
-from trainer.sft.warm_start import SFTBatches, batches_of, prepare_warm_start, read_played, write_played
+from trainer.sft.row_batches import RowBatches
+from trainer.sft.warm_start import batches_of, prepare_warm_start, read_played, write_played
 from trainer.types import Line, Objective, Sample, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
 
 
@@ -137,16 +138,16 @@ ROWS = [(sample(f"{number}.0"), sample(f"{number}.0#1")) for number in range(5)]
 
 
 def test_a_batch_is_the_same_whenever_it_is_asked_for() -> None:
-    names = [[each.id for each in SFTBatches(ROWS, 2, 1).get_batch(3).samples] for _ in range(2)]
+    names = [[each.id for each in RowBatches(ROWS, 2, 1).get_batch(3).samples] for _ in range(2)]
     assert names[0] == names[1]
-    batches = SFTBatches(ROWS, 2, 1)
+    batches = RowBatches(ROWS, 2, 1)
     assert [each.id for each in batches.get_batch(0).samples] != [
         each.id for each in batches.get_batch(5).samples
     ]
 
 
 def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_differ() -> None:
-    batches = SFTBatches(ROWS, 2, 7, {"demonstrations/success": 0.5})
+    batches = RowBatches(ROWS, 2, 7, {"demonstrations/success": 0.5})
     taken = [batches.get_batch(step) for step in range(5)]
     ids = [each.id for batch in taken for each in batch.samples]
     assert Counter(ids) == {each.id: 2 for row in ROWS for each in row}
@@ -157,14 +158,14 @@ def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_dif
 
 
 def test_a_batch_may_be_larger_than_all_there_is() -> None:
-    assert len(SFTBatches(ROWS, 12, 0).get_batch(0).samples) == 24
+    assert len(RowBatches(ROWS, 12, 0).get_batch(0).samples) == 24
 
 
 def test_seeds_differ() -> None:
-    orders = {tuple(each.id for each in SFTBatches(ROWS, 5, seed).get_batch(0).samples) for seed in range(5)}
+    orders = {tuple(each.id for each in RowBatches(ROWS, 5, seed).get_batch(0).samples) for seed in range(5)}
     assert len(orders) > 1
 
 
 def test_batches_without_a_demonstration_are_refused() -> None:
-    with pytest.raises(DataError, match="no demonstration to train on"):
-        SFTBatches((), 2, 0)
+    with pytest.raises(DataError, match="no row to train on"):
+        RowBatches((), 2, 0)

@@ -15,7 +15,14 @@ from trainer.config.algorithm import (
     PpoLoss,
     ValueConfig,
 )
-from trainer.update.objective import LossInputs, Totals, objective, reported, row_token_weights, sft_loss
+from trainer.update.objective import (
+    LossInputs,
+    Totals,
+    likelihood_loss,
+    objective,
+    reported,
+    row_token_weights,
+)
 
 PLAIN = AlgorithmConfig(mismatch=MismatchConfig(mode="off"))
 
@@ -113,7 +120,7 @@ def test_a_critic_without_targets_is_refused() -> None:
 
 def test_the_loss_of_fine_tuning_is_the_negative_log_likelihood_weighed_by_advantages() -> None:
     rows = inputs([[-1.0, -3.0, -50.0]], advantages=[[1.0, 2.0, 1.0]], mask=[[1, 1, 0]])
-    found = sft_loss(rows, halves(rows))
+    found = likelihood_loss(rows, halves(rows))
     assert found.loss.item() == pytest.approx((1 + 6) / 2)
     assert found.losses["loss/sft"].item() == pytest.approx(3.5)
     assert found.sums["tokens"].item() == 2

@@ -1,0 +1,102 @@
+"""Rows of a stage: what they hold, and what becomes of those that do not fit."""
+
+import pytest
+
+from sandbox_contract.messages import Message
+from tests.harness.tiny_chat import tiny_chat
+from trainer.config import PreferencesStageConfig, SftStageConfig
+from trainer.errors import DataError
+from trainer.offline.prepare import stage_batches
+from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
+from trainer.types import Objective
+
+DATA = {"files": ["rows.jsonl"]}
+SFT = SftStageConfig(data=DATA, steps=1, batch=2, name="sft")
+PAIRS = PreferencesStageConfig(data=DATA, steps=1, batch=1, name="pairs")
+
+
+def user(text):
+    return Message(role="user", content=text)
+
+
+def turn(text):
+    return Message(role="assistant", content=text)
+
+
+def episode(row, *texts, weight=1.0):
+    said = [message for text in texts for message in (turn(text), user("Go on."))]
+    return RecordedEpisode((user("Count."), *said), RowOrigin("rows.jsonl", row), weight=weight)
+
+
+def batches(stage, records, context=400):
+    return stage_batches(stage, records, 0, context, tiny_chat())
+
+
+def test_a_row_of_sft_is_one_sample_with_the_weight_of_its_episode():
+    made = batches(SFT, [episode(1, "one", weight=1.5), episode(2, "two", weight=0.5)])
+    batch = made.get_batch(0)
+    assert batch.objective is Objective.SFT
+    assert sorted(sample.weight for sample in batch.samples) == [0.5, 1.5]
+    assert batch.facts == {"data/rows": 2, "data/dropped": 0, "data/truncated": 0, "data/epoch": 1.0}
+
+
+def test_a_pair_is_two_samples_of_one_group():
+    pair = Preference((user("Count."),), (turn("one"),), (turn("two"),), RowOrigin("rows.jsonl", 1))
+    chosen, rejected = batches(PAIRS, [pair]).get_batch(0).samples
+    assert (chosen.preferred, rejected.preferred) == (True, False)
+    assert chosen.group == rejected.group
+
+
+def test_a_labelled_completion_comes_with_its_prompt_and_the_completion_of_another():
+    labelled = [
+        LabelledCompletion(
+            (user(f"Count to {row}."),), (turn("word " * row),), row == 1, RowOrigin("rows.jsonl", row)
+        )
+        for row in (1, 2)
+    ]
+    chat = tiny_chat()
+    stage = PAIRS.model_copy(update={"batch": 2})
+    samples = batches(stage, labelled).get_batch(0).samples
+    mismatched = {sample.group: sample for sample in samples if sample.preferred is None}
+    assert {sample.group: sample.preferred for sample in samples if sample.preferred is not None} == {
+        0: True,
+        1: False,
+    }
+    text = chat.decode(mismatched[0].token_ids_T.tolist())
+    assert "Count to 1." in text
+    assert "word word" in text
+    assert all(sample.weight == 0 for sample in mismatched.values())
+
+
+def test_rows_that_do_not_fit_are_refused_together_by_file_and_row():
+    rows = [episode(1, "one"), episode(2, "a very long answer " * 9), episode(7, "another long one " * 9)]
+    with pytest.raises(DataError) as error:
+        batches(SFT, rows, context=60)
+    assert "2 of 3 rows" in str(error.value)
+    assert "rows.jsonl:2: has" in str(error.value)
+    assert "rows.jsonl:7: has" in str(error.value)
+    assert "overlong=drop" in str(error.value)
+
+
+def test_rows_that_do_not_fit_are_left_out_and_counted():
+    stage = SFT.model_copy(update={"overlong": "drop"})
+    facts = (
+        batches(stage, [episode(1, "one"), episode(2, "a long answer " * 9)], context=60).get_batch(0).facts
+    )
+    assert (facts["data/rows"], facts["data/dropped"]) == (1, 1)
+
+
+def test_rows_are_truncated_after_their_last_turn_that_fits():
+    stage = SFT.model_copy(update={"overlong": "truncate", "batch": 1})
+    made = batches(stage, [episode(1, "one", "a long answer " * 9), episode(2, "long " * 90)], context=60)
+    batch = made.get_batch(0)
+    (sample,) = batch.samples
+    assert len(sample) <= 60
+    assert set(sample.turns_T[sample.mask_T].tolist()) == {0}
+    assert (batch.facts["data/truncated"], batch.facts["data/dropped"]) == (1, 1)
+
+
+def test_data_of_which_nothing_fits_is_an_error():
+    stage = SFT.model_copy(update={"overlong": "drop"})
+    with pytest.raises(DataError, match="stage sft: none of 1 rows fits the context of 5 tokens"):
+        batches(stage, [episode(1, "one")], context=5)

@@ -1,0 +1,104 @@
+"""Files become the records that a stage's loss learns from, or one error that says why not."""
+
+import json
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.errors import DataError
+from trainer.offline.records import stage_records, with_counted_steps
+from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
+
+ASK = [{"role": "user", "content": "2 + 3?"}]
+RIGHT, WRONG = [{"role": "assistant", "content": "5"}], [{"role": "assistant", "content": "6"}]
+PAIR = {"prompt": ASK, "chosen": RIGHT, "rejected": WRONG}
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def episode(messages, **columns):
+    return {"messages": [*ASK, *messages], **columns}
+
+
+def stage_of(file, kind, **settings):
+    table = {"kind": kind, "data": {"files": [file]}, "steps": 1, **settings}
+    return RunConfig(stages=[table]).stages[0]
+
+
+def test_sft_reads_episodes_and_leaves_out_those_of_weight_zero(tmp_path):
+    file = write(tmp_path / "a.jsonl", episode(RIGHT, weight=2.0), episode(WRONG, weight=0.0))
+    (record,) = stage_records(stage_of(file, "sft"))
+    assert isinstance(record, RecordedEpisode)
+    assert record.weight == 2.0
+
+
+def test_dpo_reads_pairs_and_kto_takes_both_halves_of_them(tmp_path):
+    file = write(tmp_path / "a.jsonl", PAIR)
+    (pair,) = stage_records(stage_of(file, "preferences"))
+    assert isinstance(pair, Preference)
+    wanted, unwanted = stage_records(stage_of(file, "preferences", loss={"kind": "kto"}))
+    assert isinstance(wanted, LabelledCompletion)
+    assert (wanted.desirable, unwanted.desirable) == (True, False)
+    assert wanted.completion[0].content == "5"
+
+
+def test_kto_labels_episodes_by_their_success_or_by_a_score(tmp_path):
+    rows = [episode(RIGHT, success=True, score=0.9), episode(WRONG, success=False, score=0.4)]
+    file = write(tmp_path / "a.jsonl", *rows, episode(WRONG, success=False, score=0.6))
+    by_success = stage_records(stage_of(file, "preferences", loss={"kind": "kto"}))
+    by_score = stage_records(stage_of(file, "preferences", loss={"kind": "kto"}, desirable_score=0.5))
+    assert [each.desirable for each in by_success] == [True, False, False]
+    assert [each.desirable for each in by_score] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "loss", "sentence"),
+    [
+        ([episode(RIGHT)], "preferences", "dpo", r"a.jsonl:1: has no pair of completions"),
+        ([episode(RIGHT)], "preferences", "kto", r"a.jsonl:1: has no success"),
+        ([episode(RIGHT, success=True)], "preferences", "kto", "all 1 labels are true"),
+        ([PAIR], "sft", None, r"a.jsonl:1: has preferences where episodes are wanted"),
+        ([episode(RIGHT, weight=0.0)], "sft", None, "every episode of its data has weight 0"),
+        ([{**PAIR, "colour": 1}], "preferences", "ipo", r"a.jsonl:1: unknown column colour"),
+        ([{**PAIR, "chosen": ""}], "preferences", "dpo", r"a.jsonl:1: chosen: is empty"),
+    ],
+    ids=["no pair", "no label", "one class", "pairs in sft", "no weight", "unknown column", "empty"],
+)
+def test_unusable_data_is_one_sentence_that_names_stage_file_and_row(tmp_path, rows, kind, loss, sentence):
+    file = write(tmp_path / "a.jsonl", *rows)
+    settings = {} if loss is None else {"loss": {"kind": loss}}
+    with pytest.raises(DataError, match=sentence) as error:
+        stage_records(stage_of(file, kind, **settings))
+    assert str(error.value).startswith(f"stage {kind}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_epochs_are_counted_in_the_data_and_steps_stay_as_they_are(tmp_path):
+    file = write(tmp_path / "a.jsonl", *[episode(RIGHT)] * 7)
+    data = {"files": [file]}
+    config = RunConfig(
+        stages=[
+            {"kind": "sft", "data": data, "epochs": 2.0, "batch": 4},
+            {"kind": "sft", "name": "again", "data": data, "steps": 3},
+            {"kind": "rl", "steps": 5},
+        ]
+    )
+    counted = with_counted_steps(config)
+    assert [stage.known_steps for stage in counted.stages] == [4, 3, 5]
+    assert counted.offline_steps == 7
+    assert with_counted_steps(counted) == counted
+
+
+def test_bad_data_of_a_later_stage_is_found_before_the_first_one_begins(tmp_path):
+    good, bad = write(tmp_path / "a.jsonl", episode(RIGHT)), write(tmp_path / "b.jsonl", {"text": "5"})
+    config = RunConfig(
+        stages=[
+            {"kind": "sft", "data": {"files": [good]}, "steps": 1},
+            {"kind": "preferences", "data": {"files": [bad]}, "steps": 1},
+        ]
+    )
+    with pytest.raises(DataError, match=r"stage preferences: .*b\.jsonl:1"):
+        with_counted_steps(config)

@@ -1,0 +1,78 @@
+"""Recorded conversations become the tokens that an episode would have had."""
+
+import numpy as np
+
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.tiny_chat import tiny_chat
+from trainer.engines.generation import Finish, Generation
+from trainer.offline.tokens import tokenize_conversation
+from trainer.rollout.conversation import Conversation
+
+ASK = (Message(role="system", content="Add."), Message(role="user", content="2 + 3?"))
+CALL = Message(
+    role="assistant",
+    tool_calls=(ToolCall(id="call_0", function=FunctionCall(name="python", arguments='{"code": "2+3"}')),),
+)
+SAW = Message(role="tool", content="5", tool_call_id="call_0", name="python")
+SUBMIT = Message(role="assistant", content="5")
+
+
+def said(chat, conversation):
+    return [
+        chat.decode(conversation.token_ids[turn.start : turn.end])
+        for turn in conversation.turns
+        if turn.trained
+    ]
+
+
+def test_tokens_are_those_of_a_rollout_that_sampled_the_same_turns():
+    chat = tiny_chat()
+    recorded = tokenize_conversation(chat, ASK, (CALL, SAW, SUBMIT))
+    episode = Conversation(chat, 1000)
+    episode.begin(ASK, ())
+    for message, observation in ((CALL, [SAW]), (SUBMIT, [])):
+        ids = tuple(chat.turn(message))
+        episode.add_turn(Generation(ids, (-1.0,) * len(ids), Finish.STOP, ()))
+        if observation:
+            episode.add_observation(observation)
+    (segment,) = episode.segments()
+    assert recorded.token_ids == segment.token_ids
+    assert recorded.sample("0.0", 0).mask_T.tolist() == list(segment.loss_mask)
+
+
+def test_the_loss_is_on_the_assistants_tokens_tool_calls_and_stop_tokens_included():
+    chat = tiny_chat()
+    call, answer = said(chat, tokenize_conversation(chat, ASK, (CALL, SAW, SUBMIT)))
+    assert "2+3" in call
+    assert answer.startswith("5")
+    assert chat.encode(answer)[-1] in chat.stop_ids
+
+
+def test_messages_behind_the_last_turn_are_left_out():
+    chat = tiny_chat()
+    whole = tokenize_conversation(chat, ASK, (SUBMIT, Message(role="user", content="Thanks")))
+    assert whole == tokenize_conversation(chat, ASK, (SUBMIT,))
+
+
+def test_skipped_turns_are_read_and_carry_no_loss():
+    chat = tiny_chat()
+    conversation = tokenize_conversation(chat, ASK, (CALL, SAW, SUBMIT), skipped=frozenset({0}))
+    assert [turn.trained for turn in conversation.turns] == [False, True]
+    assert not conversation.sample("0.0", 0).mask_T[: conversation.turns[0].end].any()
+
+
+def test_a_cut_conversation_ends_with_its_last_turn_that_fits():
+    chat = tiny_chat()
+    whole = tokenize_conversation(chat, ASK, (CALL, SAW, SUBMIT))
+    first, last = whole.turns
+    assert whole.cut(last.end) == whole
+    assert len(whole.cut(last.end - 1)) == first.end
+    assert not whole.cut(first.end - 1).has_loss
+
+
+def test_samples_have_no_version_and_their_turns_are_counted():
+    sample = tokenize_conversation(tiny_chat(), ASK, (CALL, SAW, SUBMIT)).sample("3.0", 3, preferred=True)
+    assert (sample.group, sample.preferred) == (3, True)
+    assert set(sample.versions_T.tolist()) == {-1}
+    assert sorted(set(sample.turns_T[sample.mask_T].tolist())) == [0, 1]
+    assert not np.any(sample.turns_T[~sample.mask_T] >= 0)

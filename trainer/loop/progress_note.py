@@ -1,0 +1,46 @@
+"""Note the newest complete checkpoint in a run's folder, apart from the checkpoints.
+
+A run whose checkpoints were lost would begin again at its first step, under metrics and a journal of later
+ones; the note tells such a run from a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from trainer.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .plan import StagePlan
+
+_FILE = "progress.json"
+
+
+def write_progress(folder: Path, step: int, stage: str) -> None:
+    """Note that the checkpoint after ``step`` steps, in a stage of this name, is complete."""
+    draft = folder / f"{_FILE}.draft"
+    draft.write_text(json.dumps({"step": step, "stage": stage}), encoding="utf-8")
+    draft.replace(folder / _FILE)
+
+
+def check_resumable(folder: Path, plan: StagePlan) -> None:
+    """Check that a run without a checkpoint has never had one.
+
+    Raises CheckpointError, naming the stage that cannot begin and the one whose checkpoint is missing.
+    """
+    try:
+        noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        step, stage = int(noted["step"]), str(noted["stage"])
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / _FILE} cannot be read: {error}") from error
+    following = plan.from_step(step)
+    what = f"stage {following[0].name} cannot begin" if following else "the run cannot be resumed"
+    raise CheckpointError(
+        f"{what}: the checkpoint of stage {stage} after step {step} is missing from "
+        f"{folder / 'checkpoints'}; restore it, or start over with --force"
+    )

@@ -1,0 +1,156 @@
+"""Prepare the batches of a stage: read its records, tokenize them, and leave out what does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError, DataError
+from trainer.recorded.bad_rows import BadRows
+from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
+from trainer.sft.row_batches import RowBatches
+
+from .records import stage_records
+from .tokens import tokenize_conversation
+
+if TYPE_CHECKING:
+    from trainer.chat import ChatTokenizer
+    from trainer.config import OfflineStageConfig
+    from trainer.recorded.types import Record, RowOrigin
+    from trainer.types import Sample
+
+    from .tokens import TokenizedConversation
+
+
+async def prepare_stage(
+    stage: OfflineStageConfig, seed: int, context_tokens: int, chat: ChatTokenizer
+) -> RowBatches:
+    """Return the batches of a stage on recorded data, read and tokenized in a thread. Raises DataError."""
+    return await asyncio.to_thread(stage_batches, stage, stage_records(stage), seed, context_tokens, chat)
+
+
+def stage_batches(
+    stage: OfflineStageConfig,
+    records: Sequence[Record],
+    seed: int,
+    context_tokens: int,
+    chat: ChatTokenizer,
+) -> RowBatches:
+    """Return the batches of a stage.
+
+    Args:
+        stage: its settings.
+        records: what it trains on.
+        seed: of the order of rows.
+        context_tokens: greatest length of a row.
+        chat: the tokenizer of the run's model.
+
+    Raises DataError for rows that the chat template rejects, for rows that do not fit where they are refused,
+    and where no row is left.
+    """
+    fitting = _Fitting(stage.overlong, context_tokens)
+    rows = [row for group, record in enumerate(records) if (row := _row(record, group, chat, fitting))]
+    fitting.bad.raise_any(len(records))
+    if not rows:
+        raise DataError(
+            f"stage {stage.name}: none of {len(records)} rows fits the context of {context_tokens} tokens"
+        )
+    if any(isinstance(record, LabelledCompletion) for record in records):
+        rows = _with_mismatched(rows, records, chat, context_tokens)
+    facts = {
+        "data/rows": float(len(rows)),
+        "data/dropped": float(fitting.counts["dropped"]),
+        "data/truncated": float(fitting.counts["truncated"]),
+    }
+    return RowBatches(rows, stage.batch, seed, facts, stage.objective, "data/epoch")
+
+
+@dataclass(slots=True)
+class _Fitting:
+    """Fits conversations into the context, as configured."""
+
+    overlong: str
+    context_tokens: int
+    bad: BadRows = field(default_factory=BadRows)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def fit(
+        self, origin: RowOrigin, tokenize: Callable[[], Sequence[TokenizedConversation]]
+    ) -> Sequence[TokenizedConversation] | None:
+        """Return the conversations of a row as they are trained on; None for a row that is left out."""
+        try:
+            given = tokenize()
+        except ConfigError as error:
+            self.bad.add(origin, str(error))
+            return None
+        longest = max(len(each) for each in given)
+        if longest <= self.context_tokens:
+            return given
+        if self.overlong == "refuse":
+            self.bad.add(
+                origin,
+                f"has {longest} tokens, and the context {self.context_tokens}; set overlong=drop or "
+                "truncate, or a longer context",
+            )
+            return None
+        cut = [each.cut(self.context_tokens) for each in given]
+        if self.overlong == "truncate" and all(each.has_loss for each in cut):
+            self.counts["truncated"] += 1
+            return cut
+        self.counts["dropped"] += 1
+        return None
+
+
+def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> list[Sample]:
+    """Return the samples of a record; none if it is left out."""
+    fitted = fitting.fit(record.origin, lambda: _tokenized(record, chat))
+    if fitted is None:
+        return []
+    if isinstance(record, Preference):
+        chosen, rejected = fitted
+        return [
+            chosen.sample(f"{group}.0", group, preferred=True),
+            rejected.sample(f"{group}.1", group, preferred=False),
+        ]
+    (conversation,) = fitted
+    if isinstance(record, LabelledCompletion):
+        return [conversation.sample(f"{group}.0", group, preferred=record.desirable)]
+    return [conversation.sample(f"{group}.0", group, weight=record.weight)]
+
+
+def _tokenized(record: Record, chat: ChatTokenizer) -> tuple[TokenizedConversation, ...]:
+    if isinstance(record, Preference):
+        return tuple(
+            tokenize_conversation(chat, record.prompt, completion, record.tools)
+            for completion in (record.chosen, record.rejected)
+        )
+    skipped = frozenset[int]()
+    if isinstance(record, RecordedEpisode):
+        skipped = frozenset(place - len(record.prompt) for place in record.skipped)
+    return (tokenize_conversation(chat, record.prompt, record.completion, record.tools, skipped),)
+
+
+def _with_mismatched(
+    rows: Sequence[list[Sample]], records: Sequence[Record], chat: ChatTokenizer, context_tokens: int
+) -> list[list[Sample]]:
+    """Add to each labelled completion its prompt with the completion of another one, which estimates the KL.
+
+    It has weight 0: it is scored and not trained on. A row whose prompt all others share has none.
+    """
+    labelled = [each for each in records if isinstance(each, LabelledCompletion)]
+    found = []
+    for (sample,) in rows:
+        mine = labelled[sample.group]
+        others = (labelled[(sample.group + step) % len(labelled)] for step in range(1, len(labelled)))
+        other = next((each for each in others if each.prompt != mine.prompt), None)
+        row = [sample]
+        if other is not None:
+            mismatched = tokenize_conversation(chat, mine.prompt, other.completion, mine.tools)
+            cut = mismatched.cut(context_tokens)
+            if cut.has_loss:
+                row.append(cut.sample(f"{sample.group}.1", sample.group, weight=0.0))
+        found.append(row)
+    return found

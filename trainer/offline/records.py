@@ -1,0 +1,105 @@
+"""Read the records of a stage: episodes, preferences or labelled completions, as its loss needs them.
+
+No tokens are needed, so that a run's data is checked before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainer.config import PreferencesStageConfig, SftStageConfig
+from trainer.errors import DataError
+from trainer.recorded.reading import check_labels, read_episodes, read_records
+from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
+
+if TYPE_CHECKING:
+    from trainer.config import OfflineStageConfig, RunConfig
+    from trainer.recorded.types import Record
+
+
+def stage_records(stage: OfflineStageConfig) -> Sequence[Record]:
+    """Return the records that a stage trains on, in order. Raises DataError."""
+    try:
+        return _records(stage)
+    except DataError as error:
+        raise DataError(f"stage {stage.name}: {error}") from None
+
+
+def with_counted_steps(config: RunConfig) -> RunConfig:
+    """Return the run with the steps of all stages known, after reading and checking all recorded data.
+
+    A pass over the data is one over all its records, those that do not fit the context included. Raises
+    DataError.
+    """
+    counted = []
+    for stage in config.stages:
+        if isinstance(stage, SftStageConfig | PreferencesStageConfig):
+            rows = len(stage_records(stage))
+            if stage.epochs is not None:
+                steps = max(1, math.ceil(rows * stage.epochs / stage.batch))
+                stage = stage.model_copy(update={"steps": steps})
+        counted.append(stage)
+    return config.model_copy(update={"stages": tuple(counted)})
+
+
+def _records(stage: OfflineStageConfig) -> Sequence[Record]:
+    if not isinstance(stage, PreferencesStageConfig):
+        episodes = tuple(each for each in read_episodes(stage.data) if each.weight > 0)
+        if not episodes:
+            raise DataError("every episode of its data has weight 0")
+        return episodes
+    found = read_records(stage.data)
+    if stage.loss.kind == "kto":
+        completions = tuple(each for record in found for each in _labelled(record, stage.desirable_score))
+        check_labels(completions)
+        return completions
+    return tuple(_preference(record) for record in found)
+
+
+def _preference(record: Record) -> Preference:
+    if isinstance(record, Preference):
+        return record
+    raise DataError(
+        f"{record.origin}: has no pair of completions, which this loss compares; make pairs of episodes by "
+        "`sandbox-trainer data`, or use loss.kind=kto for labelled completions"
+    )
+
+
+def _labelled(record: Record, desirable_score: float | None) -> tuple[LabelledCompletion, ...]:
+    """Return the record as completions that are desirable or not. Raises DataError without a label."""
+    if isinstance(record, LabelledCompletion):
+        return (record,)
+    if isinstance(record, Preference):
+        wanted = LabelledCompletion(
+            record.prompt,
+            record.chosen,
+            True,
+            record.origin,
+            record.environment,
+            record.task_id,
+            record.tools,
+        )
+        return (wanted, replace(wanted, completion=record.rejected, desirable=False))
+    return (
+        LabelledCompletion(
+            record.prompt,
+            record.completion,
+            _is_desirable(record, desirable_score),
+            record.origin,
+            record.environment,
+            record.task_id,
+            record.tools,
+        ),
+    )
+
+
+def _is_desirable(episode: RecordedEpisode, desirable_score: float | None) -> bool:
+    if desirable_score is not None and episode.score is not None:
+        return episode.score >= desirable_score
+    if desirable_score is None and episode.success is not None:
+        return episode.success
+    missing = "success" if desirable_score is None else "score"
+    raise DataError(f"{episode.origin}: has no {missing}, which would tell whether it is desirable")
