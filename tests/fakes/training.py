@@ -103,6 +103,11 @@ class FakeDriver:
         self._asked("evaluate_baseline", config, policy)
         return replace(evaluation("alone", 3, episodes=config.evaluation.episodes), policy=policy)
 
+    def train_trials(self, run, constants, trials, root, at_once):
+        self._asked("sweep", run, tuple(constants), [trial.name for trial in trials], root, at_once)
+        root.mkdir(parents=True, exist_ok=True)
+        return {}
+
     def simulate(self, config, model):
         self._asked("simulate", config, model)
         phases = {name: Quantiles(0.5, 2.0) for name in ("waiting", "sampling", "sandbox", "grading")}

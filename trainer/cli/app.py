@@ -20,6 +20,7 @@ from . import (
     reward_model,
     settings,
     simulate,
+    sweep,
     train,
 )
 from .data import build_data
@@ -67,6 +68,7 @@ def build_cli() -> typer.Typer:
     cli.command("evaluate")(evaluate.evaluate)
     cli.command("compare")(compare.compare)
     cli.command("evolve")(evolve.evolve)
+    cli.command("sweep")(sweep.sweep)
     cli.command("simulate")(simulate.simulate)
     cli.command("report")(report.report)
     cli.command("diagnose")(diagnose.diagnose)

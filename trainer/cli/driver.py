@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainer.evolve.listener import EvolutionListener
     from trainer.launch.simulated_model import SimulatedModel
     from trainer.model_gateway.stand_alone.settings import StandAloneSettings
+    from trainer.sweep.grid import SweepTrial
 
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
@@ -112,6 +113,17 @@ class Driver(Protocol):
         """Evolve a model, or resume an interrupted evolution."""
         ...
 
+    def train_trials(
+        self,
+        run: Path,
+        constants: Sequence[str],
+        trials: Sequence[SweepTrial],
+        root: Path,
+        at_once: int | None,
+    ) -> dict[str, str]:
+        """Train all trials of a run file in a folder, and return the errors of those that failed."""
+        ...
+
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         """Play a run's episodes without a model."""
         ...
@@ -176,6 +188,24 @@ class RealDriver:
         from trainer.evolve.running import evolve
 
         return evolve(config, resume=resume, listener=listener)
+
+    def train_trials(
+        self,
+        run: Path,
+        constants: Sequence[str],
+        trials: Sequence[SweepTrial],
+        root: Path,
+        at_once: int | None,
+    ) -> dict[str, str]:
+        from trainer.config.reading import read_run
+        from trainer.launch.gpu_selection import on_visible_gpus, usable_gpus
+        from trainer.sweep.resources import trial_resources
+        from trainer.sweep.trial_process import SweepPlan
+        from trainer.sweep.tuning import tune_trials
+
+        config, _ = on_visible_gpus(read_run(run, [*constants, *trials[0].overrides]), usable_gpus())
+        plan = SweepPlan(run.absolute(), tuple(constants), root)
+        return tune_trials(plan, trials, trial_resources(config.learner, config.engine), at_once=at_once)
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         from trainer.launch.simulation import simulate

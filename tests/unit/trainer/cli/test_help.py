@@ -18,6 +18,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "preferences",
         "evaluate",
         "compare",
+        "sweep",
         "evolve",
         "diagnose",
         "report",

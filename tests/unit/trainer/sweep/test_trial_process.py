@@ -1,0 +1,81 @@
+"""Trials are processes; here a small program stands in for the trainer's command and writes its metrics."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.run_folder import write_run
+from trainer.errors import TrainerError
+from trainer.sweep.grid import SweepTrial
+from trainer.sweep.trial_process import SweepPlan, run_trial
+from trainer.sweep.trial_results import read_trials
+
+TRIAL = SweepTrial("seed-1", {"seed": "1"})
+PROGRAM = """
+import json, os, pathlib, sys
+settings = dict(word.split("=", 1) for word in sys.argv[3:] if "=" in word)
+folder = pathlib.Path(settings["root"]) / settings["name"]
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "checkpoints" / "step-0000001").mkdir(parents=True, exist_ok=True)
+with (folder / "words").open("a") as words:
+    words.write(json.dumps([sys.argv[1:], sorted(os.environ)]) + "\\n")
+with (folder / "metrics.jsonl").open("a") as lines:
+    for step in range(3):
+        metrics = {"reward/mean": step / 2, "time/update": 1.0}
+        lines.write(json.dumps({"step": step, "time": 10.0 + step, "metrics": metrics}) + "\\n")
+sys.exit(int(settings.get("seed") == "13" or not (folder / "again").exists() and settings["seed"] == "7"))
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    program = tmp_path / "trainer.py"
+    program.write_text(PROGRAM)
+    command = (sys.executable, str(program))
+    return SweepPlan(tmp_path / "run.toml", ("steps=3",), tmp_path / "sweep", command)
+
+
+def test_a_trial_is_an_ordinary_run_whose_steps_are_reported(plan, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    seen = []
+    run_trial(plan, TRIAL, seen.append)
+    assert [metrics["reward/mean"] for metrics in seen] == [0.0, 0.5, 1.0]
+    words = (plan.root / "seed-1" / "words").read_text()
+    assert '"train"' in words
+    assert '"steps=3", "seed=1", "name=seed-1"' in words
+    assert '"--force"' in words
+    assert "RAY_ADDRESS" not in words
+    (result,) = read_trials(plan.root, [TRIAL])
+    assert (result.done, result.steps, result.reward, result.seconds) == (True, 3, 0.5, 2.0)
+
+
+def test_a_finished_trial_is_not_run_again_and_still_reported(plan):
+    run_trial(plan, TRIAL, lambda _: None)
+    seen = []
+    run_trial(plan, TRIAL, seen.append)
+    assert len(seen) == 3
+    assert len((plan.root / "seed-1" / "words").read_text().splitlines()) == 1
+
+
+def test_a_trial_that_failed_is_resumed_from_its_checkpoint(plan):
+    trial = SweepTrial("seed-7", {"seed": "7"})
+    with pytest.raises(TrainerError, match=r"trial seed-7 failed \(log: .*seed-7\.log\)"):
+        run_trial(plan, trial, lambda _: None)
+    assert not read_trials(plan.root, [trial])[0].done
+    Path(plan.root / "seed-7" / "again").touch()
+    run_trial(plan, trial, lambda _: None)
+    assert "--resume" in (plan.root / "seed-7" / "words").read_text().splitlines()[1]
+    assert read_trials(plan.root, [trial])[0].done
+
+
+def test_results_have_held_out_success_with_an_interval(tmp_path):
+    write_run(tmp_path / "seed-1")
+    (result,) = read_trials(tmp_path, [TRIAL])
+    assert (result.success, result.steps) == (0.7, 30)
+    assert result.interval.low < 0.7 < result.interval.high
+
+
+def test_a_trial_that_never_began_has_no_result(tmp_path):
+    (result,) = read_trials(tmp_path, [TRIAL])
+    assert (result.done, result.reward, result.success) == (False, None, None)

@@ -1,0 +1,123 @@
+"""Run a trial as a process of ``sandbox-trainer train``, and follow its metrics."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local_processes.prctl import end_with_parent
+from trainer.errors import TrainerError
+from trainer.tracking.jsonl import read_metrics
+
+from .trial_results import DONE, mark_done
+
+if TYPE_CHECKING:
+    from .grid import SweepTrial
+
+_POLL_S = 1.0
+_STOP_S = 120.0
+_LAST_LINES = 8
+_KEPT_RAY = ("RAY_worker_niceness", "RAY_AUTH_MODE", "RAY_TMPDIR")
+"""Variables of Ray that a trial's own Ray reads as well; all others are those of the sweep's Ray."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """The settings that all trials have in common."""
+
+    run_file: Path
+    constants: tuple[str, ...]
+    """Overrides of all trials."""
+    root: Path
+    """Folder of the trials' run folders."""
+    command: tuple[str, ...] = ()
+    """The trainer's command; by default, that of this installation."""
+
+
+def run_trial(plan: SweepPlan, trial: SweepTrial, on_step: Callable[[Mapping[str, float]], None]) -> None:
+    """Train a trial to its end, from its last checkpoint if there is one; a finished one is left alone.
+
+    ``on_step`` is called with the metrics of each step. Raises TrainerError with the last lines of the
+    command if it fails.
+    """
+    folder = plan.root / trial.name
+    if (folder / DONE).exists():
+        for metrics in read_metrics(folder / "metrics.jsonl").values():
+            on_step(metrics)
+        return
+    plan.root.mkdir(parents=True, exist_ok=True)
+    log = plan.root / f"{trial.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*(plan.command or trainer_command()), "train", *_arguments(plan, trial, folder)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=_environment(os.environ),
+            preexec_fn=end_with_parent,  # PDEATHSIG: a sweep that is killed leaves no trial behind
+        )
+        try:
+            _follow(process, folder / "metrics.jsonl", on_step)
+        finally:
+            _stop(process)
+    if process.returncode:
+        said = " ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-_LAST_LINES:]).strip()
+        raise TrainerError(f"trial {trial.name} failed (log: {log}): {said}")
+    mark_done(folder, trial)
+
+
+def trainer_command() -> tuple[str, ...]:
+    """Return the command of this installation's trainer."""
+    beside = Path(sys.executable).with_name("sandbox-trainer")
+    return (str(beside),) if beside.exists() else ("sandbox-trainer",)
+
+
+def _arguments(plan: SweepPlan, trial: SweepTrial, folder: Path) -> Sequence[str]:
+    begun = any((folder / "checkpoints").glob("step-*"))
+    return (
+        *(str(plan.run_file), *plan.constants, *trial.overrides),
+        *(f"name={trial.name}", f"root={plan.root}", "tracking.progress=false"),
+        "--resume" if begun else "--force",
+    )
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without those that would connect a trial to the Ray of the sweep."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in _KEPT_RAY or not name.startswith(("RAY_", "TUNE_"))
+    }
+
+
+def _follow(
+    process: subprocess.Popen[bytes], metrics: Path, on_step: Callable[[Mapping[str, float]], None]
+) -> None:
+    told = 0
+    while True:
+        running = process.poll() is None
+        steps = list(read_metrics(metrics).values())
+        # The last step may get more metrics as long as the run goes on.
+        for values in steps[told : len(steps) - running]:
+            on_step(values)
+        told = max(told, len(steps) - running)
+        if not running:
+            return
+        time.sleep(_POLL_S)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(_STOP_S)

@@ -1,0 +1,82 @@
+"""Results of trials, read from their run folders."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import DataError
+from trainer.evaluate.summary import figures_of
+from trainer.report.run_data import read_run_data
+
+if TYPE_CHECKING:
+    from trainer.evaluate.intervals import Interval
+
+    from .grid import SweepTrial
+
+
+DONE = "trial.json"
+"""File in the folder of a trial that came to its end."""
+_LAST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTrialResult:
+    """The result of one trial."""
+
+    name: str
+    values: dict[str, str]
+    done: bool
+    steps: int = 0
+    """Steps of reinforcement learning."""
+    reward: float | None = None
+    """Mean of the last steps."""
+    success: float | None = None
+    """Held-out success at the end."""
+    interval: Interval | None = None
+    """95% interval of the held-out success."""
+    seconds: float = 0.0
+    """Wall clock between the first and the last step."""
+
+    def tree(self) -> dict[str, object]:
+        """Return the result as JSON."""
+        return asdict(self)
+
+
+def mark_done(folder: Path, trial: SweepTrial) -> None:
+    """Note that a trial came to its end."""
+    (folder / DONE).write_text(json.dumps({"values": trial.values}) + "\n", encoding="utf-8")
+
+
+def read_trials(root: Path, trials: Sequence[SweepTrial]) -> tuple[SweepTrialResult, ...]:
+    """Return the results of all trials, of unfinished ones as far as they went."""
+    return tuple(_read(root / trial.name, trial) for trial in trials)
+
+
+def _read(folder: Path, trial: SweepTrial) -> SweepTrialResult:
+    done = (folder / DONE).exists()
+    try:
+        run = read_run_data(folder)
+    except DataError:
+        return SweepTrialResult(trial.name, trial.values, done)
+    rewards = [
+        values["reward/mean"]
+        for values in run.learning.values()
+        if math.isfinite(values.get("reward/mean", math.nan))
+    ]
+    clocks = [values["clock"] for values in run.steps if "clock" in values]
+    final = figures_of(run.evaluations[-1].tasks).success if run.evaluations else None
+    return SweepTrialResult(
+        name=trial.name,
+        values=trial.values,
+        done=done,
+        steps=sum("time/update" in values for values in run.learning.values()),
+        reward=sum(rewards[-_LAST:]) / len(rewards[-_LAST:]) if rewards else None,
+        success=final.value if final is not None else None,
+        interval=final.interval if final is not None else None,
+        seconds=max(clocks) - min(clocks) if clocks else 0.0,
+    )
