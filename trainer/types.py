@@ -51,6 +51,8 @@ class Objective(StrEnum):
     """Negative log-likelihood of the masked tokens."""
     PREFERENCES = "preferences"
     """A loss over log-probabilities of whole completions, such as DPO."""
+    SCORES = "scores"
+    """A loss over scores of whole sequences, which trains a reward model."""
     REINFORCE = "reinforce"
     """The configured policy loss."""
 

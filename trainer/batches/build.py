@@ -200,7 +200,7 @@ def _rewarded(
     if outcomes is not None:
         closed.append(outcomes.close)
         rewarded = RewardedPlayer(rewarded, OutcomeRewards(outcomes), watch)
-    for learned in open_learned(config, model):
+    for learned in open_learned(config, folder, model):
         closed.append(learned.close)
         rewarded = RewardedPlayer(rewarded, learned, watch)
     return rewarded

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sandbox_settings import Branch, NonNegative, Positive, Seconds
 
+STAGE = "stage:"
+"""Beginning of the name of a model that a stage of the run trains."""
 URL_BEGINNINGS = ("http://", "https://")
 """Beginnings of the names of served models."""
 
@@ -25,15 +27,17 @@ class AlarmConfig(Branch):
 
 
 def _located(model: str) -> str:
-    """Return a URL unchanged, and a folder's absolute path: other processes have other working folders."""
-    return model if model.startswith(URL_BEGINNINGS) else str(Path(model).expanduser().absolute())
+    """Return URLs and stages unchanged, and the absolute path of a folder, for processes elsewhere."""
+    return model if model.startswith((STAGE, *URL_BEGINNINGS)) else str(Path(model).expanduser().absolute())
 
 
 class LearnedRewardConfig(Branch):
     """The reward of a model of whole episodes, or of an ensemble."""
 
     models: Annotated[tuple[Annotated[str, AfterValidator(_located)], ...], Field(min_length=1)]
-    """Folders of reward models, or URLs of served ones (``http://...``); several are an ensemble."""
+    """Folders of reward models, URLs of served ones (``http://...``), or ``stage:NAME`` for the one that a
+    stage of kind ``reward_model`` trains; several are an ensemble.
+    """
     weight: float = 1.0
     """Weight in the reward."""
     reads: Literal["tokens", "text"] = "tokens"

@@ -61,6 +61,8 @@ class LearnerSettings:
     seed: int
     temperature: float
     """Temperature that turns are sampled at; 0 in evaluations only."""
+    scores: bool = False
+    """Whether a stage trains a reward model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
 from .evaluation_splits import evaluation_splits
 from .evolve import EvolveConfig
+from .learned_reward import STAGE
 from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
@@ -32,7 +33,15 @@ from .parts import (
 )
 from .reward import RewardConfig
 from .rollout import RolloutConfig, SandboxServiceConfig
-from .stages import EvaluationConfig, OfflineStageConfig, RlStageConfig, StageConfig, WarmStartConfig, named
+from .stages import (
+    EvaluationConfig,
+    OfflineStageConfig,
+    RewardModelStageConfig,
+    RlStageConfig,
+    StageConfig,
+    WarmStartConfig,
+    named,
+)
 from .tasks import TasksConfig, TaskSource
 
 
@@ -150,7 +159,9 @@ class RunConfig(Branch):
     @property
     def learner_settings(self) -> LearnerSettings:
         """Settings of the model in training and its updates."""
-        return LearnerSettings(self.learner, self.algorithm, self.seed, self.rollout.sampling.temperature)
+        scores = any(isinstance(stage, RewardModelStageConfig) for stage in self.stages)
+        temperature = self.rollout.sampling.temperature
+        return LearnerSettings(self.learner, self.algorithm, self.seed, temperature, scores)
 
     @property
     def loop_settings(self) -> LoopSettings:
@@ -240,6 +251,17 @@ class RunConfig(Branch):
                 "steps belongs to run files without stages; set steps of the stage of kind rl in its place"
             )
         object.__setattr__(self, "steps", steps)
+        return self
+
+    @model_validator(mode="after")
+    def _trains_its_reward_models(self) -> RunConfig:
+        trained = {stage.name for stage in self.stages if isinstance(stage, RewardModelStageConfig)}
+        for part in (self.reward.learned, self.reward.process):
+            for name in part.models if part is not None else ():
+                if name.startswith(STAGE) and name.removeprefix(STAGE) not in trained:
+                    raise ValueError(
+                        f"reward models name {name}, and no stage of kind reward_model has that name"
+                    )
         return self
 
     @model_validator(mode="after")

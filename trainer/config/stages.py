@@ -156,6 +156,30 @@ class PreferencesStageConfig(OfflineStageConfig):
         return self.loss.kind != "orpo"
 
 
+class RewardModelStageConfig(OfflineStageConfig):
+    """Training of a reward model on pairs of completions: the model as it is, with a head in place of its
+    output layer. Later stages go on with the model as it was before.
+    """
+
+    objective: ClassVar[Objective] = Objective.SCORES
+
+    kind: Literal["reward_model"] = "reward_model"
+    margins: bool = False
+    """Have scores differ by at least the margins that the data has (Touvron et al. 2023)."""
+    centering: NonNegative = 0.0
+    """Coefficient of the mean square of the sum of a pair's scores, which keeps them near 0."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the prompts whose pairs measure the model and are not trained on."""
+    measure_every: Positive = 10
+    """Steps between measurements on them."""
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=10)
+
+    @property
+    def needs_reference(self) -> bool:
+        """A copy of the model at the start of the stage is kept, to go on with it."""
+        return True
+
+
 class RlStageConfig(BaseStageConfig):
     """Reinforcement learning on episodes that are played in sandboxes, by the run's ``algorithm``."""
 
@@ -174,7 +198,8 @@ class RlStageConfig(BaseStageConfig):
 
 
 StageConfig: TypeAlias = Annotated[
-    SftStageConfig | PreferencesStageConfig | RlStageConfig, Field(discriminator="kind")
+    SftStageConfig | PreferencesStageConfig | RewardModelStageConfig | RlStageConfig,
+    Field(discriminator="kind"),
 ]
 
 

@@ -168,7 +168,7 @@ def started_run(
         context, models = config.rollout.max_context_tokens, config.root / "models"
         teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
         if learner and config.steps:
-            check_reward_models(config.reward, model)
+            check_reward_models(config.reward, folder.path, model)
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):

@@ -12,6 +12,10 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from trainer.reward_models.model import folder_fingerprint
+from trainer.reward_models.note import RewardModelNote, write_note
+from trainer.reward_models.opening import STAGE_MODELS
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -31,6 +35,10 @@ class Exportable(Protocol):
 
     def adapter(self, folder: Path) -> None:
         """Write the adapter alone."""
+        ...
+
+    def export_reward_model(self, folder: Path) -> float:
+        """Write the model with its head as a reward model; return the head's bias, which is left out."""
         ...
 
 
@@ -64,6 +72,18 @@ class Exporter:
             if self._rank == 0:
                 self._forget(self._run / "models")
                 self._forget(self._run / "adapters")
+
+    def write_reward_model(self, name: str, mean: float, deviation: float) -> None:
+        """Write the reward model of a stage; collective.
+
+        ``mean`` and ``deviation`` are those of its scores, with the head's bias.
+        """
+        folder = self._run / STAGE_MODELS / name
+        bias = self._learner.export_reward_model(folder)
+        if self._rank == 0:
+            fingerprint = folder_fingerprint(folder)
+            note = RewardModelNote(mean=mean - bias, deviation=deviation or 1.0, tokenizer=fingerprint)
+            write_note(folder, note)
 
     def last(self) -> None:
         """Write the model at the end of the run; collective. Waits for pushes in progress."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.advantage.credit import credit
+from trainer.advantage.score_credit import score_credit
 from trainer.types import Objective
 from trainer.update.outline import filled, is_filled
 from trainer.update.preferences import preference_credit
@@ -20,7 +21,7 @@ from trainer.update.preferences import preference_credit
 from .throughput import step_throughput
 
 if TYPE_CHECKING:
-    from trainer.config import LoopSettings, OptimizerConfig
+    from trainer.config import LoopSettings, OptimizerConfig, RewardModelStageConfig
     from trainer.types import Batch
     from trainer.update.outline import RowTokens
 
@@ -62,6 +63,10 @@ class TrainableModel(Protocol):
 
     def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool) -> None:
         """Begin a stage with a fresh optimizer and schedule, and a copy of the model as ``reference``."""
+        ...
+
+    def restore_policy(self) -> None:
+        """Put the model back as it was before the stage that trained a reward model."""
         ...
 
     def to_annotate(self, batch: Batch) -> Collection[int]:
@@ -115,6 +120,10 @@ class StepRecorder(Protocol):
         """Wait for the checkpoint in progress, if there is one; collective."""
         ...
 
+    def export_reward_model(self, name: str, mean: float, deviation: float) -> None:
+        """Write the reward model of a stage, with the scale of its scores; collective."""
+        ...
+
     def export(self, step: int) -> None:
         """Export the model after ``step`` steps, if due; collective."""
         ...
@@ -153,12 +162,19 @@ class TrainingLoop:
         """Run all steps from ``start`` on; ``begun`` is the stage whose optimizer was restored."""
         for stage in self.plan.from_step(start):
             if stage.index != begun:
-                self.learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
+                self._begin(stage)
             if stage.plays:
                 self._hand_over(max(start, stage.first), stage)
             for step in range(max(start, stage.first), stage.last):
                 self._step(step, stage)
+        if self.plan.stages[-1].reward is not None:
+            self.learner.restore_policy()
         self.recorder.settle()
+
+    def _begin(self, stage: Stage) -> None:
+        if stage.index and self.plan.stages[stage.index - 1].reward is not None:
+            self.learner.restore_policy()
+        self.learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
 
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()
@@ -187,6 +203,8 @@ class TrainingLoop:
         """Return the batch with advantages, by the loss of the stage or the run's algorithm."""
         if stage.loss is not None:
             return preference_credit(batch, stage.loss)
+        if stage.reward is not None:
+            return score_credit(batch, stage.reward)
         learner = self.learner
         return credit(batch, self.settings.algorithm, learner.kl_coefficient, learner.multipliers)
 
@@ -222,9 +240,22 @@ class TrainingLoop:
         """Evaluate, checkpoint and export if due; a run that resumes at its end is evaluated too."""
         if stage.plays:
             self._evaluate(done, stage)
+        if stage.reward is not None and done == stage.last:
+            # Before the stage's last checkpoint: a run that resumes there goes on with the next stage.
+            self._write_reward_model(done, stage, stage.reward)
         if done % self.settings.checkpoint.every == 0 or done == stage.last:
             self.recorder.checkpoint(done, stage.index)
         self.recorder.export(done)
+
+    def _write_reward_model(self, done: int, stage: Stage, config: RewardModelStageConfig) -> None:
+        """Measure the reward model as it is at the end of its stage, and export it; collective."""
+        batch = self.batches.get_batch(stage.local(done - 1), stage)
+        batch = self._with_tokens(batch, stage, self.learner.to_annotate(batch))
+        facts = score_credit(self.learner.annotate(batch), config).facts
+        mean, deviation = facts["reward_model/mean"], facts["reward_model/deviation"]
+        self.recorder.export_reward_model(stage.name, mean, deviation)
+        measured = {name: value for name, value in facts.items() if name.startswith("reward_model/")}
+        self.recorder.record(done - 1, measured)
 
     def _evaluate(self, step: int, stage: Stage) -> None:
         evaluation = self.settings.evaluation

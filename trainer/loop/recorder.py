@@ -84,6 +84,9 @@ class RunRecorder:
     """The run's folder."""
     _writing: _Writing | None = field(default=None, init=False)
 
+    def export_reward_model(self, name: str, mean: float, deviation: float) -> None:
+        self.exporter.write_reward_model(name, mean, deviation)
+
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
             self.batch_source.record_metrics(step, metrics)

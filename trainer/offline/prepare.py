@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trainer.config import RewardModelStageConfig
 from trainer.errors import ConfigError, DataError
 from trainer.recorded.bad_rows import BadRows
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 from trainer.sft.row_batches import RowBatches
 
 from .records import stage_records
+from .scored_rows import ScoreBatches, score_batches
 from .tokens import tokenize_conversation
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 async def prepare_stage(
     stage: OfflineStageConfig, seed: int, context_tokens: int, chat: ChatTokenizer
-) -> RowBatches:
+) -> RowBatches | ScoreBatches:
     """Return the batches of a stage on recorded data, read and tokenized in a thread. Raises DataError."""
     return await asyncio.to_thread(stage_batches, stage, stage_records(stage), seed, context_tokens, chat)
 
@@ -38,7 +40,7 @@ def stage_batches(
     seed: int,
     context_tokens: int,
     chat: ChatTokenizer,
-) -> RowBatches:
+) -> RowBatches | ScoreBatches:
     """Return the batches of a stage.
 
     Args:
@@ -51,6 +53,8 @@ def stage_batches(
     Raises DataError for rows that the chat template rejects, for rows that do not fit where they are refused,
     and where no row is left.
     """
+    if isinstance(stage, RewardModelStageConfig):
+        context_tokens -= 1  # of the token that a score is read before
     fitting = _Fitting(stage.overlong, context_tokens)
     rows = [row for group, record in enumerate(records) if (row := _row(record, group, chat, fitting))]
     fitting.bad.raise_any(len(records))
@@ -65,6 +69,9 @@ def stage_batches(
         "data/dropped": float(fitting.counts["dropped"]),
         "data/truncated": float(fitting.counts["truncated"]),
     }
+    if isinstance(stage, RewardModelStageConfig):
+        pairs = [each for each in records if isinstance(each, Preference)]
+        return score_batches(stage, rows, pairs, seed, facts)
     return RowBatches(rows, stage.batch, seed, facts, stage.objective, "data/epoch")
 
 

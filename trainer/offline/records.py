@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainer.config import PreferencesStageConfig, SftStageConfig
+from trainer.config import OfflineStageConfig, PreferencesStageConfig, SftStageConfig
 from trainer.errors import DataError
 from trainer.recorded.reading import check_labels, read_episodes, read_records
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 
 if TYPE_CHECKING:
-    from trainer.config import OfflineStageConfig, RunConfig
+    from trainer.config import RunConfig
     from trainer.recorded.types import Record
 
 
@@ -36,7 +36,7 @@ def with_counted_steps(config: RunConfig) -> RunConfig:
     """
     counted = []
     for stage in config.stages:
-        if isinstance(stage, SftStageConfig | PreferencesStageConfig):
+        if isinstance(stage, OfflineStageConfig):
             rows = len(stage_records(stage))
             if stage.epochs is not None:
                 steps = max(1, math.ceil(rows * stage.epochs / stage.batch))
@@ -46,13 +46,13 @@ def with_counted_steps(config: RunConfig) -> RunConfig:
 
 
 def _records(stage: OfflineStageConfig) -> Sequence[Record]:
-    if not isinstance(stage, PreferencesStageConfig):
+    if isinstance(stage, SftStageConfig):
         episodes = tuple(each for each in read_episodes(stage.data) if each.weight > 0)
         if not episodes:
             raise DataError("every episode of its data has weight 0")
         return episodes
     found = read_records(stage.data)
-    if stage.loss.kind == "kto":
+    if isinstance(stage, PreferencesStageConfig) and stage.loss.kind == "kto":
         completions = tuple(each for record in found for each in _labelled(record, stage.desirable_score))
         check_labels(completions)
         return completions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from trainer.advantage.step_estimation import probabilities
-from trainer.config.learned_reward import LearnedRewardConfig, ProcessRewardConfig
+from trainer.config.learned_reward import STAGE, LearnedRewardConfig, ProcessRewardConfig
 from trainer.errors import ConfigError, RewardFailed
 from trainer.reward.learned import LEARNED, PROCESS
 from trainer.reward_models.guards import pessimistic
@@ -101,9 +101,12 @@ class LearnedRewards:
             await model.scorer.close()
 
     async def check_models(self) -> None:
-        """Open and close the models. Raises ConfigError, RewardFailed."""
-        await self._opened()
-        await self.close()
+        """Open and close the models that exist before the run. Raises ConfigError, RewardFailed."""
+        for name in self._config.models:
+            if not name.startswith(STAGE):
+                model = await asyncio.to_thread(self._open_model, name)
+                await model.scorer.close()
+                _check(model, self._config)
 
     async def _opened(self) -> tuple[OpenedModel, ...]:
         async with self._opening:

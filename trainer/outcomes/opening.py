@@ -41,8 +41,8 @@ def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
     return FunctionOutcome(config.kind, function, config.options, config.timeout_s)
 
 
-def open_learned(config: RewardConfig, policy: Path) -> tuple[LearnedRewards, ...]:
-    """Return the rewards by trained models; ``policy`` is the folder of the run's model.
+def open_learned(config: RewardConfig, folder: Path, policy: Path) -> tuple[LearnedRewards, ...]:
+    """Return the rewards by trained models of the run in a folder; ``policy`` is the folder of its model.
 
     The models themselves are opened with the first episode.
     """
@@ -50,14 +50,14 @@ def open_learned(config: RewardConfig, policy: Path) -> tuple[LearnedRewards, ..
     for settings in (config.learned, config.process):
         if settings is not None:
             key = os.environ.get(settings.api_key_variable)
-            opener = ModelOpener(policy, settings.reads, settings.timeout_s, key)
+            opener = ModelOpener(folder, policy, settings.reads, settings.timeout_s, key)
             found.append(LearnedRewards(settings, opener.open_model))
     return tuple(found)
 
 
-def check_reward_models(config: RewardConfig, policy: Path) -> None:
-    """Open the run's reward models, and close them. Raises ConfigError, RewardFailed."""
-    for learned in open_learned(config, policy):
+def check_reward_models(config: RewardConfig, folder: Path, policy: Path) -> None:
+    """Open the reward models that exist before the run, and close them. Raises ConfigError, RewardFailed."""
+    for learned in open_learned(config, folder, policy):
         asyncio.run(learned.check_models())
 
 

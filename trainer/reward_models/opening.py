@@ -1,4 +1,4 @@
-"""Open the reward models that a run names: folders and URLs."""
+"""Open the reward models that a run names: folders, URLs, and those that its own stages train."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from trainer.chat.folder import load_tokenizer
-from trainer.config.learned_reward import URL_BEGINNINGS
+from trainer.config.learned_reward import STAGE, URL_BEGINNINGS
 from trainer.errors import ConfigError
 
 from .client import ServedRewardModel
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .rows import EpisodeReader, ScoredRow
     from .wire import ModelAnswer
 
+STAGE_MODELS = "reward_models"
+"""Folder in the run's folder with the models that its stages train, by the stages' names."""
 _MOST_WAITING = 1_000_000
 """Rows of a run that wait: the number of its episodes bounds them."""
 
@@ -57,6 +59,8 @@ class LocalScorer:
 class ModelOpener:
     """Opens the models of one run."""
 
+    run: Path
+    """The run's folder."""
     policy: Path
     """Folder of the policy, for its tokenizer."""
     reads: Literal["tokens", "text"]
@@ -68,6 +72,8 @@ class ModelOpener:
         if name.startswith(URL_BEGINNINGS):
             return self._served(name)
         folder = Path(name)
+        if name.startswith(STAGE):
+            folder = self.run / STAGE_MODELS / name.removeprefix(STAGE)
         if not (folder / "config.json").is_file():
             raise ConfigError(f"there is no reward model at {folder}; it has no config.json")
         model = RewardModel.load(folder)

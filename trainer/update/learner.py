@@ -39,6 +39,7 @@ from .optimizer import Optimizer
 from .packing import Row
 from .partition import RankShare, minibatches
 from .reference import Reference
+from .reward_export import write_reward_model
 from .row_table import RowTable
 from .scoring import Scorer
 from .sharding import Parallel
@@ -122,6 +123,16 @@ class Learner:
         needed = self.settings.algorithm.needs_reference if reference is None else reference
         self.reference = Reference(self.optimizer.parameters) if needed else None
 
+    def restore_policy(self) -> None:
+        """Put the model back as it was before the stage that trained a reward model, with a fresh head."""
+        head = self.model.core.value_head
+        if self.reference is None or head is None:
+            raise RuntimeError("no stage has trained a reward model")
+        self.reference.restore()
+        with torch.no_grad():
+            for parameter in head.parameters():
+                parameter.zero_()
+
     def to_annotate(self, batch: Batch) -> frozenset[int]:
         """Return indices of the samples whose tokens ``annotate`` needs on this rank."""
         asks = self._scores_policy(batch) or self.reference is not None
@@ -158,7 +169,7 @@ class Learner:
                     replace(sample, values_T=values_T)
                     for sample, values_T in zip(samples, scores.values, strict=True)
                 ]
-        if self.reference is not None:
+        if self.reference is not None and batch.objective is not Objective.SCORES:
             with self.reference.in_place():
                 found = self._scorer.score(rows, temperature).logprobs
             samples = [
@@ -234,6 +245,13 @@ class Learner:
     def export(self, folder: Path) -> None:
         """Write the model, with adapters merged, and its tokenizer in Hugging Face's format; collective."""
         write_model(self.model.core, folder, write=self.rank == 0)
+
+    def export_reward_model(self, folder: Path) -> float:
+        """Write the model with its head as a reward model in Hugging Face's format; collective.
+
+        Returns the head's bias, which scores of the folder lack.
+        """
+        return write_reward_model(self.model.core, folder, write=self.rank == 0)
 
     def save(self, folder: Path) -> Future[object]:
         """Start saving everything that the next update depends on, each rank its part; collective.

@@ -57,7 +57,8 @@ class ActorCritic(nn.Module):
         self.language = language
         self.origin = origin
         self.value_head = nn.Linear(language.config.hidden_size, 1) if critic else None
-        self._detach_values = detach_values
+        self.detach_values = detach_values
+        """Whether the head's gradient ends at the trunk."""
         self._logits_tokens = logits_tokens
         self._head_checked = False
         if self.value_head is not None:
@@ -113,7 +114,7 @@ class ActorCritic(nn.Module):
     def _values(self, hidden_KH: Tensor) -> Tensor | None:
         if self.value_head is None:
             return None
-        states = hidden_KH.detach() if self._detach_values else hidden_KH
+        states = hidden_KH.detach() if self.detach_values else hidden_KH
         with torch.autocast(states.device.type, enabled=False):
             values_K: Tensor = self.value_head(states.float()).float()[:, 0]
         return values_K.clone()  # FSDP2 warns of outputs that are views
@@ -130,7 +131,7 @@ def make_model(folder: Path, settings: LearnerSettings, device: torch.device) ->
     return ActorCritic(
         language,
         WeightOrigin.of(language, PretrainedFiles.of(folder)),
-        critic=algorithm.needs_values,
+        critic=algorithm.needs_values or settings.scores,
         detach_values=algorithm.value.detach,
         logits_tokens=learner.logits_tokens,
     )

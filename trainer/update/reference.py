@@ -39,6 +39,10 @@ class Reference:
         finally:
             self._exchange()
 
+    def restore(self) -> None:
+        """Put the reference's values into the model for good."""
+        self._exchange()
+
     @torch.no_grad()
     def _exchange(self) -> None:
         for name, parameter in self._parameters.items():

@@ -17,6 +17,7 @@ from trainer.types import Objective
 from .objective import LossInputs, Totals, likelihood_loss, objective, row_token_weights
 from .packing import lay_out
 from .partition import rank_micro_batches
+from .score_loss import score_loss
 from .sharding import sum_over_ranks
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from .training_tensors import TrainingTensors
 
 
-_AGGREGATIONS: dict[Objective, Aggregation] = {Objective.SFT: "token", Objective.PREFERENCES: "sum"}
+_AGGREGATIONS: dict[Objective, Aggregation] = {
+    Objective.SFT: "token",
+    Objective.PREFERENCES: "sum",
+    Objective.SCORES: "sum",
+}
 """Aggregations of the losses that are no policy losses."""
 
 
@@ -106,6 +111,7 @@ class Updater:
         lengths = [len(row) for row in data.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
+        model.core.detach_values = self.algorithm.value.detach and data.kind is Objective.REINFORCE
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
@@ -144,6 +150,8 @@ class Updater:
             algorithm.constant_length,
             inputs.sequences_BT,
         )
+        if data.kind is Objective.SCORES:
+            return score_loss(outputs, inputs, weights_1K)
         if reinforce:
             return objective(inputs, algorithm, weights_1K, kl_coefficient)
         name = "loss/sft" if data.kind is Objective.SFT else None
@@ -157,6 +165,7 @@ class Updater:
         def given(name: str) -> Tensor | None:
             return data.column(name, micro.rows, self.model.device)
 
+        critic = self.algorithm.needs_values
         now_1K = outputs.logprobs_K[None]
         entropy_1K = outputs.entropy_K[None]
         old_1K, sampling_1K, advantages_1K = (
@@ -175,7 +184,7 @@ class Updater:
             sequences_BT=micro.sequences_K[None],
             ref_logprobs_BT=given("ref_logprobs_T"),
             entropy_BT=entropy_1K if self.algorithm.entropy else entropy_1K.detach(),
-            values_BT=None if outputs.values_K is None else outputs.values_K[None],
+            values_BT=outputs.values_K[None] if outputs.values_K is not None and critic else None,
             old_values_BT=given("values_T"),
             returns_BT=given("returns_T"),
         )

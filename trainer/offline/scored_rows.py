@@ -1,0 +1,92 @@
+"""Rows of a stage that trains a reward model: each is scored at its last token.
+
+The learner's head is read before each token of a row's mask. One more token is therefore appended and masked;
+attention is causal, so that it changes no score.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.errors import DataError
+from trainer.sft.row_batches import RowBatches
+
+if TYPE_CHECKING:
+    from trainer.config import RewardModelStageConfig
+    from trainer.recorded.types import Preference
+    from trainer.types import Batch, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBatches:
+    """Batches of pairs; some have the held-out pairs, too, with weight 0."""
+
+    trained: RowBatches
+    held_out: tuple[Sample, ...]
+    every: int
+    """Steps between two batches with them; that of the last step has them always."""
+    steps: int
+
+    def get_batch(self, step: int) -> Batch:
+        """Return the batch of a step of the stage, from 0."""
+        batch = self.trained.get_batch(step)
+        if step % self.every and step != self.steps - 1:
+            return batch
+        return replace(batch, samples=(*batch.samples, *self.held_out))
+
+
+def score_batches(
+    stage: RewardModelStageConfig,
+    rows: Sequence[Sequence[Sample]],
+    pairs: Sequence[Preference],
+    seed: int,
+    facts: Mapping[str, float],
+) -> ScoreBatches:
+    """Return the batches of a stage; pairs of one prompt are all trained on or all held out.
+
+    Args:
+        stage: its settings.
+        rows: a chosen and a rejected completion each, whose group is the pair's index.
+        pairs: what the rows were made of.
+        seed: of the order of rows, and of what is held out.
+        facts: metrics of every batch.
+
+    Raises DataError where no pair is left to train on, or to measure with.
+    """
+    prompts = [str([message.model_dump() for message in pair.prompt]) for pair in pairs]
+    names = sorted(set(prompts))
+    random.Random(f"{seed} held out {stage.name}").shuffle(names)
+    apart = set(names[: round(stage.held_out * len(names))])
+    scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
+    trained = [row for row in scored if prompts[row[0].group] not in apart]
+    held_out = [replace(each, weight=0.0) for row in scored if prompts[row[0].group] in apart for each in row]
+    if not trained or (stage.held_out and not held_out):
+        raise DataError(
+            f"stage {stage.name}: {len(names)} prompts are too few to train on some and hold out a share of "
+            f"{stage.held_out:g}; add pairs, or change held_out"
+        )
+    batches = RowBatches(trained, stage.batch, seed, facts, stage.objective, "data/epoch")
+    return ScoreBatches(batches, tuple(held_out), stage.measure_every, stage.known_steps)
+
+
+def scored_at_end(sample: Sample, pair: Preference) -> Sample:
+    """Return the row with one more token, the only one of its mask; a chosen one's reward is the margin."""
+    length = len(sample)
+    mask_T = np.zeros(length + 1, dtype=np.bool_)
+    mask_T[-1] = True
+    rewards_T = np.zeros(length + 1, dtype=np.float32)
+    rewards_T[-1] = pair.margin or 0.0 if sample.preferred else 0.0
+    return replace(
+        sample,
+        token_ids_T=np.append(sample.token_ids_T, sample.token_ids_T[-1:]),
+        mask_T=mask_T,
+        logprobs_T=np.zeros(length + 1, dtype=np.float32),
+        rewards_T=rewards_T,
+        turns_T=np.append(sample.turns_T, np.int32(-1)),
+        versions_T=np.full(length + 1, -1, dtype=np.int32),
+    )
