@@ -79,6 +79,7 @@ def build_cli() -> typer.Typer:
     cli.command("plan")(plan.plan)
     cli.command("plugins")(plugins.plugins)
     models = typer.Typer(help=reward_model.HELP, no_args_is_help=True)
+    models.command("train")(reward_model.train)
     models.command("serve")(reward_model.serve)
     cli.add_typer(models, name="reward-model")
     cli.add_typer(build_data(), name="data")

@@ -1,4 +1,4 @@
-"""``sandbox-trainer reward-model``: serve reward models."""
+"""``sandbox-trainer reward-model``: train reward models, and serve them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,47 @@ from typing import Annotated
 
 import typer
 
-from .options import driver_of
-from .terminal import explained, notes, results
+from trainer.config.reading import read_run
+from trainer.config.stage_selection import only_stages
 
-HELP = """Serve reward models, which score episodes and their steps.
+from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
+from .terminal import explained, notes, results
+from .train import DataOption, ResumeOption, run_training
+
+HELP = """Train reward models, which score episodes, and serve them.
 
 Examples:
+
+    sandbox-trainer reward-model train RUN.toml --data pairs.jsonl
 
     sandbox-trainer reward-model serve FOLDER --port 8700
 """
 _MOST_PORT = 65_535
+
+
+def train(
+    context: typer.Context,
+    run: RunArgument,
+    overrides: OverridesArgument = None,
+    data: DataOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run only the stages of kind reward_model: a Bradley-Terry model of pairs of completions.
+
+    The pairs are in the stage's files or in those that --data names. The reward model is in the run's folder,
+    under reward_models, by the stage's name.
+
+    Examples:
+
+        sandbox-trainer reward-model train deploy/runs/pipeline_cpu.toml name=judge
+
+        sandbox-trainer reward-model train RUN.toml --data pairs.jsonl
+    """
+    with explained():
+        config = only_stages(read_run(run, overrides or ()), "reward_model", data or ())
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def serve(
@@ -34,8 +65,9 @@ def serve(
 ) -> None:
     """Serve a reward model over HTTP until Ctrl-C: scores in batches, a description, and health.
 
-    The folder is any model for sequence or token classification in Hugging Face's format. Runs
-    use it by its URL, in reward.learned.models or reward.process.models.
+    The folder is one that a stage of kind reward_model has written, or any model for sequence or token
+    classification in Hugging Face's format. Runs use it by its URL, in
+    reward.learned.models or reward.process.models.
 
     Examples:
 

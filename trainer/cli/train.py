@@ -62,7 +62,7 @@ def train(
     """
     with explained():
         config = read_run(run, overrides or ())
-    _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def sft(
@@ -90,7 +90,7 @@ def sft(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "sft", data or ())
-    _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def preferences(
@@ -116,10 +116,11 @@ def preferences(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "preferences", data or ())
-    _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
-def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
+def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
+    """Train, and show progress and results."""
     interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
     with explained(interrupted):
         if force and resume:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from trainer.errors import ConfigError
 
 from .recorded import RecordedFiles
-from .stages import OfflineStageConfig, PreferencesStageConfig, SftStageConfig
+from .stages import OfflineStageConfig, PreferencesStageConfig, RewardModelStageConfig, SftStageConfig
 
 if TYPE_CHECKING:
     from .run import RunConfig
 
 
-_STAGES: dict[str, type[SftStageConfig | PreferencesStageConfig]] = {
+_STAGES: dict[str, type[SftStageConfig | PreferencesStageConfig | RewardModelStageConfig]] = {
     "sft": SftStageConfig,
     "preferences": PreferencesStageConfig,
+    "reward_model": RewardModelStageConfig,
 }
 
 
@@ -26,11 +27,12 @@ _REMEDIES = {
     "warm_start.demonstrations=FILE, written by `sandbox-service envs references` or "
     "`sandbox-trainer demonstrations`",
     "preferences": "; add one to its stages, or name recorded preferences by --data FILE",
+    "reward_model": "; add one to its stages, or name pairs of completions by --data FILE",
 }
 
 
 def only_stages(
-    config: RunConfig, kind: Literal["sft", "preferences"], data: Sequence[Path] = ()
+    config: RunConfig, kind: Literal["sft", "preferences", "reward_model"], data: Sequence[Path] = ()
 ) -> RunConfig:
     """Return the run with its stages of a kind alone, and for ``sft`` its warm start.
 
@@ -48,7 +50,7 @@ def only_stages(
 
 def _on(
     data: Sequence[Path], kind: str, stages: Sequence[OfflineStageConfig]
-) -> SftStageConfig | PreferencesStageConfig:
+) -> SftStageConfig | PreferencesStageConfig | RewardModelStageConfig:
     if len(stages) > 1:
         names = ", ".join(stage.name for stage in stages)
         raise ConfigError(
@@ -59,5 +61,5 @@ def _on(
     (stage,) = stages
     changed = stage.data.model_copy(update={"files": tuple(data)})
     found = stage.model_copy(update={"data": changed})
-    assert isinstance(found, SftStageConfig | PreferencesStageConfig)
+    assert isinstance(found, SftStageConfig | PreferencesStageConfig | RewardModelStageConfig)
     return found

@@ -55,6 +55,11 @@ class Journal:
         if stage.objective is Objective.PREFERENCES:
             self.calls.append(("take_pairs", step))
             return Batch(step, stage.objective, (completion(preferred=True), completion(preferred=False)))
+        if stage.objective is Objective.SCORES:
+            self.calls.append(("take_scores", step))
+            halves = completion(preferred=True), completion(preferred=False)
+            scored = tuple(replace(each, values_T=np.ones(3, dtype=np.float32)) for each in halves)
+            return Batch(step, stage.objective, scored)
         if stage.objective is Objective.SFT:
             self.calls.append(("take_sft", step))
             return Batch(step, stage.objective, (row(),))
@@ -72,6 +77,12 @@ class Journal:
     def begin_stage(self, optimizer, steps, *, reference):
         self.references.append(reference)
         self.calls.append(("begin", optimizer.learning_rate, steps))
+
+    def restore_policy(self):
+        self.calls.append(("restore",))
+
+    def export_reward_model(self, name, mean, deviation):
+        self.calls.append(("reward model", name, mean, deviation))
 
     def to_annotate(self, batch):
         return frozenset(self.share[0])
@@ -331,3 +342,22 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     ).run()
     steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "sync", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]
+
+
+def test_the_policy_is_put_back_behind_a_stage_that_trains_a_reward_model(tmp_path):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("")
+    reward = {"kind": "reward_model", "name": "judge", "data": {"files": [str(pairs)]}, "steps": 2}
+    config = RunConfig.model_validate(
+        {"stages": [reward, {"kind": "rl", "steps": 1}], "checkpoint": {"every": 9}}
+    )
+    calls = [call[0] for call in played(config)]
+    # Measured and written behind the last update, before the checkpoint from which a run resumes.
+    end = calls.index("reward model")
+    assert calls[end - 2 : end] == ["take_scores", "annotate"]
+    assert calls[end + 1 : end + 4] == ["record", "checkpoint", "restore"]
+    assert calls[end + 4] == "begin"
+    # Resumed at the stage's end, with what its checkpoint holds.
+    assert [call[0] for call in played(config, start=2, begun=0)][:2] == ["restore", "begin"]
+    alone = RunConfig.model_validate({"stages": [reward], "checkpoint": {"every": 9}})
+    assert [call[0] for call in played(alone)][-2] == "restore"
