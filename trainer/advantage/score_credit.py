@@ -51,8 +51,8 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
         "loss/reward_model": found.loss,
         "reward_model/mean": float(scores_N.mean()),
         "reward_model/deviation": float(scores_N.std()),
-        **_quality(chosen_P, rejected_P, ""),
-        **(_quality(scores_N[held_out[0]], scores_N[held_out[1]], "held_out_") if held_out[0] else {}),
+        **_quality(chosen_P, rejected_P),
+        **_held_out_quality(scores_N[held_out[0]], scores_N[held_out[1]]),
     }
     samples = tuple(
         replace(sample, advantages_T=_spread(value, sample))
@@ -61,13 +61,25 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
     return replace(batch, samples=samples, facts=facts)
 
 
-def _quality(chosen_P: Array, rejected_P: Array, prefix: str) -> dict[str, float]:
+def _quality(chosen_P: Array, rejected_P: Array) -> dict[str, float]:
     found = pair_quality(chosen_P, rejected_P)
     return {
-        f"reward_model/{prefix}accuracy": found.accuracy,
-        f"reward_model/{prefix}margin": found.margin,
-        f"reward_model/{prefix}calibration_error": found.calibration_error,
-        f"reward_model/{prefix}brier": found.brier,
+        "reward_model/accuracy": found.accuracy,
+        "reward_model/margin": found.margin,
+        "reward_model/calibration_error": found.calibration_error,
+        "reward_model/brier": found.brier,
+    }
+
+
+def _held_out_quality(chosen_P: Array, rejected_P: Array) -> dict[str, float]:
+    if not len(chosen_P):
+        return {}
+    found = pair_quality(chosen_P, rejected_P)
+    return {
+        "reward_model/held_out_accuracy": found.accuracy,
+        "reward_model/held_out_margin": found.margin,
+        "reward_model/held_out_calibration_error": found.calibration_error,
+        "reward_model/held_out_brier": found.brier,
     }
 
 

@@ -254,7 +254,7 @@ class TrainingLoop:
         facts = score_credit(self.learner.annotate(batch), config).facts
         mean, deviation = facts["reward_model/mean"], facts["reward_model/deviation"]
         self.recorder.export_reward_model(stage.name, mean, deviation)
-        measured = {name: value for name, value in facts.items() if name.startswith("reward_model/")}
+        measured = {name: value for name, value in facts.items() if name.startswith("reward_model")}
         self.recorder.record(done - 1, measured)
 
     def _evaluate(self, step: int, stage: Stage) -> None:
