@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
     """Return the batch with advantages, and with the metrics of its pairs.
 
-    Adds ``loss/reward_model``, and for the pairs that are trained on and, as ``reward_model/held_out_...``,
-    for the others: accuracy, margin, calibration_error and brier. ``reward_model/mean`` and
-    ``reward_model/deviation`` are those of all scores.
+    Adds ``loss/reward_model``, and for the pairs that are trained on and, as ``pairs/held_out_...``,
+    for the others: accuracy, margin, calibration_error and brier. ``pairs/mean`` and
+    ``pairs/deviation`` are those of all scores.
 
     Args:
         batch: with the head's values. Samples of a pair share their group; the preferred one's reward is the
@@ -49,8 +49,8 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
     facts = {
         **batch.facts,
         "loss/reward_model": found.loss,
-        "reward_model/mean": float(scores_N.mean()),
-        "reward_model/deviation": float(scores_N.std()),
+        "pairs/mean": float(scores_N.mean()),
+        "pairs/deviation": float(scores_N.std()),
         **_quality(chosen_P, rejected_P),
         **_held_out_quality(scores_N[held_out[0]], scores_N[held_out[1]]),
     }
@@ -64,10 +64,10 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
 def _quality(chosen_P: Array, rejected_P: Array) -> dict[str, float]:
     found = pair_quality(chosen_P, rejected_P)
     return {
-        "reward_model/accuracy": found.accuracy,
-        "reward_model/margin": found.margin,
-        "reward_model/calibration_error": found.calibration_error,
-        "reward_model/brier": found.brier,
+        "pairs/accuracy": found.accuracy,
+        "pairs/margin": found.margin,
+        "pairs/calibration_error": found.calibration_error,
+        "pairs/brier": found.brier,
     }
 
 
@@ -76,10 +76,10 @@ def _held_out_quality(chosen_P: Array, rejected_P: Array) -> dict[str, float]:
         return {}
     found = pair_quality(chosen_P, rejected_P)
     return {
-        "reward_model/held_out_accuracy": found.accuracy,
-        "reward_model/held_out_margin": found.margin,
-        "reward_model/held_out_calibration_error": found.calibration_error,
-        "reward_model/held_out_brier": found.brier,
+        "pairs/held_out_accuracy": found.accuracy,
+        "pairs/held_out_margin": found.margin,
+        "pairs/held_out_calibration_error": found.calibration_error,
+        "pairs/held_out_brier": found.brier,
     }
 
 

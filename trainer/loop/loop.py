@@ -252,9 +252,9 @@ class TrainingLoop:
         batch = self.batches.get_batch(stage.local(done - 1), stage)
         batch = self._with_tokens(batch, stage, self.learner.to_annotate(batch))
         facts = score_credit(self.learner.annotate(batch), config).facts
-        mean, deviation = facts["reward_model/mean"], facts["reward_model/deviation"]
+        mean, deviation = facts["pairs/mean"], facts["pairs/deviation"]
         self.recorder.export_reward_model(stage.name, mean, deviation)
-        measured = {name: value for name, value in facts.items() if name.startswith("reward_model")}
+        measured = {name: value for name, value in facts.items() if name.startswith("pairs")}
         self.recorder.record(done - 1, measured)
 
     def _evaluate(self, step: int, stage: Stage) -> None:

@@ -132,10 +132,10 @@ def test_a_reward_model_learns_to_tell_pairs_apart_that_it_never_saw(folder, sta
     model.begin_stage(stage.optimizer.model_copy(update={"learning_rate": 1e-2}), 25, reference=True)
     before = score_credit(model.annotate(pairs(99, held_out=4)), stage).facts
     after = train(model, stage, 25)
-    assert before["reward_model/held_out_accuracy"] == 0.5
-    assert after["reward_model/held_out_accuracy"] == 1.0
-    assert after["reward_model/held_out_brier"] < before["reward_model/held_out_brier"] / 4
-    assert after["reward_model/held_out_margin"] > 1
+    assert before["pairs/held_out_accuracy"] == 0.5
+    assert after["pairs/held_out_accuracy"] == 1.0
+    assert after["pairs/held_out_brier"] < before["pairs/held_out_brier"] / 4
+    assert after["pairs/held_out_margin"] > 1
 
 
 def test_the_exported_folder_gives_transformers_the_same_scores(folder, stage, tmp_path):
