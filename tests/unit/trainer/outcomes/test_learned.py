@@ -1,5 +1,7 @@
 """Rewards by trained models: normalized, bounded, capped, and never in place of a failure."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.harness.episodes_played import played
@@ -25,7 +27,7 @@ def config(kind, *models, **settings):
 
 
 async def rewarded(settings, episode=EPISODE):
-    (learned,) = open_learned(settings, tiny_folder())
+    (learned,) = open_learned(settings, Path(), tiny_folder())
     try:
         return await learned.add_reward(episode)
     finally:
@@ -79,7 +81,7 @@ async def test_steps_get_probabilities_by_their_names_and_task_and_steps_add_up(
 async def test_a_model_of_another_tokenizer_is_refused_or_reads_the_text(tmp_path) -> None:
     folder = reward_folder(tmp_path / "model")
     settings = config("learned", folder)
-    (learned,) = open_learned(settings, tiny_folder("bytes"))
+    (learned,) = open_learned(settings, Path(), tiny_folder("bytes"))
     with pytest.raises(ConfigError, match=r'another tokenizer than the policy.*reads="text"'):
         await learned.add_reward(EPISODE)
 
@@ -94,9 +96,11 @@ def test_unusable_models_are_found_before_the_run(tmp_path) -> None:
             "has no taste; its dimensions are correctness",
         ),
     ]
+    # What a stage of the run is going to train cannot be there yet.
+    check_reward_models(config("learned", "stage:reward"), tmp_path, tiny_folder())
     for settings, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
-            check_reward_models(settings, tiny_folder())
+            check_reward_models(settings, tmp_path, tiny_folder())
 
 
 async def test_an_episode_without_turns_has_no_learned_reward(tmp_path) -> None:
