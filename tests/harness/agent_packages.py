@@ -27,12 +27,12 @@ _PROBE_S = 30
 def newer_python() -> Path:
     """Return a Python 3.12 or newer of this machine, for packages that need one. Skips the test without."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    candidates = [*map(shutil.which, ("python3.12", "python3.13")), *versions.glob("3.1[23].*/bin/python3")]
-    for python in filter(None, candidates):
+    in_path = [Path(found) for name in ("python3.12", "python3.13") if (found := shutil.which(name))]
+    for python in (*in_path, *versions.glob("3.1[23].*/bin/python3")):
         # What is found may be a shim of a version that is not installed.
         probed = subprocess.run([python, "-c", ""], capture_output=True, timeout=_PROBE_S, check=False)
         if probed.returncode == 0:
-            return Path(python)
+            return python
     pytest.skip("there is no Python 3.12 or 3.13 on this machine")
 
 
