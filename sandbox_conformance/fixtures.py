@@ -23,7 +23,7 @@ class Case:
 
     catalog: Catalog
     kind: str
-    """``process`` or ``docker``."""
+    """``process``, ``docker`` or ``gvisor``."""
 
     @property
     def name(self) -> str:

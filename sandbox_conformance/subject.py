@@ -35,7 +35,7 @@ class Subject:
 
     name: str
     kind: str
-    """Of the sandboxes: process or docker."""
+    """Of the sandboxes: process, docker or gvisor."""
     catalog: Catalog
     """The service's side, for references and ground truth; everything else is asked over HTTP."""
     described: Environment

@@ -10,7 +10,7 @@ from sandbox_contract.problems import ErrorCode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-_OF_EACH_SPLIT = {"process": 4, "docker": 2}
+_OF_EACH_SPLIT = {"process": 4, "docker": 2, "gvisor": 2}
 
 
 async def test_the_reference_scores_one_and_succeeds(subject: Subject) -> None:
