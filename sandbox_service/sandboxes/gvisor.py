@@ -30,6 +30,7 @@ from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 from .oci_bundle import AGENTS_GROUP, CODE, BundleRequest, write_bundle
 from .process_body import exit_of, private_file
 from .root_folder import with_links
+from .seccomp import filter_program
 from .state import SOCKET_NAME, remove_folder, storage_errors
 from .uids import UidRanges
 
@@ -215,7 +216,7 @@ class GvisorFactory:
         own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
         packages = {name: f"{BOX_AGENTS}/{name}" for name in request.agent_packages}
         places = BoxFolders(WORKSPACE, SCRATCH, own, data, packages)
-        config = configure(spec, places, uids, bounds, cleanup_cpu_s=limits.cleanup_cpu_s)
+        config = configure(spec, places, uids, bounds, filter_program(), cleanup_cpu_s=limits.cleanup_cpu_s)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         await box.open(self._start_timeout_s)
         return box

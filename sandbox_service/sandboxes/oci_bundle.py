@@ -1,8 +1,8 @@
 """The bundle of a gVisor box: the OCI runtime configuration as a pure function of its request.
 
 It grants what the hardening profile of containers grants: no network, three capabilities for the runner, a
-read-only root, four bounded tmpfs, no environment variables. There is no filter of system calls, since they
-are served by gVisor's own kernel, which filters its calls to the host's.
+read-only root, four bounded tmpfs, no environment variables. The filter of system calls is installed by the
+runner, for the processes of agents and environment.
 
 The fields are those of the OCI runtime specification 1.0.2.
 """
