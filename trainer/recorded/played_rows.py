@@ -51,6 +51,8 @@ class PlayedRow(ClosedRow):
     tokens_in: JsonValue = None
     tokens_out: JsonValue = None
     cut: JsonValue = None
+    stop: JsonValue = None
+    understood: JsonValue = None
 
 
 def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:

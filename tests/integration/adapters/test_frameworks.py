@@ -136,7 +136,10 @@ def test_trls_trainer_takes_two_steps_on_episodes_of_the_service(service, tmp_pa
     pytest.importorskip("trl", reason="TRL is not installed")
     model = tmp_path / "model"
     subprocess.run(
-        [sys.executable, Path(__file__).with_name("trl_model.py"), service, model], check=True, timeout=RUN_S
+        [sys.executable, "-m", "tests.integration.adapters.trl_model", service, model],
+        cwd=ROOT,
+        check=True,
+        timeout=RUN_S,
     )
     output = played(Path(sys.executable), "trl/train.py", service, str(model), str(tmp_path / "run"))
     steps = re.findall(r"step (\d): reward ([0-9.]+), tool calls an episode ([0-9.]+)", output)
