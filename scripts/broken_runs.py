@@ -75,6 +75,10 @@ def keep(run: Path, kept: Path) -> None:
             )
     config = json.loads((run / "run.json").read_text(encoding="utf-8"))
     config |= {"root": "var/runs", "name": kept.name}
+    # Neither the checkout's place nor the service's address is part of the record.
+    config["service"]["url"] = None
+    demonstrations = Path(config["warm_start"]["demonstrations"])
+    config["warm_start"]["demonstrations"] = demonstrations.relative_to(ROOT).as_posix()
     (kept / "run.json").write_text(json.dumps(config) + "\n", encoding="utf-8")
     if (run / "trajectories.jsonl").exists():
         groups = (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
