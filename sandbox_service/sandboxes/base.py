@@ -1,6 +1,6 @@
 """The interface of a sandbox: a box with a runner in it, started once and destroyed once.
 
-``docker`` and ``process`` implement it, and one contract suite runs on both.
+``docker``, ``gvisor`` and ``process`` implement it, and one contract suite runs on all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SandboxFactory(Protocol):
 
     @property
     def kind(self) -> str:
-        """``docker`` or ``process``."""
+        """``docker``, ``gvisor`` or ``process``."""
         ...
 
     @property

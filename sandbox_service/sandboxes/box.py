@@ -1,4 +1,4 @@
-"""The part that both kinds of box share: a body that is started, monitored and removed, and its runner."""
+"""The part that all kinds of box share: a body that is started, monitored and removed, and its runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line and the first HELLO of a runner, which both kinds of box use."""
+"""The command line and the first HELLO of a runner, which all kinds of box use."""
 
 from __future__ import annotations
 
