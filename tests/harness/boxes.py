@@ -15,6 +15,7 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.base import Sandbox
 from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.sandboxes.runsc import installed_runsc
@@ -82,7 +83,7 @@ def missing_gvisor() -> str | None:
 class Episode:
     """One instance in a box."""
 
-    box: object
+    box: Sandbox
     instance_id: str
     step_index: int = 0
 
