@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import ExitStack
 from importlib.metadata import files, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +79,20 @@ from setup.sources import Package
 demo = Package("demo", "1.0", "MIT", ("demo",), ("tests",), "train", 6)
 generate(demo, Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], 120.0, print)
 """
+RUN_BRIEFLY = """
+import sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+import pytest
+from setup import grader
+try:
+    print(grader.run_tests(Path(sys.argv[2]), ["test_slow.py"], wall_s=1.0))
+except grader.StarvedTestsError as error:
+    print("starved:", error)
+"""
+ON_ONE_CORE = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+BUSY = 12
+"""Processes that share a core with the tests, which then get less than a tenth of it."""
 CHEATS = {
     "plants a result": """\
 echo '{"reward": 1}' > /logs/verifier/reward.json; mkdir -p /tests; echo > /tests/grade.py""",
@@ -159,10 +175,14 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 shutil.copyfile(Path(str(file.locate())), target)
     (folder / "train").mkdir()
     words = [sys.executable, "-s", "-P", "-B", "-c", GENERATE, str(SETUP), str(folder), str(folder / "train")]
-    settings = {**os.environ, "PYTHONPATH": str(folder / "packages"), "PYTHONHASHSEED": "0"}
+    settings = variables(folder)
     pin = f"pytest=={version('pytest')}"
     subprocess.run([*words, pin], check=True, env=settings, stdin=subprocess.DEVNULL, timeout=120)
     return folder
+
+
+def variables(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder / "packages"), "PYTHONHASHSEED": "0"}
 
 
 @pytest_asyncio.fixture(
@@ -224,6 +244,27 @@ async def test_a_cheat_is_given_no_reward(service: tuple[Service, HarborCatalog]
         except TaskError:
             return
         assert verdict.score == 0.0
+
+
+async def test_tests_that_the_machine_starves_have_no_outcome(pack: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_slow.py").write_text("def test_slow():\n    while True:\n        pass\n")
+    told = await asyncio.to_thread(run_beside_others, pack, tmp_path)
+    assert told.startswith("starved: the tests waited for a core")
+
+
+def run_beside_others(pack: Path, tree: Path) -> str:
+    """Run tests on a core with many other processes; return what the program printed."""
+    busy = [*ON_ONE_CORE, sys.executable, "-I", "-S", "-c", "while True: pass"]
+    words = [*ON_ONE_CORE, sys.executable, "-s", "-P", "-B", "-c", RUN_BRIEFLY, str(SETUP), str(tree)]
+    with ExitStack() as owned:
+        for _ in range(BUSY):
+            # Each in a session of its own: the kernel may share cores among sessions.
+            process = owned.enter_context(subprocess.Popen(busy, start_new_session=True))
+            owned.callback(process.kill)
+        ran = subprocess.run(
+            words, check=True, capture_output=True, text=True, env=variables(pack), timeout=120
+        )
+    return ran.stdout
 
 
 async def test_an_instruction_shows_a_failing_check_and_neither_place_nor_correction(pack: Path) -> None:

@@ -11,12 +11,13 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from . import grader
 from .mutations import Mutation, choose, find_mutations, is_module
 from .sources import Package, lay_out
-from .survey import Survey, select, survey
+from .survey import Outcomes, Survey, run_patiently, select, survey
 from .tasks import Defect, wanted_files, write_task
 
 _PER_FUNCTION = 3
@@ -130,7 +131,7 @@ class _Generator:
 
     def _run(
         self, path: str, source: str, nodes: list[str], *, explain: bool = False
-    ) -> tuple[dict[str, tuple[str, str]], bool]:
+    ) -> tuple[Outcomes, bool]:
         """Run tests as the finished task does: with its package, its hidden files and its program."""
         tree, hidden, app = (self._scratch / name for name in ("tree", "task", "app"))
         for folder in (tree, hidden, app):
@@ -142,7 +143,7 @@ class _Generator:
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._hidden / name, hidden / name)
         grader.lay_out(tree, hidden, app, list(self._package.sources))
-        return grader.run_tests(tree, nodes, explain=explain)
+        return run_patiently(partial(grader.run_tests, tree, nodes, explain=explain))
 
 
 def is_tested(found: Survey, path: str, edit: Mutation) -> bool:

@@ -3,7 +3,8 @@
 The tests and the code under test share a process, so a package could try to forge their outcome. This program
 leaves it little: it runs them in a child that may write no file and signal no process outside of itself
 (Landlock), takes only the package's Python files from the working directory, and adds tests that must fail,
-under names drawn for each run. It ends everything that the child started before it writes the reward.
+under names drawn for each run. It ends everything that the child started before it writes the reward. If the
+machine gave the tests hardly any time until their deadline, it writes none.
 
 Standard library only, besides pytest.
 """
@@ -35,6 +36,9 @@ PROBE = "test_probe"
 _MAX_SOURCE = 4 * 1024**2
 """Bytes of Python files that are taken from the working directory."""
 _CPU_S, _WALL_S = 40, 80.0
+_MOST_WAITED, _MOST_USED = 1 / 2, 1 / 3
+"""Shares of the wall clock. The machine starved tests that are cut off if they waited for a core for more
+than the first, and they and all that they started used less CPU time than the second."""
 _MEMORY_BYTES = 384 * 1024**2
 """Address space of the tests, which every box has: a test that needs more is not chosen for a task."""
 _PROBES = 4
@@ -47,35 +51,54 @@ _SCOPES = 0x3
 """Abstract sockets and signals outside of the domain (Linux 6.12)."""
 
 
+class StarvedTestsError(Exception):
+    """The machine was too busy to run the tests until their deadline, so their outcome is unknown."""
+
+
 def main() -> None:
-    """Grade the working directory and write the reward."""
+    """Grade the working directory and write the reward; write none if the tests were starved."""
     tests = Path(__file__).resolve().parent
     spec = json.loads((tests / "spec.json").read_text(encoding="utf-8"))
     _prctl(_DUMPABLE, 0)
     _prctl(_SUBREAPER, 1)
     # Before anything of the package runs: without pytest there is no reward, which is an error and not a 0.
     importlib.import_module("pytest")
+    try:
+        rewards = _grade(tests / "tree", spec)
+    except StarvedTestsError as error:
+        _remove_rewards()
+        sys.exit(f"no reward: {error}")
+    _write_reward(rewards)
+
+
+def _grade(hidden: Path, spec: dict[str, list[str]]) -> dict[str, float]:
     wanted = [*spec["fail_to_pass"], *spec["pass_to_pass"]]
     with tempfile.TemporaryDirectory(prefix="grading-") as folder:
         tree = Path(folder)
-        lay_out(tree, tests / "tree", WORKDIR, spec["sources"])
-        outcomes, honest = run_tests(tree, wanted)
-        _end_children()
+        lay_out(tree, hidden, WORKDIR, spec["sources"])
+        try:
+            outcomes, honest = run_tests(tree, wanted)
+        finally:
+            _end_children()
     found = {node: honest and outcomes.get(node, ("", ""))[0] == "passed" for node in wanted}
     shares = {key: _share(spec[key], found) for key in ("fail_to_pass", "pass_to_pass")}
-    _write_reward({"reward": float(all(found.values())), **shares})
+    return {"reward": float(all(found.values())), **shares}
 
 
 def _share(nodes: list[str], found: dict[str, bool]) -> float:
     return sum(found[node] for node in nodes) / len(nodes) if nodes else 1.0
 
 
-def _write_reward(rewards: dict[str, float]) -> None:
+def _remove_rewards() -> None:
     for path in (REWARD, REWARD.with_name("reward.txt")):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _write_reward(rewards: dict[str, float]) -> None:
+    _remove_rewards()
     REWARD.write_text(json.dumps(rewards), encoding="utf-8")
 
 
@@ -103,7 +126,13 @@ def lay_out(tree: Path, hidden: Path, workdir: Path, sources: list[str]) -> None
 
 
 def run_tests(
-    tree: Path, nodes: list[str], plugin: object = None, *, explain: bool = False, bounded: bool = True
+    tree: Path,
+    nodes: list[str],
+    plugin: object = None,
+    *,
+    explain: bool = False,
+    bounded: bool = True,
+    wall_s: float = _WALL_S,
 ) -> tuple[dict[str, tuple[str, str]], bool]:
     """Run tests by their ids in a child; return outcome and message of each, and whether the child is honest.
 
@@ -111,6 +140,8 @@ def run_tests(
     the memory that every box has, unless it is not ``bounded``.
 
     An honest child reports probes that pass as passed, and probes that fail as failed.
+
+    Raises StarvedTestsError when the child was not through after ``wall_s`` because of a busy machine.
     """
     name = f"{PROBE}_{secrets.token_hex(6)}.py"
     # At least one of each kind, or a child that reports all alike would be honest by chance.
@@ -120,15 +151,17 @@ def run_tests(
     (tree / name).write_text("\n".join(lines), encoding="utf-8")
     first, *rest = (f"{name}::{probe}" for probe in probes)
     options = [] if explain else ["--assert=plain"]
-    reports = _in_child(tree, [*options, first, *nodes, *rest], plugin, _MEMORY_BYTES if bounded else None)
+    arguments = [*options, first, *nodes, *rest]
+    reports = _in_child(tree, arguments, plugin, _MEMORY_BYTES if bounded else None, wall_s)
     expected = {f"{name}::{probe}": "passed" if passes else "failed" for probe, passes in probes.items()}
     honest = all(reports.get(node, ("", ""))[0] == outcome for node, outcome in expected.items())
     return {node: outcome for node, outcome in reports.items() if node not in expected}, honest
 
 
 def _in_child(
-    tree: Path, arguments: list[str], plugin: object, memory: int | None
+    tree: Path, arguments: list[str], plugin: object, memory: int | None, wall_s: float
 ) -> dict[str, tuple[str, str]]:
+    used_before_s = _used_by_children_s()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -140,20 +173,24 @@ def _in_child(
         finally:
             os._exit(0)
     os.close(writing)
-    data, deadline = b"", time.monotonic() + _WALL_S
-    while (left_s := deadline - time.monotonic()) > 0:
-        if not select.select([reading], [], [], left_s)[0]:
-            break
+    data, deadline, cut_off = b"", time.monotonic() + wall_s, True
+    while (left_s := deadline - time.monotonic()) > 0 and select.select([reading], [], [], left_s)[0]:
         piece = os.read(reading, 1 << 16)
         if not piece:
+            cut_off = False
             break
         data += piece
     os.close(reading)
+    waited_s = waiting_s(pid) if cut_off else 0.0
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+    if cut_off:
+        # Only what is dead and reaped is counted.
+        _end_children()
+        _raise_if_starved(waited_s, _used_by_children_s() - used_before_s, wall_s)
     reports: dict[str, tuple[str, str]] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         with contextlib.suppress(ValueError, TypeError):
@@ -162,6 +199,37 @@ def _in_child(
             if reports.get(node, ("passed", ""))[0] == "passed":
                 reports[node] = (outcome, message)
     return reports
+
+
+def _raise_if_starved(waited_s: float, used_s: float, wall_s: float) -> None:
+    if waited_s > _MOST_WAITED * wall_s and used_s < _MOST_USED * wall_s:
+        raise StarvedTestsError(
+            f"the tests waited for a core for {waited_s:.1f} of {wall_s:g} s and used {used_s:.1f} s of CPU "
+            "time; serve fewer boxes, or give them more cores"
+        )
+
+
+def waiting_s(pid: int) -> float:
+    """Return how long a process has waited for a core so far; 0 where the kernel does not tell (gVisor).
+
+    It is 0 too for a process that changed how it is scheduled, which could make it wait at its own wish.
+    """
+    try:
+        waited_ns = int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
+        scheduled_alike = _scheduling(pid) == _scheduling(0)
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return waited_ns / 1e9 if scheduled_alike else 0.0
+
+
+def _scheduling(pid: int) -> tuple[int, int, set[int]]:
+    return os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid)
+
+
+def _used_by_children_s() -> float:
+    """Return the CPU time of all ended children and of those that they have waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _bound_memory(size: int) -> None:
