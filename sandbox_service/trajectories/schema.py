@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest migration."""
 
 metadata = sa.MetaData()
@@ -37,6 +37,12 @@ instances = sa.Table(
     sa.Column("ended_at", sa.Double),
     sa.Column("ended_by", sa.Text),
     sa.Index("instances_by_time", "created_at", "instance_id"),
+    sa.Index(
+        "instances_by_parent",
+        "parent",
+        sqlite_where=sa.text("parent IS NOT NULL"),
+        postgresql_where=sa.text("parent IS NOT NULL"),
+    ),
     sa.Index(
         "instances_unended",
         "supervisor",

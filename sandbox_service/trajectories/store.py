@@ -208,8 +208,8 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
 
 
 @contextmanager
-def open_for_reading(url: str) -> Iterator[Engine]:
-    """Yield the engine of an existing store, for reading only.
+def open_existing(url: str) -> Iterator[Engine]:
+    """Yield the engine of an existing store, without creating or upgrading anything.
 
     Raises as ``open_store`` does, and FileNotFoundError when there is no such file.
     """

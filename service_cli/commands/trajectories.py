@@ -1,9 +1,7 @@
-"""``sandbox-service trajectories``: show recorded episodes and export them as datasets."""
+"""``sandbox-service trajectories``: show recorded episodes, export them as datasets, remove old ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -11,34 +9,26 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sandbox_client import RetryPolicy, SandboxClient
-from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
-from sandbox_service.trajectories.store import open_for_reading
-from sandbox_service.trajectories.upgrade import StoreSchemaError
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
+from .opened_store import DEFAULT_URL, Url, opened_store
 from .options import ApiKeyOption, JsonOption, http_address
 from .terminal import WRONG, explained, fail, notes, results, write_json
+from .trajectories_prune import prune_episodes
 from .trajectory_view import instances_list, trajectory_panels
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Engine
-
     from sandbox_contract.inspection import InstanceTrajectory
 
 
-_DEFAULT_URL = StoreConfig().url
 _SHORT = 2000
 
-Url: TypeAlias = Annotated[
-    str, typer.Option("--url", envvar="SANDBOX_STORE_URL", help="The store: store.url of the configuration.")
-]
 Server: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -65,16 +55,19 @@ Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the fil
 
 def build() -> typer.Typer:
     """Build the sub-commands."""
-    cli = typer.Typer(help="Show recorded episodes, and export them as datasets.", no_args_is_help=True)
+    cli = typer.Typer(
+        help="Show recorded episodes, export them as datasets, remove old ones.", no_args_is_help=True
+    )
     cli.command("show")(show)
     cli.command("list")(list_episodes)
     cli.command("export")(export_episodes)
+    cli.command("prune")(prune_episodes)
     return cli
 
 
 def show(
     instance_id: Annotated[str, typer.Argument(help="The instance, live or ended.")],
-    url: Url = _DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     server: Server = None,
     tenant: Tenant = None,
     api_key: ApiKeyOption = None,
@@ -99,7 +92,7 @@ def show(
 
 
 def list_episodes(
-    url: Url = _DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of episodes.")] = 20,
     environment: Environment = None,
     tenant: Tenant = None,
@@ -113,7 +106,7 @@ def list_episodes(
         sandbox-service trajectories list --environment code --since 2026-01-31
     """
     wanted = _instances(environment, tenant, since, until)
-    with _store(url) as engine, engine.connect() as connection:
+    with opened_store(url) as engine, engine.connect() as connection:
         found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
         rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
     results().print(instances_list(rows) if rows else "No episodes.")
@@ -123,7 +116,7 @@ def export_episodes(
     output: Output,
     file_format: Format = FileFormat.JSONL,
     rows: RowsOption = Rows.EPISODES,
-    url: Url = _DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     environment: Environment = None,
     tenant: Tenant = None,
     since: Since = None,
@@ -144,7 +137,7 @@ def export_episodes(
         raise fail(f"{output} exists; choose another file, or pass --force to replace it", WRONG)
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
     columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _store(url) as engine, Progress(*columns, console=notes()) as bar:
+    with opened_store(url) as engine, Progress(*columns, console=notes()) as bar:
         task = bar.add_task("export", total=None)
 
         def show_progress(done: int, total: int) -> None:
@@ -158,7 +151,7 @@ def export_episodes(
 
 
 def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajectory:
-    with _store(url) as engine, engine.connect() as connection:
+    with opened_store(url) as engine, engine.connect() as connection:
         named = reader.instances_named(connection, instance_id)
         found = [each.record for each in named if tenant in (None, each.record.tenant)]
         if not found:
@@ -167,20 +160,6 @@ def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajector
             tenants = ", ".join(sorted(record.tenant for record in found))
             raise fail(f"several tenants have an instance {instance_id}; choose one with --tenant: {tenants}")
         return trajectory_of(found[0], reader.events_of(connection, found[0].instance_id))
-
-
-@contextmanager
-def _store(url: str) -> Iterator[Engine]:
-    try:
-        with open_for_reading(url) as engine:
-            yield engine
-    except FileNotFoundError as error:
-        raise fail(f"{error}; set the service's store with --url, or run the service first") from error
-    except (ArgumentError, ValueError, StoreSchemaError) as error:
-        raise fail(str(error)) from error
-    except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise fail(f"cannot read the store: {reason} (is --url right and the database running?)") from error
 
 
 def _instances(

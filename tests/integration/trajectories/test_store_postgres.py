@@ -9,10 +9,12 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
 from sandbox_service.trajectories.store import open_store
+from tests.contract.trajectory_pruning import PruningContract, add, nothing
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
-from tests.harness.episodes import event, instance
+from tests.harness.episodes import START, event, instance
 
 pytestmark = pytest.mark.postgres
 
@@ -36,6 +38,16 @@ class TestPostgresStore(TrajectoryStoreContract):
                 )
         assert [one.sequence for one in await store.events("s1.a")] == list(range(2000))
         assert store.stats().rejected == 0
+
+
+class TestPostgresPruning(PruningContract):
+    async def test_two_runs_at_once_remove_everything_once(self, store, engine, left):
+        for number in range(200):
+            add(store, f"old{number:03}", START + number, steps=10)
+        await store.flush()
+        plan = await asyncio.to_thread(plan_pruning, engine, PruneRules(START + 500), nothing)
+        await asyncio.gather(*(asyncio.to_thread(prune, engine, plan, nothing) for _ in range(2)))
+        assert await left(*(f"old{number:03}" for number in range(200))) == {}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.store import open_for_reading, open_store
+from sandbox_service.trajectories.store import open_existing, open_store
 from sandbox_service.trajectories.upgrade import StoreSchemaError
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness.episodes import event, instance
@@ -272,7 +272,7 @@ def test_a_url_of_another_kind_is_refused(url, why):
 def test_reading_makes_no_file(path):
     with (
         pytest.raises(FileNotFoundError, match="there is no trajectory store"),
-        open_for_reading(f"sqlite:///{path}"),
+        open_existing(f"sqlite:///{path}"),
     ):
         pass
     assert not path.exists()
@@ -282,6 +282,6 @@ def test_reading_makes_no_tables(path):
     path.touch()
     with (
         pytest.raises(StoreSchemaError, match="holds no trajectories"),
-        open_for_reading(f"sqlite:///{path}"),
+        open_existing(f"sqlite:///{path}"),
     ):
         pass

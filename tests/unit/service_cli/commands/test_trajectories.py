@@ -158,3 +158,37 @@ async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp
     assert "--tenant: acme, bees" in refused.output
     shown = run("show", "mine", "--tenant", "bees", "--json", "--url", url)
     assert (json.loads(shown.output)["instance_id"], json.loads(shown.output)["tenant"]) == ("mine", "bees")
+
+
+def test_prune_shows_what_it_would_remove_and_removes_it_when_told(run, url):
+    words = ("prune", "--url", url, "--older-than", "30d", "--unended")
+    shown = run(*words, "--dry-run")
+    assert "would remove: 4 episodes in 4 families" in shown.stdout
+    assert "s1.a" in run("list", "--url", url).stdout
+    removed = run(*words, "--yes")
+    assert (removed.exit_code, "removed: 4 episodes" in removed.stdout) == (0, True)
+    assert "No episodes" in run("list", "--url", url).stdout
+
+
+def test_prune_leaves_what_never_ended_and_says_so(run, url):
+    removed = run("prune", "--url", url, "--older-than", "30d", "--yes")
+    assert "removed: 2 episodes" in removed.stdout
+    assert "2 families stay" in removed.stderr
+    assert "s1.c" in run("list", "--url", url).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "--older-than DURATION"),
+        (("--older-than", "59m", "--yes"), "at least 1h"),
+        (("--older-than", "30"), "is no duration"),
+        (("--older-than", "30d"), "pass --yes"),
+    ],
+    ids=["no rule", "too young", "no unit", "nobody to ask"],
+)
+def test_prune_removes_nothing_unless_it_is_told_what_and_that_it_may(run, url, words, reason):
+    refused = run("prune", "--url", url, *words)
+    assert refused.exit_code == 2
+    assert reason in refused.stderr
+    assert "s1.a" in run("list", "--url", url).stdout
