@@ -82,7 +82,7 @@ class PrunePlan:
 
     rules: PruneRules
     removed: Amount
-    """What ``prune`` removes."""
+    """The amount that ``prune`` removes."""
     unended: int
     """Families that are old enough, but have an instance that never ended."""
     through: float | None
@@ -155,7 +155,7 @@ def reclaim(engine: Engine) -> None:
 
 
 class _Candidates:
-    """What may be removed, the oldest first, in few bytes a family."""
+    """Families that may be removed, the oldest first, in few bytes each."""
 
     def __init__(self) -> None:
         self._created = array("d")
