@@ -28,7 +28,7 @@ IDS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FamilyMember:
     """An instance of a family, and what is recorded of it."""
 
     instance_id: str
@@ -45,7 +45,7 @@ class Family:
     """An instance that is no fork, with all its descendants."""
 
     created_at: float
-    members: tuple[Member, ...]
+    members: tuple[FamilyMember, ...]
     """Descendants before their ancestors."""
 
     @property
@@ -114,7 +114,7 @@ def _is_first() -> ColumnElement[bool]:
     return sa.or_(instances.c.parent.is_(None), ~recorded)
 
 
-def _members(connection: Connection, first: Sequence[str]) -> dict[str, tuple[Member, ...]]:
+def _members(connection: Connection, first: Sequence[str]) -> dict[str, tuple[FamilyMember, ...]]:
     """Return the members of families by their first instance."""
     columns = (instances.c.instance_id, instances.c.created_at, instances.c.ended_at)
     family = (
@@ -153,6 +153,6 @@ def _recorded(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[int
     return found
 
 
-def _member(instance: _Instance, recorded: tuple[int, int, float] | None) -> Member:
+def _member(instance: _Instance, recorded: tuple[int, int, float] | None) -> FamilyMember:
     number, size, latest = recorded or (0, 0, instance.created_at)
-    return Member(instance.instance_id, number, size, latest, instance.is_ended)
+    return FamilyMember(instance.instance_id, number, size, latest, instance.is_ended)

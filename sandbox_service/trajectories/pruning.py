@@ -22,7 +22,7 @@ from .schema import events, instances
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-    from .families import Family, Member
+    from .families import Family, FamilyMember
 
 
 MIN_AGE_S = 3600.0
@@ -200,12 +200,12 @@ def _families(
                 progress(number, total)
 
 
-def _transactions(families: Iterator[Family]) -> Iterator[list[Member]]:
+def _transactions(families: Iterator[Family]) -> Iterator[list[FamilyMember]]:
     """Yield the members to remove in one transaction: whole families, unless one alone is too large.
 
     The descendants of a large one go first, so that what is left of it meanwhile has all its history.
     """
-    batch: list[Member] = []
+    batch: list[FamilyMember] = []
     for family in families:
         if batch and _is_too_large([*batch, *family.members]):
             yield batch
@@ -219,7 +219,7 @@ def _transactions(families: Iterator[Family]) -> Iterator[list[Member]]:
         yield batch
 
 
-def _is_too_large(batch: list[Member]) -> bool:
+def _is_too_large(batch: list[FamilyMember]) -> bool:
     return (
         len(batch) > IDS_AT_ONCE
         or sum(member.events for member in batch) > _BATCH_EVENTS
@@ -227,7 +227,7 @@ def _is_too_large(batch: list[Member]) -> bool:
     )
 
 
-def _head(batch: list[Member]) -> list[Member]:
+def _head(batch: list[FamilyMember]) -> list[FamilyMember]:
     """Return the first members that fit into a transaction, at least one."""
     count = 1
     while not _is_too_large(batch[: count + 1]):
