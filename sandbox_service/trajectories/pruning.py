@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MIN_AGE_S = 3600.0
 """Least age of what is removed: retries with an idempotency key find the earlier answer in the store."""
-_BATCH_EVENTS = 1000
+BATCH_EVENTS = 1000
+"""Events that are removed in one transaction, unless one instance has more."""
 _BATCH_BYTES = 16 * 1024 * 1024
 _LEAST_PAUSE_S = 0.01
 _CHECKPOINT_PAGES = 1000
@@ -222,7 +223,7 @@ def _transactions(families: Iterator[Family]) -> Iterator[list[FamilyMember]]:
 def _is_too_large(batch: list[FamilyMember]) -> bool:
     return (
         len(batch) > IDS_AT_ONCE
-        or sum(member.events for member in batch) > _BATCH_EVENTS
+        or sum(member.events for member in batch) > BATCH_EVENTS
         or sum(member.size for member in batch) > _BATCH_BYTES
     )
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -26,40 +26,47 @@ _DEFAULT_AGE_S = 86400.0
 _MIB = 1024 * 1024
 
 
+OlderThan: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        parser=duration_s,
+        metavar="DURATION",
+        help="Only episodes whose last event is older, such as 12h, 30d or 4w; at least 1h. "
+        "Default with --keep-mib: 1d.",
+    ),
+]
+KeepMib: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=0, help="Remove the oldest episodes until the others have at most so many MiB."),
+]
+Unended: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--unended",
+        help="Also episodes that never ended, such as those of a node that was removed. "
+        "No running supervisor may own them.",
+    ),
+]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and stop.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Vacuum: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--vacuum", help="Then give the space back to the file system; for a file, stop the service first."
+    ),
+]
+
+
 def prune_episodes(
     url: Url = DEFAULT_URL,
-    older_than: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="Only episodes whose last event is older, such as 12h, 30d or 4w; at least 1h. "
-            "Default with --keep-mib: 1d.",
-        ),
-    ] = None,
-    keep_mib: Annotated[
-        int | None,
-        typer.Option(min=0, help="Remove the oldest episodes until the others have at most so many MiB."),
-    ] = None,
+    older_than: OlderThan = None,
+    keep_mib: KeepMib = None,
     environment: Annotated[str | None, typer.Option(help="Only this environment.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
-    unended: Annotated[
-        bool,
-        typer.Option(
-            "--unended",
-            help="Also episodes that never ended, such as those of a node that was removed. "
-            "No running supervisor may own them.",
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and stop.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    vacuum: Annotated[
-        bool,
-        typer.Option(
-            "--vacuum",
-            help="Then give the space back to the file system; for a file, stop the service first.",
-        ),
-    ] = False,
+    unended: Unended = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    vacuum: Vacuum = False,
 ) -> None:
     """Remove old episodes from the store. The service may go on beside it.
 

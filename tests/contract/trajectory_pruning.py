@@ -122,7 +122,7 @@ class PruningContract:
     async def test_large_families_go_in_several_transactions_forks_first(
         self, store, engine, left, monkeypatch
     ):
-        monkeypatch.setattr(pruning, "_BATCH_EVENTS", 4)
+        monkeypatch.setattr(pruning, "BATCH_EVENTS", 4)
         add(store, "root", steps=3)
         for number in range(3):
             add(store, f"fork{number}", parent="root", fork_sequence=0)
