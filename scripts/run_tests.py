@@ -44,6 +44,8 @@ PARTS = {
     "units of the service": ("tests/unit",),
     "contract": ("tests/contract",),
     "abuse": ("tests/abuse",),
+    "integration of the trainer": ("tests/integration/trainer", "tests/integration/examples"),
+    "integration of adapters": ("tests/integration/adapters", "tests/integration/trajectories"),
     "integration": ("tests",),
 }
 """Group to the folders of its tests, in the order of starting; a file belongs to the first that holds it."""
