@@ -24,6 +24,9 @@ from .compat.agentgym.routes import AgentGymRoutes
 from .compat.agentscope.manager_routes import ManagerRoutes
 from .compat.agentscope.openapi import compat_documentation
 from .compat.agentscope.routes import CompatRoutes
+from .console import ConsoleRoutes
+from .console_access import credentials, is_console, is_open
+from .console_answers import error_page
 from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
@@ -128,7 +131,10 @@ class Gateway:
         """Set the tenant of the exchange. Raises ServiceError for an unknown caller or a malformed id."""
         if exchange.id_is_malformed:
             raise SchemaError.of_field("X-Request-Id", "must be 1 to 128 visible ASCII characters")
-        if exchange.path not in OPEN_PATHS:
+        if is_console(exchange.path):
+            if not is_open(exchange.path):
+                exchange.tenant = self._authenticator.authenticate(credentials(exchange))
+        elif exchange.path not in OPEN_PATHS:
             exchange.tenant = self._authenticator.authenticate(exchange.headers)
 
     async def _serve_rest(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,7 +162,8 @@ class Gateway:
                 exchange.permit = await self._queue.acquire(exchange.tenant)
             await self._rest(inner, receive, send_on)
         except ServiceError as error:
-            await send_response(send, exchange, problem_response(exchange, error))
+            answer = error_page if is_console(exchange.path) else problem_response
+            await send_response(send, exchange, answer(exchange, error))
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
@@ -194,10 +201,12 @@ def build_app(
     compat = CompatRoutes(dispatcher, registry, parser)
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
+    authenticator = Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names)
+    console = ConsoleRoutes(dispatcher, registry, metrics, authenticator, queue)
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
-        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes),
-        authenticator=Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names),
+        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes, console),
+        authenticator=authenticator,
         metrics=metrics,
         log=log,
         bodies=bodies,
@@ -223,7 +232,12 @@ def _bounds(
 
 
 def _rest(
-    dispatcher: Dispatcher, registry: Registry, metrics: Metrics, bodies: BodyReader, max_bytes: int
+    dispatcher: Dispatcher,
+    registry: Registry,
+    metrics: Metrics,
+    bodies: BodyReader,
+    max_bytes: int,
+    console: ConsoleRoutes,
 ) -> FastAPI:
     """Return FastAPI's application: every route that is not hot, and the OpenAPI document of all routes."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
@@ -231,6 +245,7 @@ def _rest(
     app.include_router(InspectionRoutes(dispatcher, registry).router())
     app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
     app.include_router(HealthRoutes(dispatcher, metrics).router())
+    app.include_router(console.router())
     document: OpenApi = {}
 
     def openapi() -> OpenApi:

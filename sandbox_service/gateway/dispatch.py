@@ -185,13 +185,14 @@ class Dispatcher:
         op: Op,
         timeout_s: float | None = None,
         details: Mapping[str, object] = MappingProxyType({}),
+        body: bytes = b"",
     ) -> list[Frame]:
         """Call every supervisor; those that do not answer in time are left out."""
         return await self._backend.call_all(
             op,
             tenant=exchange.tenant,
             meta={"tenant": exchange.tenant, "request_id": exchange.request_id, **details},
-            body=b"",
+            body=body,
             timeout_s=timeout_s or self._deadlines.timeout_of(op),
         )
 

@@ -74,6 +74,10 @@ class FairQueue:
         """Number of requests that wait for a permit."""
         return sum(map(len, self._queues.values()))
 
+    def waiting_of(self, tenant: str) -> int:
+        """Return the number of a tenant's requests that wait for a permit."""
+        return len(self._queues.get(tenant, ()))
+
     async def acquire(self, tenant: str) -> Permit:
         """Return a permit for the tenant, after waiting if need be. Raises OverCapacityError(QUEUE_FULL)."""
         loop = asyncio.get_running_loop()

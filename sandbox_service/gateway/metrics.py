@@ -117,6 +117,10 @@ class Metrics:
     def _count_error(self, code: ErrorCode) -> None:
         self._errors.labels(ERROR_SPECS[code].failure_class.value, code.value).inc()
 
+    def collect_families(self) -> list[Metric]:
+        """Return this replica's metrics with their samples."""
+        return list(self._registry.collect())
+
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
         """Return the metrics of this replica and of the fleet in Prometheus's text format."""
         return generate_latest(self._registry) + generate_latest(_Fleet(fleet))

@@ -260,6 +260,7 @@ class SupervisorCore:
                 Op.RELEASE: releases.release,
                 Op.INSTANCES: inspection.instances,
                 Op.TRAJECTORY: inspection.trajectory,
+                Op.SEARCH: inspection.search,
                 Op.STATS: self._stats,
                 Op.PING: self._ping,
                 Op.DRAIN: self._drain,

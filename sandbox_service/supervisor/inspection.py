@@ -1,12 +1,16 @@
-"""Answers read-only requests: the states of instances, and their recorded trajectories."""
+"""Answers read-only requests: the states of instances, their recorded trajectories, searches."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from sandbox_contract.inspection import Instances, InstanceStatus
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
+from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
 
 from .instances import Tombstone, unknown_error
 
@@ -20,10 +24,12 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 1000
 """Instances of a page."""
+_QUERY: TypeAdapter[EpisodeQuery] = TypeAdapter(EpisodeQuery)
+_PAGE: TypeAdapter[EpisodePage] = TypeAdapter(EpisodePage)
 
 
 class Inspection:
-    """Answers INSTANCES and TRAJECTORY frames."""
+    """Answers INSTANCES, TRAJECTORY and SEARCH frames."""
 
     def __init__(self, *, name: str, table: InstanceTable, store: TrajectoryStore, clock: Clock) -> None:
         self._name = name
@@ -61,6 +67,11 @@ class Inspection:
         if part is None:
             raise unknown_error(frame.instance_id)
         return frame.reply(part.data, {"total": part.total})
+
+    async def search(self, frame: Frame) -> Frame:
+        """Return a page of the tenant's recorded episodes, which another supervisor may have recorded."""
+        query = replace(_QUERY.validate_json(frame.body), tenant=frame.meta["tenant"])
+        return frame.reply(_PAGE.dump_json(await self._store.search(query)))
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
         return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .documents import DocumentPart
     from .pages import PageBounds
     from .records import EventRecord, InstanceRecord, Recorded
+    from .search import EpisodePage, EpisodeQuery
 
 
 class TrajectoryStore(Protocol):
@@ -58,6 +59,10 @@ class TrajectoryStore(Protocol):
         None when there is no such instance. A page with room for further events may grow between two parts,
         which shows in the total.
         """
+        ...
+
+    async def search(self, query: EpisodeQuery) -> EpisodePage:
+        """Return a page of a tenant's episodes, the newest first (flushes first)."""
         ...
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,14 +152,21 @@ def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
 
 
 def list_instances(
-    connection: Connection, wanted: InstanceFilter, *, latest_first: bool = False
+    connection: Connection,
+    wanted: InstanceFilter,
+    *,
+    latest_first: bool = False,
+    clauses: Iterable[ColumnElement[bool]] = (),
 ) -> Iterator[StoredInstance]:
-    """Yield instances in order of creation, a page at a time, so that memory stays bounded."""
+    """Yield instances in order of creation, a page at a time, so that memory stays bounded.
+
+    ``clauses`` are further conditions on table ``instances``.
+    """
     place = sa.tuple_(instances.c.created_at, instances.c.instance_id)
-    clauses = wanted.clauses()
+    conditions = [*wanted.clauses(), *clauses]
     after: list[ColumnElement[bool]] = []
     while True:
-        query = sa.select(instances).where(*clauses, *after).limit(_PAGE)
+        query = sa.select(instances).where(*conditions, *after).limit(_PAGE)
         if latest_first:
             query = query.order_by(instances.c.created_at.desc(), instances.c.instance_id.desc())
         else:

@@ -27,6 +27,7 @@ from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
 from .pages import plan_page
+from .search import episodes_in
 from .upgrade import prepare
 from .volume import recorded_bytes
 from .writer import Writer, WriterStats
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from .pages import PageBounds, PagePlan
     from .records import EventRecord, InstanceRecord, Recorded
+    from .search import EpisodePage, EpisodeQuery
 
 
 _IDLE_S = 60.0
@@ -97,14 +99,11 @@ class SqlTrajectoryStore:
             plan, small = await self._read(partial(_small_page, tenant, public_id, bounds))
             if plan is None or small is not None:
                 return small
-        try:
-            return await self._histories.run(
-                part_of_page, self._config.url, tenant, public_id, bounds, offset
-            )
-        except TimeoutError as error:
-            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a history: {error}") from None
-        except OSError as error:
-            raise _unreadable(str(error)) from error
+        return await self._read_aside(part_of_page, tenant, public_id, bounds, offset)
+
+    async def search(self, query: EpisodeQuery) -> EpisodePage:
+        await self.flush()
+        return await self._read_aside(episodes_in, query)
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         await self.flush()
@@ -164,6 +163,15 @@ class SqlTrajectoryStore:
             await asyncio.get_running_loop().run_in_executor(self._readers, run)
         except SQLAlchemyError as error:
             raise unwritable() from error
+
+    async def _read_aside(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """Return what a function of the database's URL reads, in a process beside this one."""
+        try:
+            return await self._histories.run(function, self._config.url, *arguments)
+        except TimeoutError as error:
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a history: {error}") from None
+        except OSError as error:
+            raise _unreadable(str(error)) from error
 
     async def _read(self, query: Callable[[Connection], _T]) -> _T:
         def run() -> _T:

@@ -52,6 +52,8 @@ class Op(IntEnum):
     PIECE = 17
     """A part of the body of the frame that follows under the same request id; between services only."""
     RUN_AGENT = 18
+    SEARCH = 19
+    """Find recorded episodes; the body is a query, the answer a page."""
     EVENT = 32
     """Sent by the runner unasked: ``meta["event"]`` says what happened to the instance."""
     CONNECTION_OPEN = 33

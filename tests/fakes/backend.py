@@ -101,6 +101,10 @@ class EchoBackend:
         self.calls.append(Call(op, tenant, "", meta, body, timeout_s))
         if self.unreachable:
             return []
+        if op in self.failures:
+            raise self.failures[op]
+        if op is Op.SEARCH:
+            return [Frame(Op.REPLY, 0, "", {}, self._search(self.calls[-1]))]
         if op is Op.STATS:
             return [Frame(Op.REPLY, 0, "", {}, self._stats().model_dump_json().encode())]
         return [Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1]))]
@@ -202,6 +206,24 @@ class EchoBackend:
         events = [{"sequence": 0, "operation": "create", "at": 0.0, "result": episode.created}]
         head = {"instance_id": call.instance_id, "environment": episode.environment, "events": events}
         return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
+
+    def _search(self, call: Call) -> bytes:
+        """The tenant's episodes in full, whatever the query is."""
+        mine = {name: each for name, each in self.episodes.items() if each.tenant == call.tenant}
+        found = [
+            {
+                "place": {"created_at": float(number), "recorded_id": name},
+                "instance_id": name,
+                "environment": each.environment,
+                "task_id": each.task_id,
+                "parent": None,
+                "ended_at": None,
+                "ended_by": None,
+                "steps": each.steps,
+            }
+            for number, (name, each) in enumerate(mine.items())
+        ]
+        return _json({"episodes": found[::-1]})
 
     def _read(self, call: Call) -> bytes:
         try:

@@ -9,7 +9,15 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import PART_BYTES, DocumentPart
 from sandbox_service.trajectories.pages import EventPage, PageBounds
-from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, Recorded, record_id
+from sandbox_service.trajectories.records import (
+    EventKind,
+    EventRecord,
+    InstanceRecord,
+    Recorded,
+    public_id,
+    record_id,
+)
+from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery, EpisodeSummary, Place
 from sandbox_service.trajectories.view import trajectory_page
 
 if TYPE_CHECKING:
@@ -58,6 +66,23 @@ class MemoryTrajectoryStore:
         if not self.commits.is_set():
             self.commit_awaited.set()
         await self.commits.wait()
+
+    async def search(self, query: EpisodeQuery) -> EpisodePage:
+        """The tenant's episodes without their outcome, the newest first; other conditions are ignored."""
+        found = [
+            EpisodeSummary(
+                place=Place(record.created_at, record.instance_id),
+                instance_id=public_id(record.instance_id),
+                environment=record.environment,
+                task_id=record.task_id,
+                parent=record.parent,
+                ended_at=None,
+                ended_by=None,
+            )
+            for record in self.records.values()
+            if record.tenant == query.tenant
+        ]
+        return EpisodePage(tuple(sorted(found, key=lambda each: each.place, reverse=True)))
 
     async def flush(self) -> None:
         return

@@ -45,6 +45,15 @@ async def test_a_trajectory_tells_the_whole_episode() -> None:
         assert step.result["terminated"] is True
 
 
+async def test_a_search_is_of_the_callers_tenant_whatever_its_query_names() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        query = {"tenant": "ada"}
+        found = await service.ask(Op.SEARCH, body=query)
+        assert [each["instance_id"] for each in found["episodes"]] == [instance]
+        assert (await service.tenant_named("eve").ask(Op.SEARCH, body=query))["episodes"] == []
+
+
 async def test_a_loss_is_told_with_its_reason() -> None:
     async with supervised() as service:
         instance = await service.create("diary")

@@ -1,0 +1,123 @@
+"""Render the console's templates and hold its static files.
+
+Every value in a template is escaped: messages, tool output and names were written by models. Pages have no
+scripts or styles of their own, so that the Content-Security-Policy can forbid them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+MEDIA_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+"""Media types of static files by their extension."""
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Headers of every page."""
+_DAY_S = 86_400
+_HOUR_S = 3600
+_MINUTE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file that pages link to."""
+
+    content: bytes
+    media_type: str
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """Return the static files by their name."""
+    folder = resources.files(__package__).joinpath("static")
+    return {
+        entry.name: StaticFile(entry.read_bytes(), MEDIA_TYPES[entry.name.rpartition(".")[2]])
+        for entry in folder.iterdir()
+        if entry.name.rpartition(".")[2] in MEDIA_TYPES
+    }
+
+
+def render(template: str, **context: object) -> str:
+    """Return the page of a template."""
+    return _templates().get_template(template).render(**context)
+
+
+@cache
+def _templates() -> Environment:
+    # Whatever the file is named: all templates are HTML.
+    environment = Environment(
+        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {
+        "number": number,
+        "duration": duration,
+        "moment": moment,
+        "pretty": pretty,
+        "milliseconds": milliseconds,
+    }
+    environment.globals["static"] = _static_url
+    return environment
+
+
+def _static_url(name: str) -> str:
+    """Return the URL of a static file, which changes with its content."""
+    digest = hashlib.sha256(static_files()[name].content).hexdigest()[:12]
+    return f"/console/static/{name}?v={digest}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with that many significant digits; a dash for None."""
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return milliseconds in a readable unit; a dash for None."""
+    return "-" if value is None else duration(value / 1000)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in a readable unit; a dash for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.3g} s"
+    if seconds < _HOUR_S:
+        return f"{seconds // _MINUTE_S:.0f} min {seconds % _MINUTE_S:.0f} s"
+    if seconds < _DAY_S:
+        return f"{seconds // _HOUR_S:.0f} h {seconds % _HOUR_S // _MINUTE_S:.0f} min"
+    return f"{seconds // _DAY_S:.0f} d {seconds % _DAY_S // _HOUR_S:.0f} h"
+
+
+def moment(at: float | None) -> str:
+    """Return a unix time as date and time in UTC; a dash for None."""
+    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def pretty(value: object) -> str:
+    """Return a value as indented JSON, and a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

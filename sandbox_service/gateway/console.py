@@ -1,0 +1,234 @@
+"""The web console: pages for people about the fleet and the episodes of their tenant.
+
+Handlers collect data through the same calls as the API's routes, with the visitor's tenant; the package
+``sandbox_service.console`` makes pages of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from pydantic import TypeAdapter, ValidationError
+
+from sandbox_contract.base import InstanceId
+from sandbox_contract.inspection import InstanceTrajectory
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.console.overview import overview
+from sandbox_service.console.player import player
+from sandbox_service.console.rendering import static_files
+from sandbox_service.console.search_form import FAILURES, FormError, query_of, read_form
+from sandbox_service.console.traffic import traffic_of
+from sandbox_service.errors import ServiceError
+
+from .console_access import CONSOLE, LOGIN, check_same_site, is_secure, local_path, set_cookie
+from .console_answers import error_page, page
+from .episode_search import search_episodes
+from .inspection import exchange_of, fleet_stats, instances_page, trajectory_page
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.registry import Registry
+
+    from .auth import Authenticator
+    from .dispatch import Dispatcher
+    from .fair_queue import FairQueue
+    from .metrics import Metrics
+
+
+_T = TypeVar("_T")
+_PAGE = 50
+"""Episodes of a page."""
+_EVENTS = 200
+"""Events of a page of the player."""
+_LISTED = 200
+"""Instances that the overview asks of each supervisor."""
+_FLEET_S = 2.0
+_MOST_FORM = 8192
+"""Bytes of a form."""
+_CACHED = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+"""Headers of static files, whose URLs change with their content."""
+_NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_LONGEST_CURSOR = 18
+"""Digits of a cursor."""
+_ID: TypeAdapter[str] = TypeAdapter(InstanceId)
+
+Handler = Callable[[_T, Request], Awaitable[Response]]
+
+
+def _as_page(handler: Handler[_T]) -> Handler[_T]:
+    """Return a handler that answers errors with pages."""
+
+    @wraps(handler)
+    async def answer(routes: _T, request: Request) -> Response:
+        try:
+            return await handler(routes, request)
+        except ServiceError as error:
+            refused = error_page(exchange_of(request), error)
+            headers = {name.decode(): value.decode() for name, value in refused.headers}
+            return Response(refused.body, refused.status, headers, refused.media_type.decode())
+
+    return answer
+
+
+class ConsoleRoutes:
+    """Handlers of the console's pages."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        registry: Registry,
+        metrics: Metrics,
+        authenticator: Authenticator,
+        queue: FairQueue | None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._registry = registry
+        self._metrics = metrics
+        self._authenticator = authenticator
+        self._queue = queue
+
+    def router(self) -> APIRouter:
+        """Return the routes, which are not part of the documented API."""
+        router = APIRouter(include_in_schema=False)
+        get, post = ["GET"], ["POST"]
+        for path, handler, methods in (
+            (CONSOLE, self.show_overview, get),
+            (f"{CONSOLE}/", self.show_overview, get),
+            (f"{CONSOLE}/episodes", self.find_episodes, get),
+            (f"{CONSOLE}/episodes/{{instance_id}}", self.show_episode, get),
+            (f"{CONSOLE}/episodes/{{instance_id}}/raw", self.send_trajectory, get),
+            (LOGIN, self.show_form, get),
+            (LOGIN, self.sign_in, post),
+            (f"{CONSOLE}/logout", self.sign_out, post),
+            (f"{CONSOLE}/static/{{name}}", self.send_static, get),
+            (f"{CONSOLE}/{{rest:path}}", self.reject_unknown, get),
+        ):
+            router.add_api_route(path, handler, methods=methods, response_model=None)
+        return router
+
+    @_as_page
+    async def show_overview(self, request: Request) -> Response:
+        """Show boxes by node, the tenant's live instances, latencies and errors."""
+        exchange = exchange_of(request)
+        try:
+            fleet = await fleet_stats(self._dispatcher, exchange, _FLEET_S)
+            listed = await instances_page(self._dispatcher, exchange, limit=_LISTED)
+            instances, more = listed.instances, listed.next_cursor is not None
+        except ServiceError as error:
+            if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE:
+                raise
+            # The rest of the page is worth most when the fleet is away.
+            fleet, instances, more = [], (), False
+        waiting = 0 if self._queue is None else self._queue.waiting_of(exchange.tenant)
+        traffic = traffic_of(self._metrics.collect_families())
+        view = overview(fleet, instances, more_instances=more, waiting=waiting, traffic=traffic)
+        return page(exchange, "overview.html", {"view": view}, section="Overview")
+
+    @_as_page
+    async def find_episodes(self, request: Request) -> Response:
+        """Search the tenant's recorded episodes."""
+        exchange = exchange_of(request)
+        form = read_form(request.query_params)
+        context = {
+            "form": form.values,
+            "environments": [each.name for each in self._registry.describe_all()],
+            "failures": FAILURES,
+        }
+        try:
+            query = query_of(form, exchange.tenant, request.query_params.get("before"), _PAGE)
+        except FormError as error:
+            empty = {"episodes": (), "next_url": None, "refused": str(error)}
+            return page(exchange, "episodes.html", {**context, **empty}, section="Episodes", status=422)
+        found = await search_episodes(self._dispatcher, exchange, query)
+        shown = {"episodes": found.episodes, "next_url": form.next_url(found.end), "refused": ""}
+        return page(exchange, "episodes.html", {**context, **shown}, section="Episodes")
+
+    @_as_page
+    async def show_episode(self, request: Request) -> Response:
+        """Show an episode step by step."""
+        view = player(await self._trajectory(request, _instance_of(request)))
+        return page(exchange_of(request), "player.html", {"view": view}, section="Episodes")
+
+    @_as_page
+    async def send_trajectory(self, request: Request) -> Response:
+        """Send a page of an episode's trajectory as JSON."""
+        trajectory = await self._trajectory(request, _instance_of(request))
+        return Response(trajectory.model_dump_json(), media_type="application/json", headers=_NOT_CACHED)
+
+    @_as_page
+    async def show_form(self, request: Request) -> Response:
+        """Show the form to sign in."""
+        return page(exchange_of(request), "login.html", {"next": CONSOLE, "refused": ""})
+
+    @_as_page
+    async def sign_in(self, request: Request) -> Response:
+        """Keep a valid key in the browser's cookie, and go to the page that was asked for."""
+        exchange = exchange_of(request)
+        check_same_site(exchange)
+        fields = parse_qs(await _form_of(request), max_num_fields=8)
+        key = fields.get(b"key", [b""])[0].strip()
+        wanted = local_path(fields.get(b"next", [b""])[0].decode("utf-8", "replace"))
+        try:
+            self._authenticator.authenticate({**exchange.headers, b"authorization": b"Bearer " + key})
+        except ServiceError as error:
+            if error.code is not ErrorCode.UNAUTHENTICATED:
+                raise
+            exchange.error = error.code
+            refused = {"next": wanted, "refused": "The key is not valid."}
+            return page(exchange, "login.html", refused, status=401)
+        answer = RedirectResponse(wanted, 303)
+        answer.headers["set-cookie"] = set_cookie(key, secure=is_secure(exchange, request.url.scheme))
+        return answer
+
+    @_as_page
+    async def sign_out(self, request: Request) -> Response:
+        """Remove the cookie."""
+        exchange = exchange_of(request)
+        check_same_site(exchange)
+        answer = RedirectResponse(LOGIN, 303)
+        answer.headers["set-cookie"] = set_cookie(b"", secure=is_secure(exchange, request.url.scheme))
+        return answer
+
+    @_as_page
+    async def send_static(self, request: Request) -> Response:
+        """Send a style, a script or a picture."""
+        file = static_files().get(request.path_params["name"])
+        if file is None:
+            raise ServiceError(ErrorCode.NOT_FOUND)
+        return Response(file.content, media_type=file.media_type, headers=_CACHED)
+
+    @_as_page
+    async def reject_unknown(self, request: Request) -> Response:
+        """Answer a path that the console does not have."""
+        raise ServiceError(ErrorCode.NOT_FOUND, f"the console has no page {request.url.path}")
+
+    async def _trajectory(self, request: Request, instance_id: str) -> InstanceTrajectory:
+        cursor = request.query_params.get("cursor")
+        if cursor is not None and not (
+            cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST_CURSOR
+        ):
+            raise ServiceError(ErrorCode.INVALID_REQUEST, "cursor: not that of a page")
+        parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, _EVENTS)
+        return InstanceTrajectory.model_validate_json(b"".join(parts))
+
+
+def _instance_of(request: Request) -> str:
+    """Return the instance that the path names. Raises ServiceError(UNKNOWN_INSTANCE)."""
+    try:
+        return _ID.validate_python(request.path_params["instance_id"])
+    except ValidationError:
+        raise ServiceError(ErrorCode.UNKNOWN_INSTANCE) from None
+
+
+async def _form_of(request: Request) -> bytes:
+    """Return the body of a form. Raises ServiceError(BODY_TOO_LARGE)."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_FORM:
+            raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"the form is larger than {_MOST_FORM} bytes")
+    return body

@@ -1,0 +1,66 @@
+"""Answers of the console as pages: who looks at it, errors, and the form to sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastapi.responses import HTMLResponse
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.console.rendering import SECURITY_HEADERS, render
+
+from .console_access import cookie_key
+from .responses import HttpResponse, error_headers
+
+if TYPE_CHECKING:
+    from sandbox_service.errors import ServiceError
+
+    from .exchange import HttpExchange
+
+
+_HTML = b"text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The person in front of the browser, as far as the service knows."""
+
+    tenant: str
+    signed_in: bool
+    """Whether the browser has a key in the console's cookie."""
+
+
+def visitor_of(exchange: HttpExchange) -> Visitor | None:
+    """Return the visitor of an authenticated request; None before."""
+    if not exchange.tenant:
+        return None
+    return Visitor(exchange.tenant, cookie_key(exchange.headers) is not None)
+
+
+def page(
+    exchange: HttpExchange,
+    template: str,
+    context: Mapping[str, object],
+    *,
+    section: str = "",
+    status: int = 200,
+) -> HTMLResponse:
+    """Return a page of the console."""
+    text = render(template, visitor=visitor_of(exchange), section=section, **context)
+    return HTMLResponse(text, status, SECURITY_HEADERS)
+
+
+def error_page(exchange: HttpExchange, error: ServiceError) -> HttpResponse:
+    """Return the page of an error; without a valid key, the form to sign in. Notes the error's code."""
+    problem = error.problem(exchange.request_id, exchange.instance_id)
+    exchange.error = problem.code
+    if problem.code is ErrorCode.UNAUTHENTICATED:
+        query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
+        refused = "The key is not valid." if cookie_key(exchange.headers) else ""
+        text = render("login.html", visitor=None, section="", next=exchange.path + query, refused=refused)
+    else:
+        text = render("error.html", visitor=visitor_of(exchange), section="", problem=problem)
+    headers = tuple((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
+    return HttpResponse(problem.status, text.encode(), _HTML, (*headers, *error_headers(problem)))

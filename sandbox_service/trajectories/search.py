@@ -1,0 +1,261 @@
+"""Find recorded episodes by conditions on their start, outcome and failure, the newest first.
+
+Conditions on the start are an index's. Those on outcome and failure are known from the events, so a page
+examines a bounded number of episodes and may have fewer than its limit although others follow. Pages are
+delimited by places (time of creation, recorded id), which all stores order alike, so that pages of several
+stores can be merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode, FailureClass
+
+from .bodies import object_of
+from .engine import connect
+from .reader import InstanceFilter, StoredInstance, ancestry, list_instances
+from .records import EventKind, public_id, record_id
+from .schema import events, instances
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine, Row
+    from sqlalchemy.sql import ColumnElement
+
+
+MOST_EPISODES = 100
+"""Most episodes of a page."""
+MOST_EXAMINED = 1000
+"""Episodes after which a page ends, whatever it has found."""
+NO_FAILURE = "none"
+ANY_FAILURE = "any"
+_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in the order of episodes."""
+
+    created_at: float
+    recorded_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeQuery:
+    """Conditions on episodes of a tenant; those that are None do not apply."""
+
+    tenant: str
+    environment: str | None = None
+    task: str | None = None
+    """A part of the task's id."""
+    family: str | None = None
+    """An instance: itself, and those forked from it."""
+    least_reward: float | None = None
+    most_reward: float | None = None
+    failure: str | None = None
+    """A failure class, ``any`` or ``none``."""
+    since: float | None = None
+    """Created at this unix time or later."""
+    until: float | None = None
+    """Created before this unix time."""
+    before: Place | None = None
+    """The place where the previous page ended."""
+    limit: int = 50
+
+    def admits(self, episode: EpisodeSummary) -> bool:
+        """Return whether outcome and failure are as wanted."""
+        failure = episode.failure_class
+        if self.failure is not None and self.failure not in (
+            (NO_FAILURE,) if failure is None else (ANY_FAILURE, failure)
+        ):
+            return False
+        if self.least_reward is None and self.most_reward is None:
+            return True
+        reward = episode.reward
+        least = float("-inf") if self.least_reward is None else self.least_reward
+        most = float("inf") if self.most_reward is None else self.most_reward
+        return reward is not None and least <= reward <= most
+
+    def clauses(self) -> list[ColumnElement[bool]]:
+        """Return the conditions on table ``instances`` that ``InstanceFilter`` does not have."""
+        column = instances.c
+        wanted: list[ColumnElement[bool]] = []
+        if self.task is not None:
+            wanted.append(column.task_id.contains(self.task, autoescape=True))
+        if self.family is not None:
+            names = (self.family, record_id(self.tenant, self.family))
+            wanted.append(sa.or_(column.instance_id.in_(names), column.parent.in_(names)))
+        if self.before is not None:
+            place = sa.tuple_(column.created_at, column.instance_id)
+            before = sa.tuple_(sa.literal(self.before.created_at), sa.literal(self.before.recorded_id))
+            wanted.append(place < before)
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
+    """An episode as a line of a list."""
+
+    place: Place
+    instance_id: str
+    environment: str
+    task_id: str
+    parent: str | None
+    ended_at: float | None
+    ended_by: str | None
+    steps: int = 0
+    reward: float | None = None
+    """The score where it was graded, else the sum of its step rewards; None before the first step."""
+    success: bool | None = None
+    """The verdict of the last evaluation, if there was one."""
+    failure_class: str | None = None
+    failure_code: str | None = None
+
+    @property
+    def created_at(self) -> float:
+        """Unix time at which it began."""
+        return self.place.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodePage:
+    """Some episodes, the newest first."""
+
+    episodes: tuple[EpisodeSummary, ...]
+    end: Place | None = None
+    """The place down to which episodes were examined, if others follow."""
+
+
+def find_episodes(connection: Connection, query: EpisodeQuery) -> EpisodePage:
+    """Return a page of a tenant's episodes."""
+    wanted = InstanceFilter(
+        environment=query.environment, tenant=query.tenant, since=query.since, until=query.until
+    )
+    listed = list_instances(connection, wanted, latest_first=True, clauses=query.clauses())
+    limit = min(query.limit, MOST_EPISODES)
+    found: list[EpisodeSummary] = []
+    examined = 0
+    while chunk := list(islice(listed, min(_CHUNK, MOST_EXAMINED - examined))):
+        for episode in _summaries(connection, chunk):
+            if len(found) == limit:
+                return EpisodePage(tuple(found), found[-1].place)
+            if query.admits(episode):
+                found.append(episode)
+        examined += len(chunk)
+        if examined == MOST_EXAMINED:
+            last = chunk[-1].record
+            return EpisodePage(tuple(found), Place(last.created_at, last.instance_id))
+    return EpisodePage(tuple(found))
+
+
+def merge_pages(pages: Sequence[EpisodePage], limit: int) -> EpisodePage:
+    """Return one page of several stores' pages; an episode that several of them have comes once.
+
+    Below the newest end of a page, that page's store may have episodes which others precede.
+    """
+    known = {episode.place: episode for page in pages for episode in page.episodes}
+    ends = [page.end for page in pages if page.end is not None]
+    end = max(ends, default=None)
+    merged = [known[place] for place in sorted(known, reverse=True) if end is None or place >= end]
+    if len(merged) > limit:
+        return EpisodePage(tuple(merged[:limit]), merged[limit - 1].place)
+    return EpisodePage(tuple(merged), end)
+
+
+def episodes_in(url: str, query: EpisodeQuery) -> EpisodePage:
+    """Return a page of the episodes in a database; for a work process. Raises OSError."""
+    try:
+        with _engine_of(url).connect() as connection:
+            return find_episodes(connection, query)
+    except SQLAlchemyError as error:
+        raise OSError(str(getattr(error, "orig", None) or type(error).__name__)) from None
+
+
+@cache
+def _engine_of(url: str) -> Engine:
+    return connect(url, create=False)
+
+
+def _summaries(connection: Connection, stored: Sequence[StoredInstance]) -> Iterator[EpisodeSummary]:
+    own = [each.record.instance_id for each in stored if each.record.parent is None]
+    rows: dict[str, list[Row[Any]]] = {}
+    for row in _rows(connection, events.c.instance_id.in_(own)):
+        rows.setdefault(row.instance_id, []).append(row)
+    for each in stored:
+        name = each.record.instance_id
+        history = rows.get(name, []) if each.record.parent is None else _inherited(connection, name)
+        yield _with_outcome(_summary(each), history)
+
+
+def _inherited(connection: Connection, instance_id: str) -> list[Row[Any]]:
+    found: list[Row[Any]] = []
+    for part, through in ancestry(connection, instance_id):
+        clauses = [events.c.instance_id == part]
+        if through is not None:
+            clauses.append(events.c.sequence <= through)
+        found += _rows(connection, *clauses)
+    return found
+
+
+def _rows(connection: Connection, *clauses: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Return events in order, with the bodies of evaluations and failures only."""
+    column = events.c
+    telling = sa.or_(column.status >= 400, column.kind.in_((EventKind.EVALUATE, EventKind.LOST)))
+    body = sa.case((telling, column.response), else_=None).label("body")
+    shown: list[ColumnElement[Any]] = [column.instance_id, column.kind, column.status, column.reward, body]
+    query = sa.select(*shown)
+    return connection.execute(query.where(*clauses).order_by(column.instance_id, column.sequence)).all()
+
+
+def _summary(stored: StoredInstance) -> EpisodeSummary:
+    record = stored.record
+    return EpisodeSummary(
+        place=Place(record.created_at, record.instance_id),
+        instance_id=public_id(record.instance_id),
+        environment=record.environment,
+        task_id=record.task_id,
+        parent=None if record.parent is None else public_id(record.parent),
+        ended_at=stored.ended_at,
+        ended_by=None if stored.ended_by is None else stored.ended_by.value,
+    )
+
+
+def _with_outcome(episode: EpisodeSummary, history: Sequence[Row[Any]]) -> EpisodeSummary:
+    rewards: list[float] = []
+    score: float | None = None
+    success: bool | None = None
+    failure: tuple[str, str] | None = None
+    for row in history:
+        if row.status >= 400 or row.kind == EventKind.LOST:
+            failure = _failure(row.body or b"")
+        elif row.kind == EventKind.STEP:
+            rewards.append(row.reward or 0.0)
+        elif row.kind == EventKind.EVALUATE:
+            score = row.reward
+            success = (object_of(row.body or b"") or {}).get("success") is True
+    reward = score if score is not None else sum(rewards) if rewards else None
+    failed_by, code = failure or (None, None)
+    return replace(
+        episode,
+        steps=len(rewards),
+        reward=reward,
+        success=success,
+        failure_class=failed_by,
+        failure_code=code,
+    )
+
+
+def _failure(body: bytes) -> tuple[str, str]:
+    """Return class and code of a recorded problem; a loss without one is the sandbox's."""
+    code = (object_of(body) or {}).get("code")
+    known = next((each for each in ErrorCode if each == code), None)
+    if known is None:
+        return FailureClass.SANDBOX.value, str(code or ErrorCode.INSTANCE_LOST.value)
+    return ERROR_SPECS[known].failure_class.value, known.value

@@ -1,0 +1,156 @@
+"""The console: who sees what, signing in, and pages in which whatever models wrote stays text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import ServerConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
+from tests.harness.gateway import digest, make_client
+
+HOSTILE = '</pre><script>alert(1)</script><img src=x onerror="alert(2)">{{ 7 * 7 }}'
+KEYS = ServerConfig(api_keys={digest("ada-key"): "ada", digest("eve-key"): "eve"})
+LOGIN = "/console/login"
+
+
+@pytest.fixture
+async def keyed(backend):
+    async with make_client(backend, KEYS) as client:
+        yield client
+
+
+async def sign_in(client, key, target="/console"):
+    return await client.post(LOGIN, data={"key": key, "next": target})
+
+
+async def create(client, name, key):
+    body = {"environment": "echo", "task_id": "echo-10", "instance_id": name}
+    reply = await client.post("/v1/create_instance", json=body, headers={"X-API-Key": key})
+    assert reply.status_code == 200
+
+
+async def test_the_overview_shows_boxes_instances_latencies_and_errors(client, instance):
+    await client.post("/v1/step", json={"instance_id": "nobody", "message": {"role": "assistant"}})
+    text = (await client.get("/console")).text
+    assert f"/console/episodes/{instance}" in text
+    for expected in ("n1", "1 busy, 1 free, of at most 2", "/v1/create_instance", "unknown_instance"):
+        assert expected in text
+
+
+async def test_the_overview_is_there_when_no_supervisor_is(client, backend):
+    backend.failures[Op.STATS] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
+    reply = await client.get("/console")
+    assert reply.status_code == 200
+    assert "No supervisor answers" in reply.text
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/episodes", "/console/episodes/x", "/console/nothing"])
+async def test_without_a_key_every_page_is_the_form_with_401(keyed, path):
+    reply = await keyed.get(path)
+    assert (reply.status_code, reply.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "Sign in" in reply.text
+    assert f'name="next" value="{path}"' in reply.text
+
+
+async def test_a_key_is_kept_in_a_cookie_that_scripts_and_other_sites_cannot_use(keyed):
+    reply = await sign_in(keyed, "ada-key", "/console/episodes?task=a")
+    assert (reply.status_code, reply.headers["location"]) == (303, "/console/episodes?task=a")
+    cookie = reply.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/console"} <= set(cookie.split("; "))
+    assert "tenant <b>ada</b>" in (await keyed.get("/console")).text
+    assert (await keyed.get("/v1/instances")).status_code == 401, "the cookie is no key of the API"
+
+
+async def test_over_tls_the_cookie_is_secure(keyed):
+    reply = await keyed.post(LOGIN, data={"key": "ada-key"}, headers={"X-Forwarded-Proto": "https"})
+    assert "Secure" in reply.headers["set-cookie"].split("; ")
+
+
+async def test_an_unknown_key_is_refused_and_not_kept(keyed):
+    reply = await sign_in(keyed, "guess")
+    assert reply.status_code == 401
+    assert "The key is not valid" in reply.text
+    assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}], ids=str
+)
+@pytest.mark.parametrize("path", [LOGIN, "/console/logout"])
+async def test_forms_of_other_sites_are_rejected(keyed, path, headers):
+    await sign_in(keyed, "ada-key")
+    reply = await keyed.post(path, data={"key": "ada-key"}, headers=headers)
+    assert reply.status_code == 403
+    assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/console", "//evil.example", "/v1/stats", "/console\\@evil"]
+)
+async def test_after_signing_in_nobody_is_led_elsewhere(keyed, target):
+    assert (await sign_in(keyed, "ada-key", target)).headers["location"] == "/console"
+
+
+async def test_signing_out_removes_the_key(keyed):
+    await sign_in(keyed, "ada-key")
+    assert "Max-Age=0" in (await keyed.post("/console/logout")).headers["set-cookie"]
+    assert (await keyed.get("/console")).status_code == 401
+
+
+async def test_a_visitor_of_another_tenant_sees_only_his_own(keyed):
+    await create(keyed, "ada-1", "ada-key")
+    await create(keyed, "eve-1", "eve-key")
+    await sign_in(keyed, "eve-key")
+    for path in ("/console", "/console/episodes"):
+        text = (await keyed.get(path)).text
+        assert "eve-1" in text
+        assert "ada-1" not in text
+    reply = await keyed.get("/console/episodes/ada-1")
+    assert (reply.status_code, "unknown_instance" in reply.text) == (404, False)
+    assert "ada" not in reply.text.replace("/console/episodes/ada-1", "").replace("ada-1", "")
+
+
+async def test_what_models_wrote_stays_text(client, backend, instance):
+    episode = backend.episodes[instance]
+    episode.task_id = HOSTILE
+    episode.created["observation"] = {"messages": [{"role": HOSTILE, "name": HOSTILE, "content": HOSTILE}]}
+    for path in ("/console", "/console/episodes", f"/console/episodes/{instance}"):
+        reply = await client.get(path)
+        assert reply.status_code == 200
+        assert not re.search(r"<script>|<img|onerror=\"|\b49\b", reply.text.replace("&#34;", "'"))
+        assert "&lt;script&gt;" in reply.text
+        assert "script-src 'self'" in reply.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("least_reward=much", "least_reward"),
+        ("failure=mine", "failure"),
+        ("since=soon", "since"),
+        ("before=x", "before"),
+    ],
+)
+async def test_a_field_that_cannot_be_is_named_and_nothing_is_searched(client, backend, query, named):
+    reply = await client.get(f"/console/episodes?{query}")
+    assert reply.status_code == 422
+    assert f"{named}: " in reply.text
+    assert backend.calls == []
+
+
+@pytest.mark.parametrize("path", ["/console/episodes/-x", "/console/nothing", "/console/static/console.py"])
+async def test_what_is_not_there_is_a_page_with_404(client, path):
+    reply = await client.get(path)
+    assert (reply.status_code, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+
+
+async def test_static_files_need_no_key_and_pages_link_them_by_content(keyed):
+    page = (await keyed.get(LOGIN)).text
+    for name in re.findall(r'/console/static/[^"]+', page):
+        reply = await keyed.get(name)
+        assert reply.status_code == 200
+        assert "immutable" in reply.headers["cache-control"]

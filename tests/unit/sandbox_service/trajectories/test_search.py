@@ -1,0 +1,106 @@
+"""Searching the store: conditions, pages by key, and pages of several stores as one."""
+
+import asyncio
+
+import pytest
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.search import EpisodeQuery, find_episodes, merge_pages
+from sandbox_service.trajectories.store import open_store
+from tests.harness.episodes import START, Episode, event, failure, instance, record, step
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('store')}/trajectories.sqlite"
+    asyncio.run(recorded(url))
+    return url
+
+
+async def recorded(url):
+    """Twelve graded episodes with scores of 0 to 1.1, one of another tenant, one that failed, and a fork."""
+    store = open_store(StoreConfig(url=url))
+    for number in range(12):
+        record(store, Episode(f"s1.{number:02}", score=number / 10, at=START + number))
+    record(store, Episode("s1.foreign", tenant="eve", at=START + 50))
+    store.open_instance(instance("s1.slow", environment="code", task_id="HumanEval/7", created_at=START + 60))
+    store.append(failure("s1.slow", 0))
+    store.open_instance(instance("s1.copy", created_at=START + 70, parent="s1.05", fork_sequence=1))
+    store.append(step("s1.copy", 2, 1, reward=0.5))
+    store.append(event("s1.copy", 3, EventKind.RELEASE))
+    await store.close()
+
+
+@pytest.fixture
+def search(url):
+    engine = connect(url, create=False)
+    with engine.connect() as connection:
+        yield lambda **conditions: find_episodes(connection, EpisodeQuery("acme", **conditions))
+    engine.dispose()
+
+
+def names(page):
+    return [episode.instance_id for episode in page.episodes]
+
+
+def test_episodes_come_newest_first_and_of_one_tenant_only(search):
+    found = names(search())
+    assert found[:3] == ["s1.copy", "s1.slow", "s1.11"]
+    assert len(found) == 14
+    assert "s1.foreign" not in found
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        ({"environment": "code"}, ["s1.slow"]),
+        ({"task": "Eval/"}, ["s1.slow"]),
+        ({"task": "%"}, []),
+        ({"failure": "timeout"}, ["s1.slow"]),
+        ({"failure": "any"}, ["s1.slow"]),
+        ({"failure": "sandbox"}, []),
+        ({"least_reward": 1.0}, ["s1.11", "s1.10"]),
+        ({"most_reward": 0.1}, ["s1.01", "s1.00"]),
+        ({"family": "s1.05"}, ["s1.copy", "s1.05"]),
+        ({"since": START + 10, "until": START + 12}, ["s1.11", "s1.10"]),
+    ],
+    ids=str,
+)
+def test_conditions_select(search, conditions, found):
+    assert names(search(**conditions)) == found
+
+
+def test_outcome_and_failure_are_known(search):
+    copy, slow, graded = search().episodes[:3]
+    assert (copy.parent, copy.steps, copy.reward, copy.success) == ("s1.05", 2, 0.75, None)
+    assert (slow.failure_class, slow.failure_code, slow.reward) == ("timeout", "step_timeout", None)
+    assert (graded.steps, graded.reward, graded.success, graded.ended_by) == (2, 1.1, True, "release")
+
+
+def test_pages_by_key_have_every_episode_once(search):
+    found, end = [], None
+    while True:
+        page = search(limit=4, before=end)
+        found += names(page)
+        end = page.end
+        if end is None:
+            break
+    assert found == names(search())
+
+
+def test_a_page_ends_after_a_bounded_number_of_episodes_and_the_next_goes_on(search, monkeypatch):
+    monkeypatch.setattr("sandbox_service.trajectories.search.MOST_EXAMINED", 5)
+    first = search(most_reward=0.95, failure="none")
+    assert names(first) == ["s1.copy", "s1.09"]
+    assert names(search(most_reward=0.95, failure="none", before=first.end))[0] == "s1.08"
+
+
+def test_pages_of_several_stores_are_one_page_without_gaps_or_repetitions(search):
+    everything = search()
+    deep, short = search(), search(limit=3)
+    merged = merge_pages([deep, short], limit=50)
+    assert names(merged) == names(everything)[:3]
+    assert merged.end == short.end
+    assert names(merge_pages([deep, deep], limit=5)) == names(everything)[:5]
