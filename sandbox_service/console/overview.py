@@ -16,7 +16,7 @@ LIVE_STATES = ("creating", "active", "finished")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """A part of a bar, in percent of its width."""
 
     kind: str
@@ -34,7 +34,7 @@ class PoolRow:
     flags: tuple[str, ...]
     """States of the supervisor that need attention."""
     pool: PoolStats
-    bar: tuple[Part, ...]
+    bar: tuple[BarPart, ...]
     """The boxes by state, as shares of the most that there may be."""
 
 
@@ -95,14 +95,14 @@ def _flags(supervisor: SupervisorStats) -> tuple[str, ...]:
     return tuple(name for name, holds in flags.items() if holds)
 
 
-def _bar(pool: PoolStats) -> tuple[Part, ...]:
+def _bar(pool: PoolStats) -> tuple[BarPart, ...]:
     counts = {"busy": pool.busy, "idle": pool.idle, "starting": pool.starting, "resetting": pool.resetting}
     whole = max(pool.max_boxes, sum(counts.values()), 1)
-    parts: list[Part] = []
+    parts: list[BarPart] = []
     start = 0.0
     for kind, count in counts.items():
         width = 100 * count / whole
         if count:
-            parts.append(Part(kind, round(start, 2), round(width, 2), count))
+            parts.append(BarPart(kind, round(start, 2), round(width, 2), count))
         start += width
     return tuple(parts)

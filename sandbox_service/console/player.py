@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .overview import Part
+from .overview import BarPart
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -20,7 +20,7 @@ _SHOWN = frozenset({"instance_id", "observation", "reward", "terminated", "trunc
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ShownCall:
     """A tool call."""
 
     name: str
@@ -36,11 +36,11 @@ class Said:
     name: str
     text: str
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ShownCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ShownFailure:
     """A failed operation."""
 
     failure_class: str
@@ -59,16 +59,16 @@ class Step:
     offset_s: float
     """Seconds since the first event."""
     action: tuple[Said, ...]
-    """What the agent said."""
+    """The agent's message."""
     observation: tuple[Said, ...]
-    """What the environment answered."""
+    """The environment's answer."""
     reward: float | None
     ends: tuple[str, ...]
     """``terminated`` and ``truncated``, where they hold."""
-    failure: Failure | None
+    failure: ShownFailure | None
     timing: tuple[tuple[str, float], ...]
     """Milliseconds by phase."""
-    bar: tuple[Part, ...]
+    bar: tuple[BarPart, ...]
     """The phases as shares of the longest step."""
     details: str
     """Further fields of request and result as JSON; empty where there are none."""
@@ -77,7 +77,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class EpisodeView:
     """An episode, or a page of it."""
 
     instance_id: str
@@ -93,7 +93,7 @@ class Player:
     success: bool | None
     reward: float
     """The sum of the step rewards."""
-    failure: Failure | None
+    failure: ShownFailure | None
     """The last failure."""
     seconds: float
     """From the first event to the last."""
@@ -101,7 +101,7 @@ class Player:
     """Names of the tools that the episode offered."""
 
 
-def player(trajectory: InstanceTrajectory) -> Player:
+def player(trajectory: InstanceTrajectory) -> EpisodeView:
     """Return the player of a trajectory's page."""
     events = trajectory.events
     first = events[0].at if events else 0.0
@@ -111,7 +111,7 @@ def player(trajectory: InstanceTrajectory) -> Player:
     graded = [event for event in events if event.operation == "evaluate" and _failure(event) is None]
     rewards = [event.reward or 0.0 for event in events if event.operation == "step"]
     failures = [step.failure for step in steps if step.failure is not None]
-    return Player(
+    return EpisodeView(
         instance_id=trajectory.instance_id,
         environment=trajectory.environment,
         task_id=trajectory.task_id,
@@ -166,27 +166,27 @@ def _phases(event: Event) -> dict[str, float]:
     return {name: event.timing[name] for name in _PHASES if name in event.timing}
 
 
-def _bar(phases: Mapping[str, float], longest: float) -> tuple[Part, ...]:
-    parts: list[Part] = []
+def _bar(phases: Mapping[str, float], longest: float) -> tuple[BarPart, ...]:
+    parts: list[BarPart] = []
     start = 0.0
     for name, value in phases.items():
         width = 100 * value / longest if longest else 0.0
-        parts.append(Part(name.removesuffix("_ms"), round(start, 2), round(width, 2), round(value)))
+        parts.append(BarPart(name.removesuffix("_ms"), round(start, 2), round(width, 2), round(value)))
         start += width
     return tuple(parts)
 
 
-def _failure(event: Event) -> Failure | None:
+def _failure(event: Event) -> ShownFailure | None:
     result = event.result or {}
     if event.operation == "lost" and not result:
-        return Failure("sandbox", "instance_lost", "")
+        return ShownFailure("sandbox", "instance_lost", "")
     kind, code = result.get("failure_class"), result.get("code")
     if not (isinstance(code, str) and (isinstance(kind, str) or "status" in result)):
         return None
-    return Failure(str(kind or "unknown"), code, str(result.get("detail") or result.get("title") or ""))
+    return ShownFailure(str(kind or "unknown"), code, str(result.get("detail") or result.get("title") or ""))
 
 
-def _details(event: Event, failure: Failure | None) -> str:
+def _details(event: Event, failure: ShownFailure | None) -> str:
     """Return what request and result have besides the conversation, as JSON."""
     request = {
         name: value for name, value in (event.request or {}).items() if name not in ("message", "instance_id")
@@ -240,20 +240,20 @@ def _text(content: object) -> str:
     return "\n".join(parts)
 
 
-def _call(call: object) -> Call:
+def _call(call: object) -> ShownCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return Call("?", (("", json.dumps(call, ensure_ascii=False)),))
+        return ShownCall("?", (("", json.dumps(call, ensure_ascii=False)),))
     arguments: object = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except ValueError:
-            return Call(str(function.get("name")), (("", str(arguments)),))
+            return ShownCall(str(function.get("name")), (("", str(arguments)),))
     if not isinstance(arguments, dict):
         arguments = {} if arguments is None else {"": arguments}
     shown = tuple((str(name), _plain(value)) for name, value in arguments.items())
-    return Call(str(function.get("name")), shown)
+    return ShownCall(str(function.get("name")), shown)
 
 
 def _plain(value: object) -> str:

@@ -16,7 +16,7 @@ _VERBS = ("create_instance", "step", "evaluate", "release_instance", "fork_insta
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class RouteLatency:
     """The requests of one route since the replica started."""
 
     route: str
@@ -39,9 +39,9 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a replica has served."""
+    """The requests that a replica has served."""
 
-    latencies: tuple[Latency, ...]
+    latencies: tuple[RouteLatency, ...]
     """The verbs first, then other routes by their number of requests."""
     errors: tuple[ErrorCount, ...]
     """The most frequent first."""
@@ -62,7 +62,7 @@ def traffic_of(families: Iterable[Metric]) -> Traffic:
     )
 
 
-def _latencies(family: Metric) -> list[Latency]:
+def _latencies(family: Metric) -> list[RouteLatency]:
     buckets: dict[str, list[tuple[float, float]]] = {}
     sums: dict[str, float] = {}
     for sample in family.samples:
@@ -76,9 +76,11 @@ def _latencies(family: Metric) -> list[Latency]:
     ]
 
 
-def _latency(route: str, buckets: list[tuple[float, float]], total_s: float) -> Latency:
+def _latency(route: str, buckets: list[tuple[float, float]], total_s: float) -> RouteLatency:
     count = buckets[-1][1]
-    return Latency(route, round(count), total_s / count, *(quantile(buckets, q) for q in (0.5, 0.95, 0.99)))
+    return RouteLatency(
+        route, round(count), total_s / count, *(quantile(buckets, q) for q in (0.5, 0.95, 0.99))
+    )
 
 
 def quantile(buckets: list[tuple[float, float]], share: float) -> float | None:
@@ -97,6 +99,6 @@ def quantile(buckets: list[tuple[float, float]], share: float) -> float | None:
     return None
 
 
-def _order(latency: Latency) -> tuple[int, int]:
+def _order(latency: RouteLatency) -> tuple[int, int]:
     name = latency.route.rpartition("/")[2]
     return (_VERBS.index(name) if name in _VERBS else len(_VERBS), -latency.count)

@@ -18,12 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 from sandbox_contract.base import InstanceId
 from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.console.comparison import MOST_SIDE_BY_SIDE, side_by_side
 from sandbox_service.console.overview import overview
 from sandbox_service.console.player import player
 from sandbox_service.console.rendering import static_files
 from sandbox_service.console.search_form import FAILURES, FormError, query_of, read_form
 from sandbox_service.console.traffic import traffic_of
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.search import EpisodeQuery
 
 from .console_access import CONSOLE, LOGIN, check_same_site, is_secure, local_path, set_cookie
 from .console_answers import error_page, page
@@ -99,6 +101,7 @@ class ConsoleRoutes:
             (CONSOLE, self.show_overview, get),
             (f"{CONSOLE}/", self.show_overview, get),
             (f"{CONSOLE}/episodes", self.find_episodes, get),
+            (f"{CONSOLE}/compare", self.compare_episodes, get),
             (f"{CONSOLE}/episodes/{{instance_id}}", self.show_episode, get),
             (f"{CONSOLE}/episodes/{{instance_id}}/raw", self.send_trajectory, get),
             (LOGIN, self.show_form, get),
@@ -137,6 +140,7 @@ class ConsoleRoutes:
             "form": form.values,
             "environments": [each.name for each in self._registry.describe_all()],
             "failures": FAILURES,
+            "most": MOST_SIDE_BY_SIDE,
         }
         try:
             query = query_of(form, exchange.tenant, request.query_params.get("before"), _PAGE)
@@ -152,6 +156,32 @@ class ConsoleRoutes:
         """Show an episode step by step."""
         view = player(await self._trajectory(request, _instance_of(request)))
         return page(exchange_of(request), "player.html", {"view": view}, section="Episodes")
+
+    @_as_page
+    async def compare_episodes(self, request: Request) -> Response:
+        """Show episodes side by side: those that the address names, a family, or the latest of a task."""
+        exchange = exchange_of(request)
+        names = list(dict.fromkeys(request.query_params.getlist("id"))) or await self._related(request)
+        if not 1 < len(names) <= MOST_SIDE_BY_SIDE:
+            detail = f"{len(names)} episodes were found; name 2 to {MOST_SIDE_BY_SIDE}"
+            raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
+        listed = [player(await self._trajectory(request, _checked_id(name))) for name in names]
+        return page(exchange, "compare.html", {"view": side_by_side(listed)}, section="Episodes")
+
+    async def _related(self, request: Request) -> list[str]:
+        """Return a family, or the latest episodes of exactly one task."""
+        exchange, given = exchange_of(request), request.query_params
+        query = EpisodeQuery(
+            exchange.tenant,
+            environment=given.get("environment"),
+            task=given.get("task"),
+            family=given.get("family"),
+        )
+        if query.task is None and query.family is None:
+            return []
+        found = (await search_episodes(self._dispatcher, exchange, query)).episodes
+        alike = [each.instance_id for each in found if query.task in (None, each.task_id)]
+        return alike[:MOST_SIDE_BY_SIDE]
 
     @_as_page
     async def send_trajectory(self, request: Request) -> Response:
@@ -218,8 +248,12 @@ class ConsoleRoutes:
 
 def _instance_of(request: Request) -> str:
     """Return the instance that the path names. Raises ServiceError(UNKNOWN_INSTANCE)."""
+    return _checked_id(request.path_params["instance_id"])
+
+
+def _checked_id(name: str) -> str:
     try:
-        return _ID.validate_python(request.path_params["instance_id"])
+        return _ID.validate_python(name)
     except ValidationError:
         raise ServiceError(ErrorCode.UNKNOWN_INSTANCE) from None
 

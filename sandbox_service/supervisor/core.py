@@ -260,7 +260,7 @@ class SupervisorCore:
                 Op.RELEASE: releases.release,
                 Op.INSTANCES: inspection.instances,
                 Op.TRAJECTORY: inspection.trajectory,
-                Op.SEARCH: inspection.search,
+                Op.SEARCH: inspection.find_episodes,
                 Op.STATS: self._stats,
                 Op.PING: self._ping,
                 Op.DRAIN: self._drain,

@@ -68,10 +68,10 @@ class Inspection:
             raise unknown_error(frame.instance_id)
         return frame.reply(part.data, {"total": part.total})
 
-    async def search(self, frame: Frame) -> Frame:
+    async def find_episodes(self, frame: Frame) -> Frame:
         """Return a page of the tenant's recorded episodes, which another supervisor may have recorded."""
         query = replace(_QUERY.validate_json(frame.body), tenant=frame.meta["tenant"])
-        return frame.reply(_PAGE.dump_json(await self._store.search(query)))
+        return frame.reply(_PAGE.dump_json(await self._store.search_episodes(query)))
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
         return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)

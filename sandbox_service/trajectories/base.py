@@ -61,7 +61,7 @@ class TrajectoryStore(Protocol):
         """
         ...
 
-    async def search(self, query: EpisodeQuery) -> EpisodePage:
+    async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         """Return a page of a tenant's episodes, the newest first (flushes first)."""
         ...
 

@@ -101,7 +101,7 @@ class SqlTrajectoryStore:
                 return small
         return await self._read_aside(part_of_page, tenant, public_id, bounds, offset)
 
-    async def search(self, query: EpisodeQuery) -> EpisodePage:
+    async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         await self.flush()
         return await self._read_aside(episodes_in, query)
 

@@ -61,9 +61,9 @@ class TrajectoryStoreContract:
             store.open_instance(instance(f"s1.{number}", created_at=number, task_id=f"echo-{number}"))
         store.open_instance(instance("s1.eve", tenant="eve"))
         store.append(event("s1.1", 0, reward=0.5))
-        first = await store.search(EpisodeQuery("acme", task="echo", limit=2))
+        first = await store.search_episodes(EpisodeQuery("acme", task="echo", limit=2))
         assert [(each.instance_id, each.reward) for each in first.episodes] == [("s1.2", None), ("s1.1", 0.5)]
-        (last,) = (await store.search(EpisodeQuery("acme", task="echo", before=first.end))).episodes
+        (last,) = (await store.search_episodes(EpisodeQuery("acme", task="echo", before=first.end))).episodes
         assert last.instance_id == "s1.0"
 
     async def test_an_instance_that_nobody_opened_is_not_there(self, store):

@@ -67,7 +67,7 @@ class MemoryTrajectoryStore:
             self.commit_awaited.set()
         await self.commits.wait()
 
-    async def search(self, query: EpisodeQuery) -> EpisodePage:
+    async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         """The tenant's episodes without their outcome, the newest first; other conditions are ignored."""
         found = [
             EpisodeSummary(

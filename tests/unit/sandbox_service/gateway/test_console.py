@@ -126,6 +126,20 @@ async def test_what_models_wrote_stays_text(client, backend, instance):
         assert "script-src 'self'" in reply.headers["content-security-policy"]
 
 
+async def test_episodes_of_a_task_are_shown_side_by_side(client, instance):
+    await client.post("/v1/create_instance", json={"environment": "echo", "task_id": "echo-10"})
+    reply = await client.get("/console/compare?environment=echo&task=echo-10")
+    assert reply.status_code == 200
+    assert instance in reply.text
+    assert "The agents did the same" in reply.text
+
+
+@pytest.mark.parametrize("query", ["id=a", "task=nothing", "&".join(f"id=x{n}" for n in range(9))])
+async def test_too_few_or_too_many_episodes_are_not_compared(client, query):
+    reply = await client.get(f"/console/compare?{query}")
+    assert (reply.status_code, "name 2 to 8" in reply.text) == (422, True)
+
+
 @pytest.mark.parametrize(
     ("query", "named"),
     [
