@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +20,7 @@ from .envs_setup import setup
 from .envs_try import try_out
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import WRONG, explained, fail, results, write_json
+from .unknown_names import unknown_environment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,14 +92,6 @@ def show(
         write_json(found[name].model_dump(mode="json"))
     else:
         results().print(environment_view(found[name]))
-
-
-def unknown_environment(name: str, found: Iterable[str]) -> str:
-    """Return the message for an unknown environment."""
-    there = sorted(found)
-    close = difflib.get_close_matches(name, there, n=1)
-    proposal = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown environment {name!r}; the service has: {', '.join(there)}{proposal}"
 
 
 def environments_view(environments: Sequence[Environment]) -> RenderableType:

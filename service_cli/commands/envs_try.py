@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from sandbox_client import SandboxError
+from sandbox_client import AsyncSandboxClient, RetryPolicy, SandboxError
+from sandbox_client.counterparts import awaited
 from sandbox_conformance.serving import serve
 from sandbox_service.config.reading import read_config
 
 from .envs_check import chosen_registry
-from .options import ConfigOption
-from .terminal import explained, notes, results
+from .options import ApiKeyOption, ConfigOption, http_address
+from .run_options import ParamsOption, create_params
+from .terminal import WRONG, explained, fail, notes, results
+from .unknown_names import unknown_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,50 +41,101 @@ a line            the assistant's message; lines between two lines of \"\"\" are
 /quit             release the instance and leave, as Ctrl-C and Ctrl-D do"""
 _QUOTES = '"""'
 
+OtherServerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="URL",
+        help="Address of a running service to play on, instead of a box of its own.",
+        callback=http_address,
+    ),
+]
+
 
 def try_out(
     name: Annotated[str, typer.Argument(metavar="NAME|MODULE:CLASS", help="The environment.")],
     task: Annotated[str | None, typer.Option(help="A task's id; default: the first of the split.")] = None,
     split: Annotated[str | None, typer.Option(help="Default: the environment's default split.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the instance.")] = None,
+    params: ParamsOption = None,
     sandbox: Annotated[
-        Literal["process", "docker"], typer.Option(help="Kind of the box; process is no security boundary.")
-    ] = "process",
+        Literal["process", "docker"] | None,
+        typer.Option(
+            help="Kind of the box; process is no security boundary. Default: process.", show_default=False
+        ),
+    ] = None,
     config: ConfigOption = None,
     override: Annotated[
         list[str] | None,
         typer.Option("--set", help="Override: environments.settings.vault.size=9"),
     ] = None,
+    server: OtherServerOption = None,
+    api_key: ApiKeyOption = None,
 ) -> None:
-    """Play an episode of an environment by hand: you write the assistant's messages. No service is needed.
+    """Play an episode of an environment by hand: you write the assistant's messages.
+
+    The episode needs no service; with --server it is played in an environment of a service that runs.
 
     Examples:
 
         sandbox-service envs try vault
 
         sandbox-service envs try vault.catalog:Vault --task test-3 --sandbox docker
+
+        sandbox-service envs try bike_rental --server http://127.0.0.1:8080 --params '{"user": "solo"}'
     """
+    if server is not None and (sandbox is not None or config is not None or override):
+        raise fail("--sandbox, --config and --set are for episodes without --server", WRONG)
+    chosen = _Choice(name, task, split, seed, create_params(params))
     with explained():
-        settings = read_config(config, override or [])
-        (catalog,) = chosen_registry(settings.environments, [name]).catalogs.values()
-        described = catalog.describe()
-        chosen = task or catalog.task_ids(split or described.default_split)[0]
         try:
-            asyncio.run(_play(catalog, described, chosen, seed, sandbox))
+            if server is None:
+                settings = read_config(config, override or [])
+                (catalog,) = chosen_registry(settings.environments, [name]).catalogs.values()
+                asyncio.run(_play_alone(catalog, sandbox or "process", chosen))
+            else:
+                asyncio.run(_play_served(server, api_key, chosen))
         except KeyboardInterrupt:
             notes().print("\nreleased")
 
 
-async def _play(catalog: Catalog, described: Environment, task: str, seed: int | None, sandbox: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The episode to play."""
+
+    environment: str
+    task: str | None
+    split: str | None
+    seed: int | None
+    params: dict[str, JsonValue] | None
+
+
+async def _play_alone(catalog: Catalog, sandbox: str, chosen: _Choice) -> None:
     async with serve(catalog, sandbox) as service:
-        async with service.client.episode(described.name, task, seed=seed) as episode:
-            play = HandPlay(episode, results())
-            play.show_opening(described, task)
-            lines = TypedLines()
-            while (text := await lines.next_message()) is not None:
-                if not await play.obey(text):
-                    break
-        notes().print("released")
+        await _play(service.client, catalog.describe(), chosen)
+
+
+async def _play_served(server: str, api_key: str | None, chosen: _Choice) -> None:
+    async with AsyncSandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
+        served = {each.name: each for each in (await client.environments()).environments}
+        if chosen.environment not in served:
+            raise fail(unknown_environment(chosen.environment, served), WRONG)
+        await _play(client, served[chosen.environment], chosen)
+
+
+async def _play(client: AsyncSandboxClient, described: Environment, chosen: _Choice) -> None:
+    task = chosen.task
+    if task is None:
+        task = (await client.get_env_profile(described.name, chosen.split)).task_ids[0]
+    async with client.episode(described.name, task, seed=chosen.seed, params=chosen.params) as episode:
+        play = HandPlay(episode, results())
+        play.show_opening(described, task)
+        lines = TypedLines()
+        while (text := await lines.next_message()) is not None:
+            if not await play.obey(text):
+                break
+    notes().print("released")
 
 
 class TypedLines:
@@ -125,6 +180,7 @@ class HandPlay:
     def __init__(self, episode: AsyncEpisode, console: Console) -> None:
         self._episode = episode
         self._console = console
+        self._awaited = awaited(episode.info)
 
     def show_opening(self, described: Environment, task: str) -> None:
         """Print the environment's descriptor in short, the tools and the first messages."""
@@ -134,6 +190,7 @@ class HandPlay:
             self._print(_signature(tool))
         self._show(self._episode.observation.messages)
         notes().print("type the assistant's message, or /help")
+        self._tell_awaited()
 
     async def obey(self, text: str) -> bool:
         """Carry out one message or command, and return whether to go on."""
@@ -177,12 +234,21 @@ class HandPlay:
         if self._episode.finished:
             self._problem("the episode is over: /evaluate, or /quit")
             return
+        if self._awaited is not None:
+            message = {**message, "name": self._awaited}
         result = await self._episode.step(message)
+        self._awaited = awaited(result.info)
         self._show(result.observation.messages)
         self._print(f"reward {result.reward:g}", style="dim")
         if result.terminated or result.truncated:
             self._print("the episode is over" if result.terminated else "the step limit is reached")
             await self._evaluate()
+        else:
+            self._tell_awaited()
+
+    def _tell_awaited(self) -> None:
+        if self._awaited is not None:
+            self._print(f"the instance waits for the {self._awaited}: you write its next message")
 
     async def _evaluate(self) -> None:
         verdict = await self._episode.evaluate()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,12 +27,13 @@ from service_cli.policies.display import summary_view
 from service_cli.policies.model_policy import ChatSampling
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.records import EpisodeFile
-from service_cli.policies.selection import PolicyChoice, make_policy
+from service_cli.policies.selection import PolicyChoice, make_counterpart, make_policy
 
-from .envs import unknown_environment
 from .options import DEFAULT_SERVER, ApiKeyOption, ConfigOption, JsonOption, ServerOption
 from .run_options import (
     ConcurrencyOption,
+    CounterpartKeyOption,
+    CounterpartOption,
     EnvironmentOption,
     LimitOption,
     MaxStepsOption,
@@ -51,13 +51,13 @@ from .run_options import (
     TimeoutOption,
     ToolForm,
     ToolsOption,
+    create_params,
 )
 from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, results, write_json
 from .trajectory_view import trajectory_panels
+from .unknown_names import unknown_environment
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from sandbox_contract.inspection import InstanceTrajectory
     from service_cli.policies.outcomes import PlayedOutcome
 
@@ -77,6 +77,8 @@ def run(
     repeat: RepeatOption = 1,
     max_steps: MaxStepsOption = None,
     params: ParamsOption = None,
+    counterpart: CounterpartOption = None,
+    counterpart_key: CounterpartKeyOption = None,
     temperature: TemperatureOption = None,
     max_tokens: MaxTokensOption = None,
     timeout: TimeoutOption = 240.0,
@@ -95,7 +97,10 @@ def run(
     empty (one empty answer), script (messages from --script FILE), openai:MODEL@URL (any OpenAI-compatible
     chat-completions server; URL with or without /v1).
 
-    The exit code is 1 if an episode failed because of the infrastructure or the model server. Failed episodes
+    --counterpart MODEL@URL is a second model, which plays the customer or the opponent of environments that
+    have one.
+
+    The exit code is 1 if an episode failed because of the infrastructure or a model server. Failed episodes
     have no score and are counted by class.
 
     Examples:
@@ -105,6 +110,9 @@ def run(
         sandbox-service run --env textcraft --policy random --seed 7 --limit 100
 
         sandbox-service run -e bfcl -p openai:Qwen3-8B@http://127.0.0.1:8000 -k 4 -o episodes.jsonl
+
+        sandbox-service run -e bike_rental --params '{"user": "model"}' -p openai:Qwen3-8B@http://127.0.0.1:8000
+        --counterpart Qwen3-8B@http://127.0.0.1:8000
     """
     with explained():
         _check_environment(env, server, api_key)
@@ -115,7 +123,9 @@ def run(
         played = PolicyRun(
             env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
         )
-        played.params = _create_params(params)
+        played.params = create_params(params)
+        if counterpart is not None:
+            played.counterpart = make_counterpart(counterpart, counterpart_key, timeout)
         try:
             with _writing_episodes(output, played, temperature):
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
@@ -126,19 +136,6 @@ def run(
     report(played, shown, as_json=as_json)
     if played.summary().failures:
         raise typer.Exit(FAILED)
-
-
-def _create_params(text: str | None) -> dict[str, JsonValue] | None:
-    """Return the parameters of an option. The service checks them by the environment's schema."""
-    if text is None:
-        return None
-    try:
-        params: JsonValue = json.loads(text)
-    except ValueError as error:
-        raise fail(f"--params is no JSON: {error}", WRONG) from None
-    if not isinstance(params, dict):
-        raise fail('--params is a JSON object, such as {"attempts": 2}', WRONG)
-    return params
 
 
 def _check_environment(env: str, server: str, api_key: str | None) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from service_cli.policies.selection import NAMES
+
+from .terminal import WRONG, fail
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 
 class ToolForm(StrEnum):
@@ -44,6 +50,18 @@ ParamsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="JSON", help='Create parameters of the environment, such as {"attempts": 2}.'),
 ]
+CounterpartOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL@URL",
+        help="A model that plays the second party of episodes that wait for one, as with "
+        '--params {"user": "model"}.',
+    ),
+]
+CounterpartKeyOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", envvar="COUNTERPART_API_KEY", help="API key of the counterpart's server."),
+]
 MaxStepsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(min=1, help="Stop after this many steps, below the environment's own limit."),
@@ -55,7 +73,7 @@ MaxTokensOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="openai: maximum tokens of an answer. Default: the server's.")
 ]
 TimeoutOption: TypeAlias = Annotated[
-    float, typer.Option(min=0.1, help="openai: seconds for one answer, retries included.")
+    float, typer.Option(min=0.1, help="openai, counterpart: seconds for one answer, retries included.")
 ]
 ToolsOption: TypeAlias = Annotated[
     ToolForm, typer.Option(help="openai: send tools natively, or as text for a server without tool calls.")
@@ -71,3 +89,16 @@ OutputOption: TypeAlias = Annotated[
     ),
 ]
 ShowOption: TypeAlias = Annotated[bool, typer.Option("--show", help="Show one trajectory at the end.")]
+
+
+def create_params(text: str | None) -> dict[str, JsonValue] | None:
+    """Return the parameters of an option. The service checks them by the environment's schema."""
+    if text is None:
+        return None
+    try:
+        params: JsonValue = json.loads(text)
+    except ValueError as error:
+        raise fail(f"--params is no JSON: {error}", WRONG) from None
+    if not isinstance(params, dict):
+        raise fail('--params is a JSON object, such as {"attempts": 2}', WRONG)
+    return params

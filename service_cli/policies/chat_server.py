@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox_contract.messages import Message
 
+from .model_address import api_base
 from .policies import ContextFullError, PolicyRunError
 
 if TYPE_CHECKING:
@@ -68,24 +68,6 @@ class ChatAnswer:
     tokens_out: int
     cut: bool
     """Whether it was truncated at the maximum length."""
-
-
-def api_base(url: str) -> str:
-    """Return the address before ``/chat/completions``; ``/v1`` is added if it has no version.
-
-    Raises PolicyRunError if it is not an HTTP address.
-    """
-    base = url.rstrip("/").removesuffix("/chat/completions")
-    try:
-        parts = urlsplit(base)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise PolicyRunError(f"{url!r} is not an address of a model server; write http://HOST:PORT", "usage")
-    last = parts.path.rpartition("/")[2]
-    versioned = last.startswith("v") and last[1:2].isdigit()
-    return base if versioned else f"{base}/v1"
 
 
 class ChatServer:

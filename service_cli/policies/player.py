@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandbox_client import SandboxError
+from sandbox_client import CounterpartTurns, SandboxError
 
 from .conversation import EpisodeConversation
 from .outcomes import EpisodeFailure, LatencyRecorder, PlayedOutcome
@@ -18,7 +18,7 @@ from .scores import PolicyRunSummary, ending_counts, failure_counts, group, grou
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sandbox_client import AsyncEpisode, AsyncSandboxClient
+    from sandbox_client import AsyncEpisode, AsyncSandboxClient, ModelCounterpart
 
     from .policies import Actor, EpisodePolicy
 
@@ -41,6 +41,8 @@ class PolicyRun:
     """Steps after which the policy stops, even if the environment allows more."""
     params: Mapping[str, JsonValue] | None = None
     """Parameters of each create."""
+    counterpart: ModelCounterpart | None = None
+    """The second party of episodes that wait for one; closed with the policy, when all are played."""
     on_episode: Callable[[PlayedOutcome, EpisodeConversation], None] = lambda _outcome, _conversation: None
     """Called with every ended episode and its messages."""
     recorder: LatencyRecorder = field(default_factory=LatencyRecorder)
@@ -85,6 +87,8 @@ class PolicyRun:
         finally:
             self.elapsed_s = time.monotonic() - started
             await self.policy.aclose()
+            if self.counterpart is not None:
+                await self.counterpart.aclose()
 
     def summary(self) -> PolicyRunSummary:
         """Return the summary of the finished episodes."""
@@ -149,13 +153,15 @@ class PolicyRun:
         )
 
     async def _act(self, actor: Actor, episode: AsyncEpisode, conversation: EpisodeConversation) -> None:
-        conversation.open(episode.observation.messages, episode.tools, episode.info)
+        turns = CounterpartTurns(episode.step, self.counterpart)
+        opening = await turns.open(episode.observation, episode.info)
+        conversation.open(opening.messages, episode.tools, episode.info)
         while not episode.finished and (self.max_steps is None or episode.step_index < self.max_steps):
             message = await actor.act(conversation.view())
             if message is None:
                 return
             conversation.add_action(message)
-            conversation.add_observation(await episode.step(message))
+            conversation.add_observation(await turns.step(message))
         if not episode.finished:
             conversation.stop = "max_steps"
 

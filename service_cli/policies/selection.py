@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_client import ModelCounterpart
 from sandbox_service.environments.registry import build_registry
 
+from .model_address import api_base, model_and_url
 from .model_policy import ChatSampling, ModelPolicy
 from .policies import EmptyPolicy, PolicyRunError, ReferencePolicy, read_script
 from .random_policy import RandomPolicy
@@ -62,6 +64,15 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Episod
     raise PolicyRunError(f"unknown policy {choice.name!r}; expected one of: {', '.join(NAMES)}", "usage")
 
 
+def make_counterpart(text: str, api_key: str | None, timeout_s: float) -> ModelCounterpart:
+    """Make the second party of episodes from ``MODEL@URL``. Raises PolicyRunError."""
+    found = model_and_url(text)
+    if found is None:
+        raise PolicyRunError(f"invalid counterpart {text!r}; write MODEL@http://HOST:PORT", "usage")
+    model, url = found
+    return ModelCounterpart(api_base(url), model, api_key, timeout_s=timeout_s)
+
+
 def _server(url: str, choice: PolicyChoice) -> ChatServer:
     try:
         from .chat_server import ChatServer
@@ -77,8 +88,7 @@ def _server(url: str, choice: PolicyChoice) -> ChatServer:
 
 
 def _model_of(name: str) -> tuple[str, str]:
-    """Return model and address; both may contain ``@``, so the address begins at ``@http``."""
-    model, mark, address = name.removeprefix(_MODEL).partition("@http")
-    if not model or not mark:
+    found = model_and_url(name.removeprefix(_MODEL))
+    if found is None:
         raise PolicyRunError(f"invalid policy {name!r}; write {_MODEL}MODEL@http://HOST:PORT", "usage")
-    return model, f"http{address}"
+    return found

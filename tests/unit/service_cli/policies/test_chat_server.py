@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from service_cli.policies.chat_server import ChatServer, api_base
+from service_cli.policies.chat_server import ChatServer
+from service_cli.policies.model_address import api_base
 from service_cli.policies.policies import ContextFullError, PolicyRunError
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.harness.http_server import serving

@@ -7,7 +7,7 @@ from sandbox_service.config import ServiceConfig
 from service_cli.policies.model_policy import ModelPolicy
 from service_cli.policies.policies import EmptyPolicy, PolicyRunError, ReferencePolicy, ScriptPolicy
 from service_cli.policies.random_policy import RandomPolicy
-from service_cli.policies.selection import PolicyChoice, make_policy
+from service_cli.policies.selection import PolicyChoice, make_counterpart, make_policy
 
 CONFIG = ServiceConfig()
 
@@ -37,6 +37,13 @@ def test_an_unknown_word_is_refused_and_those_there_are_named() -> None:
 def test_a_model_without_a_name_or_an_address_is_refused(name: str) -> None:
     with pytest.raises(PolicyRunError, match="write openai:MODEL@http"):
         make_policy(PolicyChoice(name), "echo", CONFIG)
+
+
+@pytest.mark.parametrize(("text", "says"), [("m", "write MODEL@http"), ("m@http://", "not an address")])
+def test_a_counterpart_without_a_name_or_an_address_is_refused(text: str, says: str) -> None:
+    with pytest.raises(PolicyRunError, match=says) as refused:
+        make_counterpart(text, None, 5.0)
+    assert refused.value.code == "usage"
 
 
 async def test_names_of_models_may_have_slashes_and_at_signs() -> None:

@@ -1,0 +1,34 @@
+"""Models on OpenAI-compatible servers as the command line names them: ``MODEL@URL``."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from .policies import PolicyRunError
+
+
+def model_and_url(text: str) -> tuple[str, str] | None:
+    """Return model and address; None for another form.
+
+    Both may contain ``@``, so the address begins at ``@http``.
+    """
+    model, mark, address = text.partition("@http")
+    return (model, f"http{address}") if model and mark else None
+
+
+def api_base(url: str) -> str:
+    """Return the address before ``/chat/completions``; ``/v1`` is added if it has no version.
+
+    Raises PolicyRunError if it is not an HTTP address.
+    """
+    base = url.rstrip("/").removesuffix("/chat/completions")
+    try:
+        parts = urlsplit(base)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise PolicyRunError(f"{url!r} is not an address of a model server; write http://HOST:PORT", "usage")
+    last = parts.path.rpartition("/")[2]
+    versioned = last.startswith("v") and last[1:2].isdigit()
+    return base if versioned else f"{base}/v1"
