@@ -11,7 +11,6 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from . import grader
@@ -143,7 +142,7 @@ class _Generator:
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._hidden / name, hidden / name)
         grader.lay_out(tree, hidden, app, list(self._package.sources))
-        return run_patiently(partial(grader.run_tests, tree, nodes, explain=explain))
+        return run_patiently(lambda wall_s: grader.run_tests(tree, nodes, explain=explain, wall_s=wall_s))
 
 
 def is_tested(found: Survey, path: str, edit: Mutation) -> bool:

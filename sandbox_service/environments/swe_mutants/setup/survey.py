@@ -20,7 +20,8 @@ from . import grader
 Outcomes = dict[str, tuple[str, str]]
 """Outcome and message of tests by their ids."""
 
-_ATTEMPTS = 3
+_WALLS_S = (80.0, 240.0, 720.0)
+"""Time that tests have in the first run, and in further ones after a machine that was too busy."""
 _SLOW_S = 0.3
 """A test that takes longer than this is left out."""
 _MOST_TESTS = 40
@@ -100,22 +101,22 @@ def survey(visible: Path, hidden: Path, sources: list[str], scratch: Path) -> Su
     return found
 
 
-def run_patiently(run: Callable[[], tuple[Outcomes, bool]]) -> tuple[Outcomes, bool]:
-    """Run tests again that the machine starved, so that a busy machine makes the same pack.
+def run_patiently(run: Callable[[float], tuple[Outcomes, bool]]) -> tuple[Outcomes, bool]:
+    """Run tests again, with more time, that the machine starved, so that a busy machine makes the same pack.
 
-    Raises grader.StarvedTestsError at the last of three attempts.
+    ``run`` takes the time that they have. Raises StarvedTestsError if the last run is starved, too.
     """
-    for _ in range(_ATTEMPTS - 1):
+    for wall_s in _WALLS_S[:-1]:
         try:
-            return run()
+            return run(wall_s)
         except grader.StarvedTestsError:
             continue
-    return run()
+    return run(_WALLS_S[-1])
 
 
-def _run_file(tree: Path, file: str, note: Path) -> tuple[Outcomes, bool]:
+def _run_file(tree: Path, file: str, note: Path, wall_s: float) -> tuple[Outcomes, bool]:
     # Without bound: one test that needs much memory would end the survey of its whole file.
-    return grader.run_tests(tree, [file], CallRecorder(tree, note), bounded=False)
+    return grader.run_tests(tree, [file], CallRecorder(tree, note), bounded=False, wall_s=wall_s)
 
 
 def test_files(hidden: Path) -> list[str]:
