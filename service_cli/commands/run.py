@@ -95,10 +95,8 @@ def run(
 
     Policies: reference (the environment's own solutions), random (an offered action, or a random tool call),
     empty (one empty answer), script (messages from --script FILE), openai:MODEL@URL (any OpenAI-compatible
-    chat-completions server; URL with or without /v1).
-
-    --counterpart MODEL@URL is a second model, which plays the customer or the opponent of environments that
-    have one.
+    chat-completions server; URL with or without /v1). --counterpart is a second model that plays the customer
+    or the opponent of environments that have one.
 
     The exit code is 1 if an episode failed because of the infrastructure or a model server. Failed episodes
     have no score and are counted by class.
@@ -111,8 +109,7 @@ def run(
 
         sandbox-service run -e bfcl -p openai:Qwen3-8B@http://127.0.0.1:8000 -k 4 -o episodes.jsonl
 
-        sandbox-service run -e bike_rental --params '{"user": "model"}' -p openai:Qwen3-8B@http://127.0.0.1:8000
-        --counterpart Qwen3-8B@http://127.0.0.1:8000
+        sandbox-service run -e openspiel --params '{"opponent": "model"}' --counterpart m@http://127.0.0.1:8000
     """
     with explained():
         _check_environment(env, server, api_key)
@@ -120,19 +117,12 @@ def run(
         choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
         acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-        played = PolicyRun(
-            env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
-        )
+        splits = tuple(split or ())
+        played = PolicyRun(env, splits, choice.label, acting, concurrency, seed, repeat, max_steps)
         played.params = create_params(params)
-        if counterpart is not None:
-            played.counterpart = make_counterpart(counterpart, counterpart_key, timeout)
-        try:
-            with _writing_episodes(output, played, temperature):
-                shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
-        except KeyboardInterrupt:
-            notes().print("interrupted; finished episodes:")
-            report(played, None, as_json=as_json)
-            raise typer.Exit(INTERRUPTED) from None
+        played.counterpart = make_counterpart(counterpart, counterpart_key, timeout)
+        with _reporting_interruption(played, as_json), _writing_episodes(output, played, temperature):
+            shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
     report(played, shown, as_json=as_json)
     if played.summary().failures:
         raise typer.Exit(FAILED)
@@ -144,6 +134,17 @@ def _check_environment(env: str, server: str, api_key: str | None) -> None:
         served = [environment.name for environment in client.environments().environments]
     if env not in served:
         raise fail(unknown_environment(env, served), WRONG)
+
+
+@contextmanager
+def _reporting_interruption(played: PolicyRun, as_json: bool) -> Iterator[None]:
+    """Print the finished episodes after a Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        notes().print("interrupted; finished episodes:")
+        report(played, None, as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

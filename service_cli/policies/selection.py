@@ -64,8 +64,10 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Episod
     raise PolicyRunError(f"unknown policy {choice.name!r}; expected one of: {', '.join(NAMES)}", "usage")
 
 
-def make_counterpart(text: str, api_key: str | None, timeout_s: float) -> ModelCounterpart:
-    """Make the second party of episodes from ``MODEL@URL``. Raises PolicyRunError."""
+def make_counterpart(text: str | None, api_key: str | None, timeout_s: float) -> ModelCounterpart | None:
+    """Make the second party of episodes from ``MODEL@URL``; None without. Raises PolicyRunError."""
+    if text is None:
+        return None
     found = model_and_url(text)
     if found is None:
         raise PolicyRunError(f"invalid counterpart {text!r}; write MODEL@http://HOST:PORT", "usage")
