@@ -53,6 +53,12 @@ class EngineInfo:
     rootless: bool
     remapped_root: int | None
     """The uid on the host of root in the boxes, where the engine maps users."""
+    default_runtime: str = ""
+    storage_driver: str = ""
+    cgroup_version: str = ""
+    """Version of the control groups; empty when the engine does not report it."""
+    data_root: str = ""
+    """Folder of images and containers on the engine's machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,10 @@ class DockerEngine:
                 runtimes=frozenset(info.get("Runtimes") or {}),
                 rootless="rootless" in options,
                 remapped_root=int(mapped[1]) if mapped and "userns" in options else None,
+                default_runtime=str(info.get("DefaultRuntime", "")),
+                storage_driver=str(info.get("Driver", "")),
+                cgroup_version=str(info.get("CgroupVersion", "")),
+                data_root=str(info.get("DockerRootDir", "")),
             )
 
         return await self._call("describe itself", ask, timeout_s)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +16,7 @@ from sandbox_service.telemetry import get_logger
 
 from .agent_packages import check_packages
 from .base import SandboxLimits
-from .state import StateDir
+from .state import StateDir, remove_folder
 
 if TYPE_CHECKING:
     from sandbox_service.config import SandboxConfig
@@ -121,6 +123,23 @@ async def _gvisor_factory(
     return GvisorFactory(
         runsc, root, state, node, limits, start_timeout_s=start_timeout_s, agent_packages=agent_packages
     )
+
+
+async def try_gvisor(config: SandboxConfig) -> str:
+    """Return the path of ``runsc`` after a trial box. Raises ServiceError when no box can be started."""
+    from .root_folder import check_root, root_folder
+    from .runsc import installed_runsc, open_runsc
+
+    # The program first: without it nothing is to be unpacked.
+    await asyncio.to_thread(installed_runsc, config.runsc)
+    root = config.gvisor_root or root_folder()
+    check_root(root)
+    state = StateDir.open(config.state_dir, f"trial-{secrets.token_hex(4)}")
+    try:
+        return (await open_runsc(config.runsc, state, config.gvisor_platform, root)).program
+    finally:
+        state.close()
+        remove_folder(state.path)
 
 
 async def open_engine(config: SandboxConfig) -> DockerEngine:

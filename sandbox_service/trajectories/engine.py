@@ -41,14 +41,16 @@ def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
 
     Raises ValueError for a URL of another kind, and FileNotFoundError for a missing file.
     """
-    parsed = _normalised(make_url(url))
+    parsed = store_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed, create=create, fsync=fsync)
     query = {**_POSTGRES_PROMPT, **parsed.query}
     return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=4, max_overflow=0)
 
 
-def _normalised(url: URL) -> URL:
+def store_url(text: str) -> URL:
+    """Return a store's URL with the driver that is used for it. Raises ValueError for one of another kind."""
+    url = make_url(text)
     backend = url.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")

@@ -17,6 +17,7 @@ from sandbox_service.telemetry import get_logger
 from .schema import REVISION, events, instances, metadata, revision
 
 if TYPE_CHECKING:
+    from alembic.config import Config
     from sqlalchemy.engine import Connection, Engine
 
 _LOCK = 7_305_211_948
@@ -55,16 +56,34 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
         raise
 
 
-def _prepare(connection: Connection, name: str, *, create: bool) -> None:
+def found_revision(connection: Connection, name: str) -> str | None:
+    """Return the migration that a database has reached; None if it holds no trajectories.
+
+    Raises StoreSchemaError for the database of another application; ``name`` is its name in the message.
+    """
     tables = set(sa.inspect(connection).get_table_names())
     if not tables & {revision.name, _FORMER_VERSION, instances.name, events.name}:
+        return None
+    return _revision(connection, name, tables)
+
+
+def known_revisions() -> frozenset[str]:
+    """Return all migrations of this release."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_alembic_config())
+    return frozenset(script.revision for script in scripts.walk_revisions())
+
+
+def _prepare(connection: Connection, name: str, *, create: bool) -> None:
+    found = found_revision(connection, name)
+    if found is None:
         if not create:
             raise StoreSchemaError(f"{name} holds no trajectories; set store.url to the service's database")
         # Much faster than all migrations one after another, and the same: a test compares the two.
         metadata.create_all(connection)
         connection.execute(revision.insert(), {"version_num": REVISION})
         return
-    found = _revision(connection, name, tables)
     if found == REVISION:
         return
     if not create:
@@ -92,15 +111,8 @@ def _revision(connection: Connection, name: str, tables: set[str]) -> str:
 def _upgrade(connection: Connection, name: str, found: str) -> None:
     # Imported here since only an upgrade needs it, and it takes as long as the rest of a start.
     from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if found not in known:
+    if found not in known_revisions():
         raise StoreSchemaError(
             f"{name} has schema {found}, which this release does not know (its newest is {REVISION}); "
             "start the release that wrote it, or set store.url to a new database"
@@ -109,7 +121,18 @@ def _upgrade(connection: Connection, name: str, found: str) -> None:
     if not sa.inspect(connection).has_table(revision.name):
         revision.create(connection)
         connection.execute(revision.insert(), {"version_num": found})
+    config = _alembic_config()
+    config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _alembic_config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    return config
 
 
 def _lock(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from . import (
     adapter,
     bench,
     demo,
+    doctor,
     envs,
     images,
     keys,
@@ -39,6 +40,10 @@ Then explore:
 
     sandbox-service trajectories --help
 
+Before a service goes to another machine, and when something fails:
+
+    sandbox-service doctor
+
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
@@ -57,6 +62,7 @@ def build_cli() -> typer.Typer:
     cli.command("status")(status.status)
     cli.command("run")(run.run)
     cli.command("demo")(demo.demo)
+    cli.command("doctor")(doctor.doctor)
     cli.command("bench")(bench.bench)
     cli.command("node-env")(node_env.node_env)
     cli.command("plugins")(plugins.plugins)

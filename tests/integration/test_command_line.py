@@ -83,3 +83,22 @@ def test_a_demo_in_which_a_reference_fails_says_which_and_exits_with_1(tmp_path:
     result = run(tmp_path, "demo", "sandbox.kind=process", "environments.code.task_files=['sums.jsonl']")
     assert result.returncode == 1
     assert "1 of 67 references failed: sums/one-and-one (score 0)" in result.stderr
+
+
+def test_doctor_examines_this_machine_and_its_exit_code_is_for_scripts(tmp_path: Path) -> None:
+    settings = ["sandbox.kind=process", f"server.port={free_port()}"]
+    examined = run(tmp_path, "doctor", "--json", *settings)
+    assert examined.returncode == 0, examined.stdout + examined.stderr
+    findings = {(each["subject"], each["check"]): each for each in json.loads(examined.stdout)["findings"]}
+    assert findings["boxes", "kind"]["status"] == "warning"
+    assert findings["store", "schema"]["found"].endswith("empty, the first start creates its tables")
+    assert "code" in findings["environments", "served"]["found"]
+    assert not [each for each in findings.values() if each["check"] == "examined"]
+    assert list(tmp_path.iterdir()) == []
+    assert run(tmp_path, "doctor", "--strict", *settings).returncode == 1
+    wrong = run(tmp_path, "doctor", "--require", "docker,teapot", *settings)
+    assert wrong.returncode == 2
+    assert "unknown capability 'teapot'" in wrong.stderr
+    away = run(tmp_path, "doctor", *settings, "store.url='postgresql://sandbox@127.0.0.1:1/t'")
+    assert away.returncode == 1
+    assert "start the database" in away.stdout

@@ -23,7 +23,8 @@ _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 """libc has no functions for them; the numbers are the same on both machines below."""
 _LANDLOCK_MACHINES = ("x86_64", "aarch64")
 _LANDLOCK_CREATE_RULESET_VERSION = 1
-_FIRST_WITH_SCOPES = 6
+FIRST_LANDLOCK_WITH_SCOPES = 6
+"""Version of Landlock's interface, of Linux 6.12."""
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
 _SOCKET_CALLS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The machine as seccomp names it, and the number of ``socket``."""
@@ -72,17 +73,10 @@ def keep_abstract_sockets_apart() -> bool:
     global _apart  # noqa: PLW0603 - an attribute of the process, like the restriction itself
     if _apart:
         return True
-    if os.uname().machine not in _LANDLOCK_MACHINES:
+    # A kernel that does not know ``scoped`` would refuse a structure that sets it with E2BIG.
+    if landlock_version() < FIRST_LANDLOCK_WITH_SCOPES:
         return False
     call = privileges.libc().syscall
-    # Without attributes and with this flag the call creates nothing and returns the ABI version; -1 where
-    # Landlock is absent. A kernel that does not know ``scoped`` would refuse a structure that sets it with
-    # E2BIG.
-    version = call(
-        ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
-    )
-    if version < _FIRST_WITH_SCOPES:
-        return False
     rules = _Ruleset(0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET)
     size = ctypes.c_size_t(ctypes.sizeof(rules))
     descriptor = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), ctypes.byref(rules), size, 0)
@@ -93,6 +87,18 @@ def keep_abstract_sockets_apart() -> bool:
         os.close(descriptor)
     _apart = True
     return True
+
+
+def landlock_version() -> int:
+    """Return the version of the kernel's Landlock interface; 0 where it is absent or not known."""
+    if os.uname().machine not in _LANDLOCK_MACHINES:
+        return 0
+    # Without attributes and with this flag the call creates nothing and returns the version; -1 where
+    # Landlock is absent.
+    version = privileges.libc().syscall(
+        ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
+    )
+    return max(0, int(version))
 
 
 def refuse_unix_sockets() -> bool:

@@ -9,8 +9,11 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.condition import StoreState, examine_store
+from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
 from sandbox_service.trajectories.store import open_store
+from sandbox_service.trajectories.upgrade import prepare
 from tests.contract.trajectory_pruning import PruningContract, add, nothing
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
@@ -48,6 +51,16 @@ class TestPostgresPruning(PruningContract):
         plan = await asyncio.to_thread(plan_pruning, engine, PruneRules(START + 500), nothing)
         await asyncio.gather(*(asyncio.to_thread(prune, engine, plan, nothing) for _ in range(2)))
         assert await left(*(f"old{number:03}" for number in range(200))) == {}
+
+
+def test_the_condition_of_a_server_is_seen_without_changing_it(url):
+    assert examine_store(url).state is StoreState.EMPTY
+    assert examine_store(url).state is StoreState.EMPTY
+    prepare(connect(url))
+    condition = examine_store(url)
+    assert condition.state is StoreState.CURRENT
+    assert condition.clock_ahead_s is not None
+    assert abs(condition.clock_ahead_s) < 1.0
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "adapter",
         "bench",
         "demo",
+        "doctor",
         "envs",
         "images",
         "keys",

@@ -1,0 +1,111 @@
+"""Look at a trajectory store without changing it: whether it can be used, and how its clock runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+
+from .engine import connect, store_url
+from .schema import REVISION
+from .upgrade import StoreSchemaError, found_revision, known_revisions
+
+
+class StoreState(StrEnum):
+    """The answer to whether a service can use a database as its store."""
+
+    CURRENT = "current"
+    """It has the tables of this release."""
+    EMPTY = "empty"
+    """It has no tables, or is a file that does not exist; the first start creates them."""
+    OLDER = "older"
+    """It has the tables of an earlier release; the first start upgrades them."""
+    FOREIGN = "foreign"
+    """It belongs to a later release or to another application."""
+    UNREACHABLE = "unreachable"
+    """It does not answer, or refuses this user."""
+    INVALID = "invalid"
+    """The URL is no URL of a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCondition:
+    """The condition of a store."""
+
+    state: StoreState
+    kind: str
+    """``sqlite`` or ``postgresql``; empty for an invalid URL."""
+    detail: str
+    """The URL without its password, or the reason why it cannot be used."""
+    clock_ahead_s: float | None = None
+    """How far the database's clock is ahead of this machine's; None for a file, which has none."""
+
+
+def examine_store(url: str) -> StoreCondition:
+    """Return the condition of a store. Reads only; waits at most 5 s for a server."""
+    try:
+        parsed = store_url(url)
+    except (ValueError, SQLAlchemyError) as error:
+        return StoreCondition(StoreState.INVALID, "", str(error))
+    kind = parsed.get_backend_name()
+    name = parsed.render_as_string(hide_password=True)
+    file = store_file(url)
+    if file is not None and not file.exists():
+        return StoreCondition(StoreState.EMPTY, kind, name)
+    # Not by ``connect``: its settings change the file, which may be that of another application.
+    engine = connect(url) if file is None else sa.create_engine(_read_only(file))
+    try:
+        with engine.connect() as connection:
+            state = _state(connection, name)
+            return StoreCondition(state, kind, name, _clock_ahead(connection))
+    except StoreSchemaError as error:
+        return StoreCondition(StoreState.FOREIGN, kind, str(error))
+    except DatabaseError as error:
+        if "not a database" in str(error.orig):
+            return StoreCondition(StoreState.FOREIGN, kind, f"{name} is not an SQLite file")
+        return StoreCondition(StoreState.UNREACHABLE, kind, f"{name}: {_one_line(error)}")
+    finally:
+        engine.dispose()
+
+
+def store_file(url: str) -> Path | None:
+    """Return the file of an SQLite store; None for a server or an invalid URL."""
+    try:
+        parsed = store_url(url)
+    except (ValueError, SQLAlchemyError):
+        return None
+    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+
+
+def _read_only(file: Path) -> URL:
+    query = {"mode": "ro", "uri": "true"}
+    return URL.create("sqlite+pysqlite", database=file.absolute().as_uri(), query=query)
+
+
+def _state(connection: sa.Connection, name: str) -> StoreState:
+    found = found_revision(connection, name)
+    if found is None:
+        return StoreState.EMPTY
+    if found == REVISION:
+        return StoreState.CURRENT
+    if found in known_revisions():
+        return StoreState.OLDER
+    raise StoreSchemaError(f"{name} has schema {found}, which this release does not know ({REVISION})")
+
+
+def _clock_ahead(connection: sa.Connection) -> float | None:
+    if connection.dialect.name == "sqlite":
+        return None
+    before = time.time()
+    there = connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+    # The answer is as old as half of the way there and back.
+    return float(there) - (before + time.time()) / 2
+
+
+def _one_line(error: DatabaseError) -> str:
+    return " ".join(str(error.orig).split())

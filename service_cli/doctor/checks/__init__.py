@@ -1,0 +1,1 @@
+"""The checks: one file for each subject, one function for each check."""

@@ -1,0 +1,152 @@
+"""Check which kinds of boxes this machine can have, and which one the service would use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deploy.exposure import check_reach
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.auth import ExposureError
+from sandbox_service.sandboxes.factory import version_warnings
+from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.sandboxes.docker import EngineInfo
+    from service_cli.doctor.machine import Machine
+
+
+_INSTALL_ENGINE = (
+    "install Docker (in a checkout on Debian: make engine), start it, and let this user reach its socket"
+)
+_SLOW_STORAGE = frozenset({"vfs", "aufs", "devicemapper"})
+_PROTECTION_MENDS = {
+    "own user ids": (
+        "run the service as root, with an interpreter and a sandbox.state_dir that other users can reach"
+    ),
+    "own namespaces": "run as root, or allow user namespaces, and install unshare (util-linux)",
+    "own bounded folders": "as for own namespaces",
+    "filtered system calls": "use a kernel with seccomp, on x86_64 or aarch64",
+    "own abstract sockets": "use Linux 6.12 or later with Landlock enabled (lsm=landlock,... at boot)",
+    "covered files of service and users": "as for own namespaces",
+    "hidden processes of others": "as for own namespaces and own user ids",
+}
+
+
+def kind_of_boxes(config: ServiceConfig, machine: Machine) -> str:
+    """Return the kind of boxes that ``serve`` would choose here."""
+    wanted = config.sandbox.kind
+    if wanted != "auto":
+        return wanted
+    for kind, ask in (("docker", machine.engine), ("gvisor", machine.gvisor)):
+        try:
+            ask(config)
+        except ServiceError:
+            continue
+        return kind
+    return "process"
+
+
+def check_kind(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check that the boxes which would be used are a security boundary, and may serve the address."""
+    kind = kind_of_boxes(config, machine)
+    chosen = f"{kind} boxes ({'chosen' if config.sandbox.kind == 'auto' else 'configured'})"
+    if kind == "process":
+        mend = "use Docker or gVisor (see engine and gvisor) for models that you do not trust"
+        found = f"{chosen}, which are no security boundary and serve this machine only"
+        findings = [warning("boxes", "kind", found, mend)]
+    else:
+        findings = [ok("boxes", "kind", chosen)]
+    settled = config.model_copy(update={"sandbox": config.sandbox.model_copy(update={"kind": kind})})
+    try:
+        check_reach(settled)
+    except ExposureError as error:
+        mend = "set server.api_keys (sandbox-service keys new), a kind of boxes, or server.host accordingly"
+        findings.append(problem("boxes", "exposure", str(error), mend))
+    return findings
+
+
+def check_engine(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check the container engine: whether it answers, its versions, storage, runtimes and users."""
+    try:
+        facts = machine.engine(config)
+    except ServiceError as error:
+        how = problem if config.sandbox.kind == "docker" else absent
+        return [how("engine", "reachable", error.detail, _INSTALL_ENGINE, "docker")]
+    found = (
+        f"Docker {facts.version}, runc {facts.runc or 'of unknown version'}, storage {facts.storage_driver}, "
+        f"control groups {facts.cgroup_version}, runtime {facts.default_runtime}"
+    )
+    findings = [ok("engine", "reachable", found, "docker")]
+    findings += [
+        warning("engine", "version", text.partition(";")[0], "update it, unless your distribution patched it")
+        for text in version_warnings(facts)
+    ]
+    if facts.storage_driver in _SLOW_STORAGE:
+        mend = "set storage-driver to overlay2 in the engine's daemon.json; images are then built anew"
+        findings.append(warning("engine", "storage", f"the driver {facts.storage_driver} is slow", mend))
+    return [*findings, _runtime(config, facts), _users(facts)]
+
+
+def _runtime(config: ServiceConfig, facts: EngineInfo) -> Finding:
+    wanted = config.sandbox.docker_runtime
+    known = ", ".join(sorted(facts.runtimes))
+    if wanted is not None and wanted not in facts.runtimes:
+        mend = f"register {wanted} in the engine's daemon.json, or set sandbox.docker_runtime to: {known}"
+        return problem("engine", "runtime", f"the engine has no runtime {wanted}", mend, "runsc")
+    used = wanted or facts.default_runtime
+    if "runsc" in facts.runtimes:
+        return ok("engine", "runtime", f"uses {used}, has {known}", "runsc")
+    mend = "for models that you do not trust, register gVisor (runsc install) and set sandbox.docker_runtime"
+    return absent("engine", "runtime", f"uses {used}, has no gVisor", mend, "runsc")
+
+
+def _users(facts: EngineInfo) -> Finding:
+    if facts.rootless or facts.remapped_root is not None:
+        return ok("engine", "users", "rootless" if facts.rootless else "users are remapped")
+    mend = "set userns-remap in the engine's daemon.json, or use a rootless engine"
+    return warning("engine", "users", "root of a container is root of this machine", mend)
+
+
+def check_images(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check that the engine has the images of all environments that are served."""
+    if kind_of_boxes(config, machine) != "docker":
+        return []
+    try:
+        missing = machine.missing_images(config)
+    except ServiceError as error:
+        return [problem("images", "built", error.detail, "mend the engine or the environment that it names")]
+    if missing:
+        # A tag is the environment's name and a digest.
+        names = sorted(reference.rpartition(":")[2].rpartition("-")[0] for reference in missing)
+        found = f"{len(missing)} are missing, those of {', '.join(names)}"
+        mend = "build them before the first start, which else does it: sandbox-service images build"
+        return [warning("images", "built", found, mend, "images")]
+    return [ok("images", "built", "all images of served environments exist", "images")]
+
+
+def check_gvisor(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check gVisor by a trial box."""
+    try:
+        program = machine.gvisor(config)
+    except ServiceError as error:
+        how = problem if config.sandbox.kind == "gvisor" else absent
+        mend = (
+            "install runsc (in a checkout on Debian: make runsc), then: sandbox-service images build --gvisor"
+        )
+        return [how("gvisor", "trial", error.detail, mend, "gvisor")]
+    return [ok("gvisor", "trial", f"{program} starts boxes", "gvisor")]
+
+
+def check_protections(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check what would confine process boxes here; what is off matters only where they are used."""
+    found = machine.protections(config)
+    used = kind_of_boxes(config, machine) == "process"
+    how = warning if used else absent
+    names = [name for name, active in found.items() if active]
+    findings = [ok("processes", "confined", f"active: {', '.join(names) or 'nothing'}")]
+    return findings + [
+        how("processes", name, "not active", _PROTECTION_MENDS[name], name.replace(" ", "-"))
+        for name, active in found.items()
+        if not active
+    ]

