@@ -43,7 +43,7 @@ class StoreCondition:
     detail: str
     """The URL without its password, or the reason why it cannot be used."""
     clock_ahead_s: float | None = None
-    """How far the database's clock is ahead of this machine's; None for a file, which has none."""
+    """Seconds by which the database's clock is ahead of this machine's; None for a file, which has none."""
 
 
 def examine_store(url: str) -> StoreCondition:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How good a finding is."""
+    """The grade of a finding."""
 
     OK = "ok"
     """Nothing to do."""
@@ -33,7 +33,7 @@ class Finding:
     found: str
     """The facts, as a short sentence."""
     mend: str = ""
-    """How to mend it, in one sentence; empty where nothing is to be done."""
+    """The way to mend it, in one sentence; empty where nothing is to be done."""
     offers: frozenset[str] = frozenset()
     """Capabilities that this machine has by this finding, as ``--require`` names them."""
     lacks: frozenset[str] = frozenset()

@@ -90,7 +90,7 @@ class ClockFacts:
     error_s: float
     """The kernel's estimate of the largest error."""
     jumped_s: float
-    """How far the wall clock ran from the monotonic clock during the examination."""
+    """Seconds by which the wall clock ran from the monotonic clock during the examination."""
 
 
 @dataclass(frozen=True, slots=True)
