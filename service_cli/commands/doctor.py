@@ -19,7 +19,7 @@ from .options import ConfigOption, JsonOption, OverridesArgument
 from .terminal import FAILED, WRONG, explained, fail, notes, results, write_json
 
 if TYPE_CHECKING:
-    from service_cli.doctor.findings import Finding
+    from service_cli.doctor.findings import MachineFinding
 
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
@@ -75,7 +75,7 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _show(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[MachineFinding]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

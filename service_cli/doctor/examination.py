@@ -11,14 +11,14 @@ from .checks.contents import check_accelerators, check_environments, check_packa
 from .checks.network import check_cluster, check_front, check_ports
 from .checks.storage import check_clock, check_disk, check_store
 from .checks.system import check_kernel, check_limits, check_user
-from .findings import Finding, warning
+from .findings import MachineFinding, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
 
-    from .machine import Machine
+    from .machine import ExaminedMachine
 
-    Check: TypeAlias = Callable[[ServiceConfig, Machine], list[Finding]]
+    Check: TypeAlias = Callable[[ServiceConfig, ExaminedMachine], list[MachineFinding]]
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
@@ -45,9 +45,11 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 """The checks by subject."""
 
 
-def examine(config: ServiceConfig, machine: Machine, checks: Mapping[str, Check] = CHECKS) -> list[Finding]:
+def examine(
+    config: ServiceConfig, machine: ExaminedMachine, checks: Mapping[str, Check] = CHECKS
+) -> list[MachineFinding]:
     """Return the findings of all checks; a check that fails itself is a warning, and the others go on."""
-    findings: list[Finding] = []
+    findings: list[MachineFinding] = []
     for subject, check in checks.items():
         try:
             findings += check(config, machine)

@@ -22,7 +22,7 @@ _ORDER = (Status.OK, Status.WARNING, Status.PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MachineFinding:
     """The result of one check."""
 
     subject: str
@@ -40,32 +40,32 @@ class Finding:
     """Capabilities that it does not have."""
 
 
-def ok(subject: str, check: str, found: str, *offers: str) -> Finding:
+def ok(subject: str, check: str, found: str, *offers: str) -> MachineFinding:
     """Return a finding with which nothing is wrong."""
-    return Finding(subject, check, Status.OK, found, offers=frozenset(offers))
+    return MachineFinding(subject, check, Status.OK, found, offers=frozenset(offers))
 
 
-def warning(subject: str, check: str, found: str, mend: str, *lacks: str) -> Finding:
+def warning(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
     """Return a finding that does not keep the service from running."""
-    return Finding(subject, check, Status.WARNING, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.WARNING, found, mend, lacks=frozenset(lacks))
 
 
-def problem(subject: str, check: str, found: str, mend: str, *lacks: str) -> Finding:
+def problem(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
     """Return a finding that keeps the service from running as configured."""
-    return Finding(subject, check, Status.PROBLEM, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.PROBLEM, found, mend, lacks=frozenset(lacks))
 
 
-def absent(subject: str, check: str, found: str, mend: str, *lacks: str) -> Finding:
+def absent(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
     """Return a finding about something optional that is not there: ok, unless it is required."""
-    return Finding(subject, check, Status.OK, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.OK, found, mend, lacks=frozenset(lacks))
 
 
-def worst(findings: Iterable[Finding]) -> Status:
+def worst(findings: Iterable[MachineFinding]) -> Status:
     """Return the worst status of the findings."""
     return max((finding.status for finding in findings), key=_ORDER.index, default=Status.OK)
 
 
-def required(findings: Iterable[Finding], capabilities: Set[str]) -> list[Finding]:
+def required(findings: Iterable[MachineFinding], capabilities: Set[str]) -> list[MachineFinding]:
     """Return the findings, with those as problems that lack a required capability."""
     return [
         replace(finding, status=Status.PROBLEM, found=f"{finding.found} (required: {', '.join(wanted)})")
@@ -75,7 +75,7 @@ def required(findings: Iterable[Finding], capabilities: Set[str]) -> list[Findin
     ]
 
 
-def as_json(findings: Iterable[Finding]) -> list[Mapping[str, object]]:
+def as_json(findings: Iterable[MachineFinding]) -> list[Mapping[str, object]]:
     """Return the findings as plain data."""
     return [
         {

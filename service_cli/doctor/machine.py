@@ -106,7 +106,7 @@ class EnvironmentFacts:
     """Environments of other packages that cannot be served, and why."""
 
 
-class Machine(Protocol):
+class ExaminedMachine(Protocol):
     """Answers questions about a machine.
 
     Methods raise ServiceError where the answer is that something cannot be had; the text says why.

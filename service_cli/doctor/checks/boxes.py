@@ -8,12 +8,12 @@ from deploy.exposure import check_reach
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_service.sandboxes.factory import version_warnings
-from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.sandboxes.docker import EngineInfo
-    from service_cli.doctor.machine import Machine
+    from service_cli.doctor.machine import ExaminedMachine
 
 
 _INSTALL_ENGINE = (
@@ -33,7 +33,7 @@ _PROTECTION_MENDS = {
 }
 
 
-def kind_of_boxes(config: ServiceConfig, machine: Machine) -> str:
+def kind_of_boxes(config: ServiceConfig, machine: ExaminedMachine) -> str:
     """Return the kind of boxes that ``serve`` would choose here."""
     wanted = config.sandbox.kind
     if wanted != "auto":
@@ -47,7 +47,7 @@ def kind_of_boxes(config: ServiceConfig, machine: Machine) -> str:
     return "process"
 
 
-def check_kind(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_kind(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the boxes which would be used are a security boundary, and may serve the address."""
     kind = kind_of_boxes(config, machine)
     chosen = f"{kind} boxes ({'chosen' if config.sandbox.kind == 'auto' else 'configured'})"
@@ -66,7 +66,7 @@ def check_kind(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def check_engine(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the container engine: whether it answers, its versions, storage, runtimes and users."""
     try:
         facts = machine.engine(config)
@@ -88,7 +88,7 @@ def check_engine(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return [*findings, _runtime(config, facts), _users(facts)]
 
 
-def _runtime(config: ServiceConfig, facts: EngineInfo) -> Finding:
+def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
     wanted = config.sandbox.docker_runtime
     known = ", ".join(sorted(facts.runtimes))
     if wanted is not None and wanted not in facts.runtimes:
@@ -101,14 +101,14 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> Finding:
     return absent("engine", "runtime", f"uses {used}, has no gVisor", mend, "runsc")
 
 
-def _users(facts: EngineInfo) -> Finding:
+def _users(facts: EngineInfo) -> MachineFinding:
     if facts.rootless or facts.remapped_root is not None:
         return ok("engine", "users", "rootless" if facts.rootless else "users are remapped")
     mend = "set userns-remap in the engine's daemon.json, or use a rootless engine"
     return warning("engine", "users", "root of a container is root of this machine", mend)
 
 
-def check_images(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_images(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the engine has the images of all environments that are served."""
     if kind_of_boxes(config, machine) != "docker":
         return []
@@ -125,7 +125,7 @@ def check_images(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return [ok("images", "built", "all images of served environments exist", "images")]
 
 
-def check_gvisor(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_gvisor(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check gVisor by a trial box."""
     try:
         program = machine.gvisor(config)
@@ -138,7 +138,7 @@ def check_gvisor(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return [ok("gvisor", "trial", f"{program} starts boxes", "gvisor")]
 
 
-def check_protections(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_protections(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check what would confine process boxes here; what is off matters only where they are used."""
     found = machine.protections(config)
     used = kind_of_boxes(config, machine) == "process"

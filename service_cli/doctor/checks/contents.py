@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
-from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from service_cli.doctor.machine import Machine
+    from service_cli.doctor.machine import ExaminedMachine
 
 
 _SETUP = "sandbox-service envs setup"
 
 
-def check_packages(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_packages(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the pinned packages of the service are installed in their versions."""
     del config
     pinned = machine.pinned("service")
@@ -38,7 +38,7 @@ def check_packages(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def check_environments(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check which environments are set up."""
     try:
         facts = machine.environments(config)
@@ -62,7 +62,7 @@ def check_environments(config: ServiceConfig, machine: Machine) -> list[Finding]
     ]
 
 
-def check_accelerators(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check GPUs, and that torch and vLLM are the builds that use them."""
     del config
     try:

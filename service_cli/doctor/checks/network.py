@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.serve_app import service_url
-from service_cli.doctor.findings import Finding, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, ok, problem, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from service_cli.doctor.machine import Machine
+    from service_cli.doctor.machine import ExaminedMachine
 
 
-def check_ports(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_ports(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the service can listen on its address, or that it does already."""
     host, port = config.server.host, config.server.port
     where = f"{host}:{port}"
@@ -32,7 +32,7 @@ def check_ports(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def check_front(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_front(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that HAProxy is there, where it is configured."""
     if not config.server.haproxy:
         return [ok("front", "haproxy", "not configured: Ray Serve's own proxy is used")]
@@ -45,7 +45,7 @@ def check_front(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return [ok("front", "haproxy", binary, "haproxy")]
 
 
-def check_cluster(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_cluster(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the Ray cluster that the service joins, and the memory of Ray's objects."""
     fleet = config.fleet
     findings = []

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from sandbox_service.environments.provisions import default_root
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.condition import StoreState, store_file
-from service_cli.doctor.findings import Finding, absent, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.trajectories.condition import StoreCondition
-    from service_cli.doctor.machine import DiskFacts, Machine
+    from service_cli.doctor.machine import DiskFacts, ExaminedMachine
 
 
 _LEAST_MIB = 512
@@ -25,7 +25,7 @@ _JUMP_S = 0.25
 _APART_S = 2.0
 
 
-def check_disk(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_disk(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the space and rights of the folders that the service fills."""
     environments = config.environments.packages_dir or default_root()
     findings = [
@@ -45,7 +45,7 @@ def check_disk(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def _folder(check: str, path: Path, machine: Machine, *, written: bool = True) -> Finding:
+def _folder(check: str, path: Path, machine: ExaminedMachine, *, written: bool = True) -> MachineFinding:
     """Check one folder; ``written`` are those that the service itself must be able to fill."""
     facts = machine.disk(path)
     if written and not facts.writable:
@@ -65,7 +65,7 @@ def _has_inodes(facts: DiskFacts) -> bool:
     return facts.free_inodes is None or facts.free_inodes >= _ENOUGH_INODES
 
 
-def check_store(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_store(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the trajectory store answers and has the schema of this release."""
     condition = machine.store(config.store.url)
     findings = [_schema(condition), *_apart(condition.clock_ahead_s)]
@@ -75,7 +75,7 @@ def check_store(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def _schema(condition: StoreCondition) -> Finding:
+def _schema(condition: StoreCondition) -> MachineFinding:
     match condition.state:
         case StoreState.CURRENT:
             return ok("store", "schema", f"{condition.detail}: schema of this release", condition.kind)
@@ -94,7 +94,7 @@ def _schema(condition: StoreCondition) -> Finding:
     return problem("store", condition.state.value, condition.detail, mend, "postgresql")
 
 
-def _apart(ahead_s: float | None) -> list[Finding]:
+def _apart(ahead_s: float | None) -> list[MachineFinding]:
     if ahead_s is None:
         return []
     if abs(ahead_s) < _APART_S:
@@ -103,7 +103,7 @@ def _apart(ahead_s: float | None) -> list[Finding]:
     return [warning("clock", "database", found, "set both clocks by a time service such as chrony")]
 
 
-def check_clock(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_clock(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the source of the clock, its synchronization, and that it does not jump."""
     del config
     facts = machine.clock()

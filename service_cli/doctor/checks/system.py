@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel.confinement import FIRST_LANDLOCK_WITH_SCOPES
-from service_cli.doctor.findings import Finding, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, ok, problem, warning
 
 from .boxes import kind_of_boxes
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from service_cli.doctor.machine import LimitFacts, Machine
+    from service_cli.doctor.machine import ExaminedMachine, LimitFacts
 
 
 _CONTROLLERS = frozenset({"cpu", "memory", "pids"})
@@ -23,7 +23,7 @@ _PROCESSES = 4_096
 _MEMORY_MIB = 2_048
 
 
-def check_kernel(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_kernel(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the features of the kernel that boxes use."""
     facts = machine.kernel()
     findings = [ok("kernel", "release", f"Linux {facts.release} on {facts.machine}")]
@@ -57,13 +57,13 @@ def check_kernel(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def _unused(subject: str, check: str, found: str, mend: str) -> Finding:
+def _unused(subject: str, check: str, found: str, mend: str) -> MachineFinding:
     """Return a finding about something that the boxes in use do not need."""
     del mend
     return ok(subject, check, f"{found}; not needed here")
 
 
-def check_user(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_user(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the user ids that the service and its boxes have."""
     facts = machine.user()
     findings = [ok("user", "service", f"{facts.name} (uid {facts.uid})")]
@@ -85,7 +85,7 @@ def check_user(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def check_limits(config: ServiceConfig, machine: Machine) -> list[Finding]:
+def check_limits(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the limits of processes, and the machine's size."""
     del config
     facts = machine.limits()
@@ -99,7 +99,7 @@ def check_limits(config: ServiceConfig, machine: Machine) -> list[Finding]:
     return findings
 
 
-def _open_files(facts: LimitFacts) -> Finding:
+def _open_files(facts: LimitFacts) -> MachineFinding:
     if facts.open_files is None or facts.open_files >= _OPEN_FILES:
         return ok("limits", "open files", _count(facts.open_files))
     how = problem if facts.open_files < _FEWEST_OPEN_FILES else warning
@@ -109,7 +109,7 @@ def _open_files(facts: LimitFacts) -> Finding:
     return how("limits", "open files", f"{facts.open_files}: few connections and boxes", mend)
 
 
-def _processes(facts: LimitFacts) -> Finding:
+def _processes(facts: LimitFacts) -> MachineFinding:
     bounds = {
         "of this user": facts.processes,
         "of this control group": facts.cgroup_pids,
