@@ -55,7 +55,7 @@ class LocalMachine:
         self._clock = WallClock()
         self._answers: dict[str, object] = {}
 
-    def engine(self, config: ServiceConfig) -> EngineInfo:
+    def read_engine(self, config: ServiceConfig) -> EngineInfo:
         async def ask() -> EngineInfo:
             engine = await open_engine(config.sandbox)
             try:
@@ -65,7 +65,7 @@ class LocalMachine:
 
         return self._once("engine", lambda: asyncio.run(ask()))
 
-    def missing_images(self, config: ServiceConfig) -> list[str]:
+    def find_missing_images(self, config: ServiceConfig) -> list[str]:
         specs = [catalog.spec for catalog in self._registry(config).catalogs.values()]
         references = [image_reference(spec, config.sandbox.image_prefix) for spec in specs]
 
@@ -78,29 +78,29 @@ class LocalMachine:
 
         return asyncio.run(ask())
 
-    def gvisor(self, config: ServiceConfig) -> str:
+    def try_gvisor(self, config: ServiceConfig) -> str:
         return self._once("gvisor", lambda: asyncio.run(try_gvisor(config.sandbox)))
 
-    def protections(self, config: ServiceConfig) -> Mapping[str, bool]:
+    def try_protections(self, config: ServiceConfig) -> Mapping[str, bool]:
         limits = SandboxLimits(**config.sandbox.limits.model_dump())
         return asyncio.run(protections_here(config.sandbox.state_dir, limits))
 
-    def kernel(self) -> KernelFacts:
+    def read_kernel(self) -> KernelFacts:
         return system_files.kernel()
 
-    def user(self) -> UserFacts:
+    def read_user(self) -> UserFacts:
         return system_files.user()
 
-    def limits(self) -> LimitFacts:
+    def read_limits(self) -> LimitFacts:
         return system_files.limits()
 
-    def disk(self, path: Path) -> DiskFacts:
+    def read_disk(self, path: Path) -> DiskFacts:
         return system_files.disk(path)
 
-    def clock(self) -> ClockFacts:
+    def read_clock(self) -> ClockFacts:
         return self._clock.facts()
 
-    def environments(self, config: ServiceConfig) -> EnvironmentFacts:
+    def find_environments(self, config: ServiceConfig) -> EnvironmentFacts:
         registry = self._registry(config)
         known = {**plugin_recipes(), **recipes()}
         reasons = {name: known[name].why_optional if name in known else None for name in registry.absent}
@@ -111,17 +111,17 @@ class LocalMachine:
             broken=registry.broken,
         )
 
-    def store(self, url: str) -> StoreCondition:
+    def read_store(self, url: str) -> StoreCondition:
         return examine_store(url)
 
-    def listening_error(self, config: ServiceConfig) -> str | None:
+    def try_listening(self, config: ServiceConfig) -> str | None:
         try:
             check_port(config)
         except NotReadyError as error:
             return str(error)
         return None
 
-    def connection_error(self, address: str) -> str | None:
+    def try_connecting(self, address: str) -> str | None:
         host, _, port = address.rpartition(":")
         if not port.isdigit():
             return None
@@ -131,26 +131,26 @@ class LocalMachine:
         except OSError as error:
             return error.strerror or str(error)
 
-    def service_answers(self, url: str) -> bool:
+    def find_service(self, url: str) -> bool:
         try:
             with urllib.request.urlopen(f"{url}/healthz", timeout=_CONNECT_S) as response:
                 return bool(response.status == HTTPStatus.OK)
         except (OSError, urllib.error.URLError):
             return False
 
-    def ephemeral_ports(self) -> range:
+    def read_ephemeral_ports(self) -> range:
         return system_files.ephemeral_ports()
 
-    def package(self, name: str) -> str | None:
+    def read_version(self, name: str) -> str | None:
         return installed_version(name)
 
-    def pinned(self, extra: str) -> Mapping[str, str]:
+    def read_pins(self, extra: str) -> Mapping[str, str]:
         return pinned_versions(extra)
 
-    def haproxy(self) -> str | None:
+    def find_haproxy(self) -> str | None:
         return find_haproxy()
 
-    def gpus(self) -> list[str]:
+    def find_gpus(self) -> list[str]:
         program = shutil.which("nvidia-smi")
         if program is None:
             if _GPU_DEVICE.exists():
@@ -168,7 +168,7 @@ class LocalMachine:
             raise _failed(f"nvidia-smi fails: {lines[-1] if lines else f'exit code {said.returncode}'}")
         return said.stdout.strip().splitlines()
 
-    def shared_memory_mib(self) -> int:
+    def read_shared_memory_mib(self) -> int:
         return system_files.shared_memory_mib()
 
     def _registry(self, config: ServiceConfig) -> Registry:

@@ -112,82 +112,82 @@ class ExaminedMachine(Protocol):
     Methods raise ServiceError where the answer is that something cannot be had; the text says why.
     """
 
-    def engine(self, config: ServiceConfig) -> EngineInfo:
+    def read_engine(self, config: ServiceConfig) -> EngineInfo:
         """Return the facts of the container engine."""
         ...
 
-    def missing_images(self, config: ServiceConfig) -> list[str]:
+    def find_missing_images(self, config: ServiceConfig) -> list[str]:
         """Return the images of served environments that the engine does not have."""
         ...
 
-    def gvisor(self, config: ServiceConfig) -> str:
+    def try_gvisor(self, config: ServiceConfig) -> str:
         """Return the path of gVisor's program, after a trial box."""
         ...
 
-    def protections(self, config: ServiceConfig) -> Mapping[str, bool]:
+    def try_protections(self, config: ServiceConfig) -> Mapping[str, bool]:
         """Return what confines process boxes here, each after a trial."""
         ...
 
-    def kernel(self) -> KernelFacts:
+    def read_kernel(self) -> KernelFacts:
         """Return the facts of the kernel."""
         ...
 
-    def user(self) -> UserFacts:
+    def read_user(self) -> UserFacts:
         """Return the facts of the user."""
         ...
 
-    def limits(self) -> LimitFacts:
+    def read_limits(self) -> LimitFacts:
         """Return the limits of processes."""
         ...
 
-    def disk(self, path: Path) -> DiskFacts:
+    def read_disk(self, path: Path) -> DiskFacts:
         """Return the facts of a path's file system."""
         ...
 
-    def clock(self) -> ClockFacts:
+    def read_clock(self) -> ClockFacts:
         """Return the facts of the clock."""
         ...
 
-    def environments(self, config: ServiceConfig) -> EnvironmentFacts:
+    def find_environments(self, config: ServiceConfig) -> EnvironmentFacts:
         """Return the environments that are set up and those that are not."""
         ...
 
-    def store(self, url: str) -> StoreCondition:
+    def read_store(self, url: str) -> StoreCondition:
         """Return the condition of the trajectory store."""
         ...
 
-    def listening_error(self, config: ServiceConfig) -> str | None:
+    def try_listening(self, config: ServiceConfig) -> str | None:
         """Return why the server's address cannot be listened on; None if it can."""
         ...
 
-    def connection_error(self, address: str) -> str | None:
+    def try_connecting(self, address: str) -> str | None:
         """Return why ``host:port`` cannot be connected to; None if it can."""
         ...
 
-    def service_answers(self, url: str) -> bool:
+    def find_service(self, url: str) -> bool:
         """Return whether a sandbox service answers at a URL."""
         ...
 
-    def ephemeral_ports(self) -> range:
+    def read_ephemeral_ports(self) -> range:
         """Return the ports that the kernel gives to outgoing connections."""
         ...
 
-    def package(self, name: str) -> str | None:
+    def read_version(self, name: str) -> str | None:
         """Return the version of an installed Python package; None if it is not installed."""
         ...
 
-    def pinned(self, extra: str) -> Mapping[str, str]:
+    def read_pins(self, extra: str) -> Mapping[str, str]:
         """Return the versions of the packages that an extra of this product pins, by name."""
         ...
 
-    def haproxy(self) -> str | None:
+    def find_haproxy(self) -> str | None:
         """Return the path of HAProxy's binary."""
         ...
 
-    def gpus(self) -> list[str]:
+    def find_gpus(self) -> list[str]:
         """Return a description of each GPU; raises ServiceError when the driver's program fails."""
         ...
 
-    def shared_memory_mib(self) -> int:
+    def read_shared_memory_mib(self) -> int:
         """Return the size of the shared memory's file system."""
         ...

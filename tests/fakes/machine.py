@@ -67,64 +67,64 @@ class FakeMachine:
     gpu_names: list[str] | ServiceError = field(default_factory=list)
     shared: int = 1_024
 
-    def engine(self, config: ServiceConfig) -> EngineInfo:
+    def read_engine(self, config: ServiceConfig) -> EngineInfo:
         return given(self.engine_facts)
 
-    def missing_images(self, config: ServiceConfig) -> list[str]:
+    def find_missing_images(self, config: ServiceConfig) -> list[str]:
         return self.images
 
-    def gvisor(self, config: ServiceConfig) -> str:
+    def try_gvisor(self, config: ServiceConfig) -> str:
         return given(self.runsc)
 
-    def protections(self, config: ServiceConfig) -> Mapping[str, bool]:
+    def try_protections(self, config: ServiceConfig) -> Mapping[str, bool]:
         return self.confinement
 
-    def kernel(self) -> KernelFacts:
+    def read_kernel(self) -> KernelFacts:
         return self.kernel_facts
 
-    def user(self) -> UserFacts:
+    def read_user(self) -> UserFacts:
         return self.user_facts
 
-    def limits(self) -> LimitFacts:
+    def read_limits(self) -> LimitFacts:
         return self.limit_facts
 
-    def disk(self, path: Path) -> DiskFacts:
+    def read_disk(self, path: Path) -> DiskFacts:
         return self.disks.get(path, DISK)
 
-    def clock(self) -> ClockFacts:
+    def read_clock(self) -> ClockFacts:
         return self.clock_facts
 
-    def environments(self, config: ServiceConfig) -> EnvironmentFacts:
+    def find_environments(self, config: ServiceConfig) -> EnvironmentFacts:
         return given(self.environment_facts)
 
-    def store(self, url: str) -> StoreCondition:
+    def read_store(self, url: str) -> StoreCondition:
         return self.condition
 
-    def listening_error(self, config: ServiceConfig) -> str | None:
+    def try_listening(self, config: ServiceConfig) -> str | None:
         return self.listening
 
-    def connection_error(self, address: str) -> str | None:
+    def try_connecting(self, address: str) -> str | None:
         return self.connecting
 
-    def service_answers(self, url: str) -> bool:
+    def find_service(self, url: str) -> bool:
         return self.answering
 
-    def ephemeral_ports(self) -> range:
+    def read_ephemeral_ports(self) -> range:
         return self.ephemeral
 
-    def package(self, name: str) -> str | None:
+    def read_version(self, name: str) -> str | None:
         return self.packages.get(name)
 
-    def pinned(self, extra: str) -> Mapping[str, str]:
+    def read_pins(self, extra: str) -> Mapping[str, str]:
         return self.pins
 
-    def haproxy(self) -> str | None:
+    def find_haproxy(self) -> str | None:
         return self.haproxy_path
 
-    def gpus(self) -> list[str]:
+    def find_gpus(self) -> list[str]:
         return given(self.gpu_names)
 
-    def shared_memory_mib(self) -> int:
+    def read_shared_memory_mib(self) -> int:
         return self.shared
 
 

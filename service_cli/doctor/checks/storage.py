@@ -31,13 +31,13 @@ def check_disk(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
     findings = [
         _folder("state directory", config.sandbox.state_dir or Path(tempfile.gettempdir()), machine),
         _folder("environments", environments, machine, written=False),
-        _folder("base images", machine.user().cache / "images", machine, written=False),
+        _folder("base images", machine.read_user().cache / "images", machine, written=False),
     ]
     file = store_file(config.store.url)
     if file is not None:
         findings.append(_folder("trajectories", file.parent, machine))
     try:
-        engine = machine.engine(config)
+        engine = machine.read_engine(config)
     except ServiceError:
         return findings
     if engine.data_root and Path(engine.data_root).is_dir():
@@ -47,7 +47,7 @@ def check_disk(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
 
 def _folder(check: str, path: Path, machine: ExaminedMachine, *, written: bool = True) -> MachineFinding:
     """Check one folder; ``written`` are those that the service itself must be able to fill."""
-    facts = machine.disk(path)
+    facts = machine.read_disk(path)
     if written and not facts.writable:
         mend = f"make {path} and give it to the user of the service, or configure another path"
         return problem("disk", check, f"{path} cannot be written by this user", mend)
@@ -67,7 +67,7 @@ def _has_inodes(facts: DiskFacts) -> bool:
 
 def check_store(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the trajectory store answers and has the schema of this release."""
-    condition = machine.store(config.store.url)
+    condition = machine.read_store(config.store.url)
     findings = [_schema(condition), *_apart(condition.clock_ahead_s)]
     if condition.kind == "sqlite":
         mend = "for several nodes, set store.url to a PostgreSQL database"
@@ -106,7 +106,7 @@ def _apart(ahead_s: float | None) -> list[MachineFinding]:
 def check_clock(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the source of the clock, its synchronization, and that it does not jump."""
     del config
-    facts = machine.clock()
+    facts = machine.read_clock()
     findings = []
     if facts.source in _SLOW_CLOCKS:
         mend = "boot with clocksource=tsc, or use a virtual machine with its host's clock (kvm-clock)"

@@ -25,7 +25,7 @@ _MEMORY_MIB = 2_048
 
 def check_kernel(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the features of the kernel that boxes use."""
-    facts = machine.kernel()
+    facts = machine.read_kernel()
     findings = [ok("kernel", "release", f"Linux {facts.release} on {facts.machine}")]
     if facts.landlock_abi >= FIRST_LANDLOCK_WITH_SCOPES:
         findings.append(ok("kernel", "landlock", f"ABI {facts.landlock_abi}"))
@@ -49,7 +49,7 @@ def check_kernel(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
             "set user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 and "
             "kernel.apparmor_restrict_unprivileged_userns=0, as far as this kernel has them"
         )
-        needed = machine.user().uid != 0 and kind_of_boxes(config, machine) != "docker"
+        needed = machine.read_user().uid != 0 and kind_of_boxes(config, machine) != "docker"
         how = warning if needed else _unused
         findings.append(how("kernel", "user namespaces", found, mend))
     else:
@@ -65,7 +65,7 @@ def _unused(subject: str, check: str, found: str, mend: str) -> MachineFinding:
 
 def check_user(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the user ids that the service and its boxes have."""
-    facts = machine.user()
+    facts = machine.read_user()
     findings = [ok("user", "service", f"{facts.name} (uid {facts.uid})")]
     if not facts.ids_free:
         mend = "stop a service on this machine that is no longer needed"
@@ -88,7 +88,7 @@ def check_user(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
 def check_limits(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the limits of processes, and the machine's size."""
     del config
-    facts = machine.limits()
+    facts = machine.read_limits()
     size = f"{facts.cores} cores, {facts.memory_mib} MiB"
     findings = [_open_files(facts), _processes(facts)]
     if facts.memory_mib < _MEMORY_MIB:
