@@ -17,6 +17,8 @@ from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.telemetry import configure_logging
 from sandbox_service.trajectories.store import open_store
 
+from .uses import mark_uses
+
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.supervisor.options import CoreBuilder, SupervisorOptions
@@ -52,6 +54,7 @@ class NodeSupervisor:
         store = open_store(config.store)
         self._owned.push_async_callback(store.close)
         registry = build_registry(config.environments)
+        self._owned.callback(mark_uses(config, registry, factory.kind).close)
         for environment, reason in registry.broken.items():
             logger.warning("the environment %s is not served: %s", environment, reason)
         core = self._core = SupervisorCore(name, config, registry, factory, store)

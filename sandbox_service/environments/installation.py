@@ -46,7 +46,7 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
         return target
     # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
     kept = target.with_name(f"{target.name}.kept")
-    with _locked(root, recipe.name):
+    with locked(root, recipe.name):
         if target.is_dir():
             if not force:
                 return target
@@ -62,15 +62,6 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return target
-
-
-def prune(recipe: Recipe, root: Path) -> list[Path]:
-    """Remove and return the folders of older recipes, which a service that still runs may use."""
-    with _locked(root, recipe.name):
-        old = [path for path in root.glob(f"{recipe.name}-*") if path != recipe.folder(root)]
-        for path in old:
-            shutil.rmtree(path, ignore_errors=True)
-    return sorted(old)
 
 
 def note_operator_data(name: str, root: Path, data: Path) -> None:
@@ -165,8 +156,8 @@ def _guard(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(root: Path, name: str) -> Iterator[None]:
-    """Hold the lock of one environment's set-up."""
+def locked(root: Path, name: str) -> Iterator[None]:
+    """Hold the lock of one environment's set-up. Raises ServiceError(SANDBOX_FAILED) without write access."""
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o755)
         lock = os.open(root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -134,6 +134,26 @@ class DockerImages:
 
         return await self._engine.use("inspect an image", ask, timeout_s)
 
+    async def named(self, timeout_s: float = 120.0) -> list[KeptImage]:
+        """Return all images by each of their names."""
+
+        def ask(client: docker.APIClient) -> list[KeptImage]:
+            return [
+                KeptImage(tag, max(0, each["Size"] - each["SharedSize"]), float(each["Created"]))
+                for each in client.df()["Images"] or []
+                for tag in each["RepoTags"] or []
+            ]
+
+        return await self._engine.use("list its images", ask, timeout_s)
+
+    async def disk_bytes(self, timeout_s: float = 120.0) -> int:
+        """Return the bytes of disk that all images take."""
+
+        def ask(client: docker.APIClient) -> int:
+            return int(client.df()["LayersSize"])
+
+        return await self._engine.use("measure its images", ask, timeout_s)
+
     async def labelled(self, label: str, timeout_s: float = 120.0) -> list[KeptImage]:
         """Return the images with a label."""
 

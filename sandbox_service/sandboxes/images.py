@@ -102,7 +102,7 @@ async def _base_image(
     engine: DockerEngine, progress: Callable[[str], None], cache: Path, *, force: bool
 ) -> str:
     recipe = _recipe(_BASE)
-    base = f"{_BASE}:{digest(recipe)}"
+    base = _base_reference()
     if not force and await engine.has_image(base):
         return base
     source = await _system(engine, progress, cache)
@@ -121,7 +121,7 @@ async def _packages_image(
     force: bool,
 ) -> str:
     recipe = _recipe(_PACKAGES)
-    reference = f"{_PACKAGES}:{name}-{digest(recipe, {'base': base.encode()})[:8]}-{provisions.digest}"
+    reference = _packages_reference(name, provisions, base)
     if not force and await engine.has_image(reference):
         return reference
     progress(f"{reference}: building")
@@ -129,6 +129,24 @@ async def _packages_image(
         await asyncio.to_thread(_write_context, context, recipe, provisions.folder)
         await engine.build(context, reference, {"BASE": base}, _PACKAGES_S)
     return reference
+
+
+def parent_images(specs: Iterable[EnvironmentSpec]) -> list[str]:
+    """Return the references of the images from which those of the environments are built."""
+    base = _base_reference()
+    packages = [
+        _packages_reference(spec.name, spec.provisions, base) for spec in specs if spec.provisions is not None
+    ]
+    return [base, *packages]
+
+
+def _base_reference() -> str:
+    return f"{_BASE}:{digest(_recipe(_BASE))}"
+
+
+def _packages_reference(name: str, provisions: Provisions, base: str) -> str:
+    made_with = digest(_recipe(_PACKAGES), {"base": base.encode()})[:8]
+    return f"{_PACKAGES}:{name}-{made_with}-{provisions.digest}"
 
 
 async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: Path) -> str:

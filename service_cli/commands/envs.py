@@ -15,6 +15,7 @@ from sandbox_client import RetryPolicy, SandboxClient
 
 from .envs_check import check
 from .envs_new import new
+from .envs_prune import prune
 from .envs_references import references
 from .envs_setup import setup
 from .envs_try import try_out
@@ -35,12 +36,13 @@ _SPLITS = 6
 def build() -> typer.Typer:
     """Build the sub-commands; without one, environments are listed."""
     cli = typer.Typer(
-        help="List, show, set up, write, check and try environments; write their solutions.",
+        help="List, show, set up, prune, write, check and try environments; write their solutions.",
         invoke_without_command=True,
     )
     cli.callback()(envs)
     cli.command("show")(show)
     cli.command("setup")(setup)
+    cli.command("prune")(prune)
     cli.command("references")(references)
     cli.command("new")(new)
     cli.command("check")(check)

@@ -11,7 +11,8 @@ import typer
 
 from sandbox_plugins import PluginGroup, find_plugin, is_reference
 from sandbox_service.config.reading import read_config
-from sandbox_service.environments.installation import install, note_operator_data, prune
+from sandbox_service.environments.folder_pruning import prune_folders
+from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.plugins import plugin_recipe, plugin_recipes
 from sandbox_service.environments.provisions import default_root, recipes
 from sandbox_service.errors import ServiceError
@@ -39,7 +40,7 @@ def setup(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Reinstall what is installed already.")] = False,
     old: Annotated[
-        bool, typer.Option("--prune", help="Remove files of older versions; no running service may use them.")
+        bool, typer.Option("--prune", help="Remove files of older versions that no running service uses.")
     ] = False,
     config: ConfigOption = None,
     override: Annotated[
@@ -75,8 +76,12 @@ def setup(
         raise fail("--data needs exactly one environment", WRONG)
     failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
     if old:
-        for path in (each for name in chosen for each in prune(known[name], root)):
+        kept = [known[name].folder(root) for name in chosen]
+        pruned = prune_folders(root, kept, names={known[name].name for name in chosen})
+        for path in pruned.removed:
             notes().print(f"removed: {path}", soft_wrap=True)
+        for path in pruned.in_use:
+            notes().print(f"stays, since a running service uses it: {path}", soft_wrap=True)
     if failed:
         raise fail(f"not set up: {', '.join(failed)}")
     for recipe in known.values():

@@ -1,4 +1,4 @@
-"""``sandbox-service images``: build the container images of the environments."""
+"""``sandbox-service images``: build the container images of the environments, and remove old ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import typer
 from deploy.preparation import build_all_images, build_root
 from sandbox_service.config.reading import read_config
 
+from .images_prune import prune
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes_line, results
 
 
 def build() -> typer.Typer:
     """Build the sub-commands."""
-    cli = typer.Typer(help="Build the container images of the environments.", no_args_is_help=True)
+    cli = typer.Typer(
+        help="Build the container images of the environments, and remove old ones.", no_args_is_help=True
+    )
     cli.callback()(_images)
     cli.command("build")(build_command)
+    cli.command("prune")(prune)
     return cli
 
 

@@ -35,6 +35,9 @@ ApiKeyOption: TypeAlias = Annotated[
         "--api-key", metavar="KEY", envvar="SANDBOX_API_KEY", help="API key, if the service requires one."
     ),
 ]
+DryRunOption: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be removed, and stop.")
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ConfigOption: TypeAlias = Annotated[
     Path | None,

@@ -15,6 +15,7 @@ from sandbox_service.trajectories.pruning import MIN_AGE_S, PruneRules, plan_pru
 
 from .durations import duration_s
 from .opened_store import DEFAULT_URL, Url, opened_store
+from .options import DryRunOption
 from .terminal import WRONG, fail, notes, results
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ Unended: TypeAlias = Annotated[
         "No running supervisor may own them.",
     ),
 ]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and stop.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Vacuum: TypeAlias = Annotated[
     bool,
@@ -64,7 +64,7 @@ def prune_episodes(
     environment: Annotated[str | None, typer.Option(help="Only this environment.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
     unended: Unended = False,
-    dry_run: DryRun = False,
+    dry_run: DryRunOption = False,
     yes: Yes = False,
     vacuum: Vacuum = False,
 ) -> None:

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from sandbox_service.environments.installation import install, note_operator_data, prune
+from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.provisions import GROUP, find, recipes
 from sandbox_service.errors import ServiceError
 from tests.harness.tiny_recipe import tiny_recipe
@@ -42,16 +42,6 @@ def test_a_preparation_that_fails_leaves_nothing_and_says_why(tmp_path):
     with pytest.raises(ServiceError, match="the moon is missing"):
         install(recipe, tmp_path / "root", lambda _: None)
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["provided.lock"]
-
-
-def test_what_an_older_recipe_made_stays_until_it_is_pruned(tmp_path):
-    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
-    old = root / "provided-00000000"
-    old.mkdir(parents=True)
-    folder = install(recipe, root, lambda _: None)
-    assert old.is_dir()
-    assert prune(recipe, root) == [old]
-    assert (old.exists(), folder.exists()) == (False, True)
 
 
 def test_an_environment_that_is_not_set_up_is_not_found(tmp_path):

@@ -1,0 +1,50 @@
+"""Mark what a supervisor uses on its node, so that ``envs prune`` and ``images prune`` keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.in_use import Marks
+from sandbox_service.environments.provisions import cache_root
+from sandbox_service.sandboxes.image_pruning import mark_image
+from sandbox_service.sandboxes.images import image_reference
+from sandbox_service.sandboxes.root_folder import root_folder
+from sandbox_service.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.environments.registry import Registry
+
+logger = get_logger(__name__)
+
+
+def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> Marks:
+    """Mark what the served environments use on this node, and return the marks.
+
+    A mark that cannot be set, as in a read-only file system, is logged: the service runs without it.
+    """
+    marks = Marks()
+    for name, mark in _uses(config, registry, kind, marks):
+        try:
+            mark()
+        except OSError as error:
+            logger.warning("use_not_marked", path=name, reason=error.strerror or str(error))
+    return marks
+
+
+def _uses(
+    config: ServiceConfig, registry: Registry, kind: str, marks: Marks
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    cache = cache_root() / "images"
+    for catalog in registry.catalogs.values():
+        spec = catalog.spec
+        if spec.provisions is not None:
+            yield str(spec.provisions.folder), partial(marks.add, spec.provisions.folder)
+        if kind == "docker":
+            reference = image_reference(spec, config.sandbox.image_prefix)
+            yield reference, partial(mark_image, marks, cache, reference)
+    if kind == "gvisor":
+        root = config.sandbox.gvisor_root or root_folder()
+        yield str(root), partial(marks.add, root)

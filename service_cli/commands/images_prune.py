@@ -1,0 +1,85 @@
+"""``sandbox-service images prune``: remove images of boxes that no environment uses."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config.reading import read_config
+from sandbox_service.environments.provisions import cache_root
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.factory import open_engine
+from sandbox_service.sandboxes.image_pruning import (
+    Pruned,
+    is_box_image,
+    kept_images,
+    prune_images,
+    prune_root_folders,
+)
+
+from .options import ConfigOption, DryRunOption, OverridesArgument
+from .terminal import explained, notes, notes_line, results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox_service.config import ServiceConfig
+
+_MIB = 1024 * 1024
+
+
+def prune(
+    overrides: OverridesArgument = None,
+    config: ConfigOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Remove images of environments that are not served, and of former versions; also gVisor's root folders.
+
+    Environments are served if the configuration enables them; without environments.enabled all are. What a
+    running service or a container on this machine uses stays. Images of single tasks stay as well: the
+    service bounds them by sandbox.task_images.
+
+    Examples:
+
+        sandbox-service images prune --dry-run
+
+        sandbox-service images prune --config service.toml
+    """
+    with explained():
+        resolved = read_config(config, overrides or [])
+        cache = cache_root() / "images"
+        try:
+            images = asyncio.run(_prune_images(resolved, cache, dry_run=dry_run))
+            folders = prune_root_folders(cache, dry_run=dry_run)
+        except OSError as error:
+            detail = f"cannot write {cache}: {error.strerror or error}"
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
+    for name in (*images.in_use, *folders.in_use):
+        notes().print(f"stays, since a running service or a container uses it: {name}", soft_wrap=True)
+    removed = [*images.removed, *folders.removed]
+    for name in removed:
+        results().print(f"{'would remove' if dry_run else 'removed'}: {name}", soft_wrap=True)
+    results().print(f"{len(removed)} images and root folders, {(images.size + folders.size) / _MIB:.1f} MiB")
+
+
+async def _prune_images(config: ServiceConfig, cache: Path, *, dry_run: bool) -> Pruned:
+    specs = [catalog.spec for catalog in build_registry(config.environments).catalogs.values()]
+    prefix = config.sandbox.image_prefix
+    unused = partial(is_unused, kept=kept_images(specs, prefix), prefix=prefix)
+    try:
+        engine = await open_engine(config.sandbox)
+    except ServiceError as error:
+        notes_line(f"no Docker images were looked at, since {error.detail}")
+        return Pruned()
+    try:
+        return await prune_images(engine, unused, cache, dry_run=dry_run)
+    finally:
+        await engine.close()
+
+
+def is_unused(reference: str, *, kept: frozenset[str], prefix: str) -> bool:
+    """Return whether an image is one of boxes and not to be kept."""
+    return is_box_image(reference, prefix) and reference not in kept
