@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.in_use import Marks
+from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.environments.provisions import cache_root
 from sandbox_service.sandboxes.image_pruning import mark_image
 from sandbox_service.sandboxes.images import image_reference
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> Marks:
+def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> UseMarks:
     """Mark what the served environments use on this node, and return the marks.
 
     A mark that cannot be set, as in a read-only file system, is logged: the service runs without it.
     """
-    marks = Marks()
+    marks = UseMarks()
     for name, mark in _uses(config, registry, kind, marks):
         try:
             mark()
@@ -35,7 +35,7 @@ def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> Marks:
 
 
 def _uses(
-    config: ServiceConfig, registry: Registry, kind: str, marks: Marks
+    config: ServiceConfig, registry: Registry, kind: str, marks: UseMarks
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     cache = cache_root() / "images"
     for catalog in registry.catalogs.values():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Marks:
+class UseMarks:
     """The marks of this process."""
 
     def __init__(self) -> None:

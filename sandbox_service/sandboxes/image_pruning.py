@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.folder_pruning import disk_bytes
-from sandbox_service.environments.in_use import Marks, reserved
+from sandbox_service.environments.in_use import UseMarks, reserved
 
 from .docker_images import DockerImages
 from .images import image_reference, parent_images
@@ -102,7 +102,7 @@ def prune_root_folders(cache: Path, *, dry_run: bool = False) -> Pruned:
     return done
 
 
-def mark_image(marks: Marks, cache: Path, reference: str) -> None:
+def mark_image(marks: UseMarks, cache: Path, reference: str) -> None:
     """Mark an image as used by this process. Raises OSError if that is not possible."""
     marks.add(_mark(cache, reference))
 

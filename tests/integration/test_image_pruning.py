@@ -5,7 +5,7 @@ import io
 import docker
 import pytest
 
-from sandbox_service.environments.in_use import Marks
+from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.image_pruning import mark_image, prune_images
 from sandbox_service.sandboxes.images import image_reference
@@ -33,7 +33,7 @@ def client():
 
 
 async def test_unused_images_go_and_those_of_a_service_or_a_container_stay(client, tmp_path):
-    service = Marks()
+    service = UseMarks()
     mark_image(service, tmp_path, MARKED)
     engine = await DockerEngine.connect(None, 5)
     try:

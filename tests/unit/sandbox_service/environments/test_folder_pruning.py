@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_service.environments.folder_pruning import prune_folders
-from sandbox_service.environments.in_use import Marks
+from sandbox_service.environments.in_use import UseMarks
 
 NEW, OLD = "0123456789abcdef", "fedcba9876543210"
 
@@ -45,7 +45,7 @@ def test_spared_environments_and_dry_runs_change_nothing(root):
 
 
 def test_a_folder_that_a_service_uses_stays_until_the_service_has_ended(root):
-    service = Marks()
+    service = UseMarks()
     service.add(root / f"code-{OLD}")
     done = prune_folders(root, [root / f"code-{NEW}"], names={"code"})
     assert names(done.in_use) == [f"code-{OLD}"]

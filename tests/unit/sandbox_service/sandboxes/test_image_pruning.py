@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_service.environments.base import Provisions
-from sandbox_service.environments.in_use import Marks
+from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.sandboxes.image_pruning import is_box_image, kept_images, prune_root_folders
 from sandbox_service.sandboxes.images import image_reference
 from sandbox_service.sandboxes.root_folder import root_folder
@@ -48,7 +48,7 @@ def test_root_folders_of_former_bases_go_unless_a_service_uses_them(tmp_path):
     for folder in (present, present.with_name(f"{present.name}-01234567"), old, used):
         (folder / "usr").mkdir(parents=True)
     (tmp_path / f"{used.name}-01234567").mkdir()
-    service = Marks()
+    service = UseMarks()
     service.add(used)
     assert prune_root_folders(tmp_path, dry_run=True).removed == [str(old)]
     done = prune_root_folders(tmp_path)
