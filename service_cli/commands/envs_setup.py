@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,12 +76,7 @@ def setup(
         raise fail("--data needs exactly one environment", WRONG)
     failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
     if old:
-        kept = [known[name].folder(root) for name in chosen]
-        pruned = prune_folders(root, kept, names={known[name].name for name in chosen})
-        for path in pruned.removed:
-            notes().print(f"removed: {path}", soft_wrap=True)
-        for path in pruned.in_use:
-            notes().print(f"stays, since a running service uses it: {path}", soft_wrap=True)
+        _remove_old([known[name] for name in chosen], root)
     if failed:
         raise fail(f"not set up: {', '.join(failed)}")
     for recipe in known.values():
@@ -113,6 +108,16 @@ def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bo
     took = "already installed" if there else f"{time.monotonic() - started:.0f} s"
     results().print(f"{recipe.name}: {folder} ({took})", soft_wrap=True)
     return True
+
+
+def _remove_old(chosen: Sequence[Recipe], root: Path) -> None:
+    pruned = prune_folders(
+        root, [recipe.folder(root) for recipe in chosen], names={recipe.name for recipe in chosen}
+    )
+    for path in pruned.removed:
+        notes().print(f"removed: {path}", soft_wrap=True)
+    for path in pruned.in_use:
+        notes().print(f"stays, since a running service uses it: {path}", soft_wrap=True)
 
 
 def _list(recipes_known: Iterable[Recipe], root: Path) -> None:
