@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,13 +12,12 @@ from sandbox_service.environments.provisions import cache_root
 from sandbox_service.sandboxes.image_pruning import mark_image
 from sandbox_service.sandboxes.images import image_reference
 from sandbox_service.sandboxes.root_folder import root_folder
-from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.environments.registry import Registry
 
-logger = get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> UseMarks:
@@ -30,7 +30,10 @@ def mark_uses(config: ServiceConfig, registry: Registry, kind: str) -> UseMarks:
         try:
             mark()
         except OSError as error:
-            logger.warning("use_not_marked", path=name, reason=error.strerror or str(error))
+            reason = error.strerror or error
+            logger.warning(
+                "cannot mark %s as used: %s; envs prune and images prune would remove it", name, reason
+            )
     return marks
 
 

@@ -30,4 +30,4 @@ def test_a_mark_that_cannot_be_set_is_logged_and_does_not_stop_the_service(tmp_p
     monkeypatch.setattr("deploy.uses.cache_root", lambda: tmp_path)
     with caplog.at_level(logging.WARNING):
         mark_uses(CONFIG, build_registry(CONFIG.environments), "docker").close()
-    assert "use_not_marked" in caplog.text
+    assert "as used: Not a directory" in caplog.text
