@@ -71,6 +71,21 @@ class NodeSupervisor:
         if self._core is not None:
             await self._core.drain()
 
+    async def begin_drain(self, *, move: bool) -> None:
+        """Reject new instances; with ``move`` hand over those that can be rebuilt."""
+        if self._core is not None:
+            await self._core.begin_drain(move=move)
+
+    async def cancel_drain(self) -> None:
+        """Take new instances again."""
+        if self._core is not None:
+            await self._core.cancel_drain()
+
+    async def wait_fenced(self) -> None:
+        """Return when another supervisor has taken over."""
+        assert self._core is not None, "the stream is served after start()"
+        await self._core.wait_fenced()
+
     async def close(self) -> None:
         """Destroy every box, flush the store, free all resources. Idempotent."""
         await self._owned.aclose()

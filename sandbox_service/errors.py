@@ -2,8 +2,9 @@
 
     ServiceError          anything that has a problem document
       OverCapacityError   no room now; carries retry_after_s
+      MovedError          another supervisor has the instance; carries its name
 
-Inside the service one class is enough: the code says which boundary failed, and the gateway turns it
+Inside the service the class hardly matters: the code says which boundary failed, and the gateway turns it
 into an RFC 9457 problem. Exceptions stay picklable, since some cross a Ray call.
 """
 
@@ -39,3 +40,15 @@ class OverCapacityError(ServiceError):
 
     def __reduce__(self) -> tuple[type[OverCapacityError], tuple[str, float | None, ErrorCode]]:
         return (type(self), (self.detail, self.retry_after_s, self.code))
+
+
+class MovedError(ServiceError):
+    """Another supervisor has the instance, or none yet; the gateway asks there, and no client sees this."""
+
+    def __init__(self, detail: str, owner: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_INSTANCE, detail)
+        self.owner = owner
+        """Name of the supervisor; empty if the instance waits for one."""
+
+    def __reduce__(self) -> tuple[type[MovedError], tuple[str, str]]:
+        return (type(self), (self.detail, self.owner))

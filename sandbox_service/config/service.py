@@ -196,6 +196,8 @@ class StoreConfig(Branch):
     """Maximum time until a record is written that no response waits for."""
     max_failing_s: Seconds = 10.0
     """Time for which the database may fail before operations fail with storage_full; writes are retried."""
+    lease_s: Seconds = 10.0
+    """Time without contact to the database after which others may take over a supervisor's instances."""
     answers_mib: Positive = 64
     """MiB of results of keyed calls that a supervisor caches; older ones are read from the store."""
     max_pending: Positive = 100_000

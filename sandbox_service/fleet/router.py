@@ -2,20 +2,22 @@
 
 An id that the service made names its supervisor. An id that a client chose belongs to the supervisor that
 wins it by rendezvous hashing; since the fleet may have changed after the create, the others are asked once
-when that one does not know it. A frame is sent a second time only when it was never sent, or when the
-supervisor reports that it did not act on it. Everything else is settled by the idempotency key.
+when that one does not know it. A supervisor that reads in a shared store that another one has the instance
+names it. While nobody is reached who has it, the others are asked to take it over, which the store allows
+them once the owner's lease has run out. A frame is sent a second time only when it was never sent, or when
+the supervisor reports that it did not act on it. Everything else is settled by the idempotency key.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 
 MOVED_PAUSE_S = 0.1
 """Pause between two refreshes while a supervisor does not answer."""
+TAKEOVER_AFTER_S = 3.0
+"""Time without an answer after which others are asked to take over; a restart takes about as long."""
+_HELD_PAUSE_S = 0.5
+"""Pause between two such requests while the owner's lease holds."""
+_MOVES = 4
+"""Times that a frame follows an instance to another supervisor."""
 
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
 _NOT_DONE = frozenset({ErrorCode.DRAINING, ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE})
@@ -39,8 +47,15 @@ _PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
 class Router:
     """The connections from one gateway to all supervisors."""
 
-    def __init__(self, discovery: Discovery, options: StreamOptions | None = None) -> None:
+    def __init__(
+        self,
+        discovery: Discovery,
+        options: StreamOptions | None = None,
+        takeover_after_s: float = TAKEOVER_AFTER_S,
+    ) -> None:
         self._discovery = discovery
+        self._takeover_after_s = takeover_after_s
+        self._held_pause_s = min(_HELD_PAUSE_S, takeover_after_s)
         self._connections = SupervisorConnections(options)
         self._turn = 0
 
@@ -65,7 +80,8 @@ class Router:
         first: ServiceError | None = None
         for name in order:
             try:
-                return reply_or_raise(await self._send(name, frame, deadline, wait=name == awaited))
+                reply = await self._send(name, frame, deadline, wait=name == awaited)
+                return reply_or_raise(await self._follow(frame, reply, deadline))
             except ServiceError as error:
                 if error.code not in pass_on:
                     raise
@@ -117,9 +133,60 @@ class Router:
                 except ServiceError as error:
                     if error.code is not ErrorCode.UNKNOWN_INSTANCE:
                         raise
-        successor = next((name for name in rank(frame.instance_id, members)), asked[0])
+        reply = await self._ask_successors(frame, members or asked, deadline, without="")
+        return reply_or_raise(reply or await self._wait_for_successor(frame, deadline))
+
+    async def _follow(self, frame: Frame, reply: Frame, deadline: float) -> Frame:
+        """Return the answer of the supervisor that has the instance, if ``reply`` says that it is another."""
+        for _ in range(_MOVES):
+            owner = _new_owner(reply)
+            if owner is None:
+                return reply
+            members = await self._discovery.members()
+            if owner and owner not in members:
+                members = await self._discovery.refresh()
+            if owner in members:
+                reply = await self._send(owner, frame, deadline, wait=True)
+            else:
+                reply = await self._wait_for_successor(frame, deadline)
+        raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
+
+    async def _wait_for_successor(self, frame: Frame, deadline: float) -> Frame:
+        """Return the answer of a supervisor that takes the instance over, waiting until one may."""
+        while True:
+            members = await self._discovery.members()
+            reply = await self._ask_successors(frame, members, deadline, without="")
+            if reply is not None:
+                return reply
+            if asyncio.get_running_loop().time() + self._held_pause_s >= deadline:
+                detail = "no supervisor can take the instance over yet"
+                raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
+            await asyncio.sleep(self._held_pause_s)
+            await self._discovery.refresh()
+
+    async def _ask_successors(
+        self, frame: Frame, members: Iterable[str], deadline: float, *, without: str
+    ) -> Frame | None:
+        """Ask the first supervisor that is reached and does not drain to take an instance over.
+
+        Returns its answer; None if there is none, or while the owner's lease holds.
+        """
         wanted = replace(frame, meta={**frame.meta, "adopt": True})
-        return reply_or_raise(await self._send(successor, wanted, deadline, wait=True))
+        for name in rank(frame.instance_id, members):
+            if name == without:
+                continue
+            try:
+                reply = await self._send(name, wanted, deadline, wait=False)
+            except ServiceError as error:
+                if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE:
+                    raise
+                continue
+            code = error_of(reply).code if reply.op is Op.ERROR else None
+            if code is ErrorCode.SUPERVISOR_UNAVAILABLE:
+                return None
+            if code is not ErrorCode.DRAINING:
+                return reply
+        return None
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
         """Return the supervisors to ask, the most likely owner first."""
@@ -156,19 +223,31 @@ class Router:
         return members
 
     async def _send(self, name: str, frame: Frame, deadline: float, *, wait: bool) -> Frame:
-        """Send to a supervisor; with ``wait``, look it up again until the frame could be sent."""
+        """Send to a supervisor; with ``wait``, look it up again until the frame could be sent.
+
+        An instance whose supervisor stays away is taken over by another meanwhile, if there is one.
+        """
+        loop = asyncio.get_running_loop()
         members = await self._discovery.members()
+        ask_others_at = loop.time() + self._takeover_after_s
         while True:
             member = members.get(name)
+            if member is None and wait and _is_on_instance(frame) and members:
+                return await self._wait_for_successor(frame, deadline)
             if member is None:
                 detail = f"supervisor {name} has left the fleet"
                 raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
             try:
                 return await self._once(member, frame, deadline)
             except ServiceError as error:
-                late = asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline
+                late = loop.time() + MOVED_PAUSE_S >= deadline
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
+            if _is_on_instance(frame) and loop.time() >= ask_others_at:
+                reply = await self._ask_successors(frame, members, deadline, without=name)
+                if reply is not None and not _is_unknown(reply):
+                    return reply
+                ask_others_at = loop.time() + self._held_pause_s
             await asyncio.sleep(MOVED_PAUSE_S)
             members = await self._discovery.refresh()
 
@@ -180,3 +259,18 @@ class Router:
             return await self._connections.to(member).request(frame, left_s)
         finally:
             load[member.name] -= 1
+
+
+def _is_on_instance(frame: Frame) -> bool:
+    return bool(frame.instance_id) and frame.op is not Op.CREATE
+
+
+def _new_owner(reply: Frame) -> str | None:
+    """Return the supervisor that has the instance now, empty if none has; None for every other answer."""
+    owner = reply.meta.get("owner") if reply.op is Op.ERROR else None
+    return owner if isinstance(owner, str) else None
+
+
+def _is_unknown(reply: Frame) -> bool:
+    unknown = reply.op is Op.ERROR and error_of(reply).code is ErrorCode.UNKNOWN_INSTANCE
+    return unknown and _new_owner(reply) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import MovedError, ServiceError
 from sandbox_service.wire.frames import Frame, Op
 
 
@@ -33,4 +33,5 @@ def error_frame(request: Frame, error: ServiceError) -> Frame:
     body: dict[str, str | float] = {"code": error.code.value, "detail": error.detail}
     if error.retry_after_s is not None:
         body["retry_after_s"] = error.retry_after_s
-    return Frame(Op.ERROR, request.request_id, request.instance_id, {}, json.dumps(body).encode())
+    meta = {"owner": error.owner} if isinstance(error, MovedError) else {}
+    return Frame(Op.ERROR, request.request_id, request.instance_id, meta, json.dumps(body).encode())

@@ -48,6 +48,7 @@ class SupervisorActor:
         self._server: StreamServer | None = None
         self._address: SupervisorAddress | None = None
         self._failure = "starting"
+        self._fence: asyncio.Task[None] | None = None
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def address(self) -> SupervisorAddress | None:
@@ -70,12 +71,32 @@ class SupervisorActor:
         if self._core is not None:
             await self._core.drain()
 
+    async def begin_drain(self, *, move: bool) -> None:
+        """Refuse new instances until ``cancel_drain``; with ``move`` hand over those that can be rebuilt."""
+        if self._core is not None:
+            await self._core.begin_drain(move=move)
+
+    async def cancel_drain(self) -> None:
+        """Take new instances again."""
+        if self._core is not None:
+            await self._core.cancel_drain()
+
     async def stop(self) -> None:
         """Drain, close all connections and destroy every box; then the actor can be killed."""
-        self._starter.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._starter
+        for task in (self._fence, self._starter):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         await self._shut_down(drain=True)
+
+    async def _restart_when_fenced(self, core: Core) -> None:
+        """Begin anew when another supervisor has taken over: what is left of this one's work is stale."""
+        await core.wait_fenced()
+        logger.error("supervisor_fenced", supervisor=self._options.name)
+        self._failure = "another supervisor took over its instances; starting again"
+        await self._shut_down(drain=False)
+        self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def _start_with_retries(self) -> None:
         attempt = 0
@@ -109,6 +130,7 @@ class SupervisorActor:
         port = await server.listen_tcp(host, 0, self._tls()) if self._options.tcp else None
         node_id = ray.get_runtime_context().get_node_id()
         self._failure = ""
+        self._fence = asyncio.get_running_loop().create_task(self._restart_when_fenced(core))
         self._address = SupervisorAddress(
             self._options.name, node_id, str(path), host, port, secret, pid=os.getpid()
         )

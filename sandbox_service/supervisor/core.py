@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from sandbox_contract.inspection import SupervisorStats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
 from .admission import Admission
@@ -25,11 +24,13 @@ from .creation import Creation, InstanceCreator
 from .exclusive import ExclusiveExecutor
 from .failures import error_answer
 from .forks import Forks
+from .handover import Handover
 from .idempotency import AnswerCache
 from .inspection import Inspection
 from .instance_setup import InstanceSetup
 from .instances import InstanceTable
 from .journal import Journal
+from .lease import SupervisorLease
 from .maintenance import Maintenance
 from .operations import InstanceOperations
 from .pools import Pools
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from .exclusive import Operation
 
     Handler = Callable[[Frame], Awaitable[Frame]]
+
+
+_WITHOUT_LEASE = frozenset({Op.STATS, Op.PING, Op.INSTANCES, Op.TRAJECTORY, Op.DRAIN})
+"""Requests that neither use nor change an instance."""
 
 
 class SupervisorCore:
@@ -79,19 +84,17 @@ class SupervisorCore:
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
-        self._takeover = Takeover(
-            name=name,
-            registry=registry,
-            store=store,
-            clock=self._clock,
-            table=self.table,
-            journal=self._journal,
+        self._lease = SupervisorLease(
+            name=name, store=store, clock=self._clock, duration_s=config.store.lease_s
         )
+        self._takeover = self._build_takeover()
+        self._handover = self._build_handover()
         self._create_keys = CreateKeys(store=store, answers=self.answers)
         self.maintenance = Maintenance(
             table=self.table,
             journal=self._journal,
             termination=self._termination,
+            handover=self._handover,
             pools=self.pools,
             clock=self._clock,
             interval_s=config.lease.sweep_interval_s,
@@ -119,6 +122,9 @@ class SupervisorCore:
 
     async def start(self) -> None:
         """Take over from an earlier run, start the pools and begin the maintenance."""
+        # Before anything is written: from now on an earlier process of this name cannot write any more.
+        await self._lease.acquire()
+        self._lease.start()
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
         # Not before: a start that fails must leave the record of the earlier run as it is.
@@ -129,18 +135,33 @@ class SupervisorCore:
             self._tasks.spawn(self._journal.load_usage())
         self.maintenance.start()
 
+    async def wait_fenced(self) -> None:
+        """Return when another supervisor has taken over; then this one can only be closed."""
+        await self._lease.fenced.wait()
+
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            if isinstance(frame.meta.get("tenant"), str):
-                if (operation := self._operations.get(frame.op)) is not None:
-                    return await self._executor.run_exclusive(frame, operation)
-                if (handler := self._handlers.get(frame.op)) is not None:
-                    return await handler(frame)
+            if frame.op in _WITHOUT_LEASE:
+                return await self._answer(frame)
+            if not self._lease.is_held():
+                await self._lease.require()
+            answer = await self._answer(frame)
+            # Again, since another supervisor may have the instance when the operation took longer.
+            if not self._lease.is_held():
+                await self._lease.require()
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
+        return answer
+
+    async def _answer(self, frame: Frame) -> Frame:
+        if isinstance(frame.meta.get("tenant"), str):
+            if (operation := self._operations.get(frame.op)) is not None:
+                return await self._executor.run_exclusive(frame, operation)
+            if (handler := self._handlers.get(frame.op)) is not None:
+                return await handler(frame)
         detail = f"{frame.op.name} is not served here, or its frame names no tenant"
-        return error_frame(frame, ServiceError(ErrorCode.INVALID_REQUEST, detail))
+        raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
 
     def tick(self) -> None:
         """Do the maintenance that is due now; the loop calls it at its interval."""
@@ -163,6 +184,17 @@ class SupervisorCore:
         self._admission.draining = True
         await self._tasks.finish(self._config.deadline.drain_s)
 
+    async def begin_drain(self, *, move: bool) -> None:
+        """Refuse new instances until ``cancel_drain``; with ``move`` hand over those that can be rebuilt."""
+        self._admission.draining = True
+        self._handover.wanted = move
+        self._handover.hand_over_idle()
+
+    async def cancel_drain(self) -> None:
+        """Take new instances again."""
+        self._admission.draining = False
+        self._handover.wanted = False
+
     async def close(self) -> None:
         """Drain, end or keep the remaining instances, destroy all boxes and flush the journal. Idempotent.
 
@@ -173,17 +205,52 @@ class SupervisorCore:
         self._closed = True
         # First no operation begins, then none runs. Then instances end and leave their boxes, which go last:
         # their loss would end the instances as failures.
-        await self.drain()
+        self._admission.draining = True
+        fenced = self._lease.is_lost()
+        if not fenced:
+            await self.drain()
         await self.maintenance.stop()
         await self._tasks.cancel()
-        for instance in self.table.live():
+        # The instances of a fenced supervisor are another one's.
+        for instance in [] if fenced else self.table.live():
             self._termination.handle_state_loss(instance.instance_id, "the supervisor shut down")
         await self.pools.close()
         await self._tasks.finish(self._config.deadline.release_s)
         await self._tasks.cancel()
-        if self._has_begun:
+        await self._lease.stop()
+        if self._has_begun and not self._lease.is_lost():
+            await self._end_life()
+
+    async def _end_life(self) -> None:
+        try:
             self._journal.write_backlog()
             await self._store.end_life(self._name)
+        except ServiceError:
+            # What could not be written was refused because another supervisor has the instances.
+            if not self._lease.is_lost():
+                raise
+
+    def _build_takeover(self) -> Takeover:
+        return Takeover(
+            name=self._name,
+            registry=self._registry,
+            store=self._store,
+            clock=self._clock,
+            table=self.table,
+            journal=self._journal,
+            admission=self._admission,
+            tasks=self._tasks,
+        )
+
+    def _build_handover(self) -> Handover:
+        return Handover(
+            name=self._name,
+            table=self.table,
+            journal=self._journal,
+            store=self._store,
+            termination=self._termination,
+            tasks=self._tasks,
+        )
 
     def _build_creation(self) -> Creation:
         creator = InstanceCreator(

@@ -88,6 +88,8 @@ class Instance:
     """It was recovered, and steps that were answered may be missing from its record."""
     slot_cleanup: asyncio.Task[None] | None = None
     """The task that clears the slot that it has left."""
+    handover: asyncio.Task[None] | None = None
+    """The task that hands it over to other supervisors; operations wait for its end."""
     reason: str = ""
     """The reason of its end."""
 

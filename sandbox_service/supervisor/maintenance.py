@@ -1,4 +1,4 @@
-"""Does the regular work: expires leases, drops old tombstones, lets the pools decide again.
+"""Does the regular work: expires leases, drops old tombstones, hands over instances, lets pools decide again.
 
 A failure of one instance is logged and does not keep the others from expiring.
 """
@@ -14,6 +14,7 @@ from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
     from .clock import Clock
+    from .handover import Handover
     from .instances import InstanceTable
     from .journal import Journal
     from .pools import Pools
@@ -32,6 +33,7 @@ class Maintenance:
         table: InstanceTable,
         journal: Journal,
         termination: Termination,
+        handover: Handover,
         pools: Pools,
         clock: Clock,
         interval_s: float,
@@ -39,6 +41,7 @@ class Maintenance:
         self._table = table
         self._journal = journal
         self._termination = termination
+        self._handover = handover
         self._pools = pools
         self._clock = clock
         self._interval_s = interval_s
@@ -67,6 +70,7 @@ class Maintenance:
             except Exception:  # capture point: one failed expiry must not end the loop
                 logger.exception("expiry_failed", instance_id=lease.instance_id)
         self._table.drop_old_tombstones()
+        self._handover.hand_over_idle()
         # Last: instances that have just expired made room.
         self._pools.decide()
 

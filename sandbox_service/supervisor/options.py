@@ -30,6 +30,18 @@ class Core(Protocol):
         """Refuse new instances, and wait for running operations until the drain deadline."""
         ...
 
+    async def begin_drain(self, *, move: bool) -> None:
+        """Refuse new instances until ``cancel_drain``; with ``move`` hand over those that can be rebuilt."""
+        ...
+
+    async def cancel_drain(self) -> None:
+        """Take new instances again."""
+        ...
+
+    async def wait_fenced(self) -> None:
+        """Return when another supervisor has taken over, after which this core can only be closed."""
+        ...
+
     async def close(self) -> None:
         """Destroy every box and release all resources. Idempotent."""
         ...

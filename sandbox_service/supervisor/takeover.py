@@ -1,18 +1,24 @@
 """Takes over the instances of supervisors that ended, and guards those that may lack steps.
 
+An instance of another supervisor is claimed in the store first, which refuses the claim while that
+supervisor's lease holds, and refuses everything that it still writes afterwards.
+
 An instance is in doubt if steps that were answered may be missing from its record. A client that counts its
 steps shows by ``step_index`` that it knows the state; all others get an error instead of a wrong state.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.records import EventKind, EventRecord
+from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.telemetry import get_logger
+from sandbox_service.trajectories.ownership import NOBODY
+from sandbox_service.trajectories.records import EventKind, EventRecord, public_id
 from sandbox_service.wire.frames import Op
 
 from .idempotency import RECORDED_AS, digest_of
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.records import InstanceRecord
     from sandbox_service.wire.frames import Frame
 
+    from .admission import Admission
+    from .background import BackgroundTasks
     from .clock import Clock
     from .instances import Instance, InstanceTable
     from .journal import Journal
@@ -37,6 +45,10 @@ _ENDED = {
     EventKind.LOST: InstanceState.LOST,
 }
 _OPS = {kind: op for op, kind in RECORDED_AS.items()}
+_HELD_CHECK_S = 1.0
+"""Longest time for which a lease that was found to hold is not looked at again: its owner may return it."""
+
+logger = get_logger(__name__)
 
 
 class Takeover:
@@ -51,6 +63,8 @@ class Takeover:
         clock: Clock,
         table: InstanceTable,
         journal: Journal,
+        admission: Admission,
+        tasks: BackgroundTasks,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -58,6 +72,10 @@ class Takeover:
         self._clock = clock
         self._table = table
         self._journal = journal
+        self._admission = admission
+        self._tasks = tasks
+        self._held_until: dict[str, float] = {}
+        """Times until which owners' leases are known to hold, by owner: no claim is tried before."""
 
     async def take_over_earlier_run(self) -> None:
         """Take over the instances of an earlier run of this supervisor.
@@ -69,41 +87,87 @@ class Takeover:
             events = await store.events(record.instance_id)
             # Another supervisor may have had the instance in between, and may have left steps out.
             writer = last_writer(record, events)
-            self._restore(record, events, writer, complete=await store.is_complete(writer))
+            self._restore(record, events, writer, complete=await self._is_complete(writer))
         # The doubts are stored before the earlier run is forgotten: a crash in between must not lose them.
         await store.flush()
         await store.begin_life(name)
 
     async def find_or_take_over(self, frame: Frame) -> Instance:
-        """Return the live instance that a frame names. Raises ServiceError if it is unknown or has ended."""
+        """Return the live instance that a frame names.
+
+        Raises ServiceError if it is unknown or has ended, and MovedError if another supervisor has it.
+        """
         tenant, instance_id = frame.meta["tenant"], frame.instance_id
         instance = self._table.find(tenant, instance_id)
+        if instance is not None and instance.handover is not None:
+            await asyncio.wait({instance.handover})
+            instance = self._table.find(tenant, instance_id)
         if instance is not None:
             return instance
         return await self._take_over(tenant, instance_id, adopt=frame.meta.get("adopt") is True)
 
     async def _take_over(self, tenant: str, instance_id: str, *, adopt: bool) -> Instance:
-        """Restore an instance that only the store knows. Raises ServiceError if it is unknown or has ended.
+        """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does.
 
-        ``adopt`` means that the gateway knows the owning supervisor to be dead.
+        ``adopt`` means that the gateway does not reach the owning supervisor.
         """
         record = await self._store.instance(tenant, instance_id)
         if record is None:
             raise unknown_error(instance_id)
+        owner = record.owner
+        if adopt and owner != self._name:
+            owner = await self._claim(record)
+        # Read after the claim: until then the former owner may add to them.
         events = await self._store.events(record.instance_id)
         for event in reversed(events):
             if event.kind.ends and event.instance_id == record.instance_id:
                 raise end_error(_ENDED[event.kind])
-        if record.supervisor != self._name and not adopt:
-            raise unknown_error(instance_id)
+        if owner != self._name:
+            raise MovedError(f"no instance {instance_id!r} here", owner)
         writer = last_writer(record, events)
-        self._restore(record, events, writer, complete=await self._store.is_complete(writer))
+        self._restore(record, events, writer, complete=await self._is_complete(writer))
         # Durable before the first operation, since a later takeover reads from it who wrote last.
         await self._store.flush()
         instance = self._table.find(tenant, instance_id)
         if instance is None:
             raise unknown_error(instance_id)
         return instance
+
+    async def _claim(self, record: InstanceRecord) -> str:
+        """Claim an instance of another supervisor; return who has it now.
+
+        Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING.
+        """
+        owner, now = record.owner, self._clock.monotonic()
+        self._admission.check_open()
+        if (until := self._held_until.get(owner, 0.0)) > now:
+            raise _held_error(owner, until - now)
+        claim = await self._store.claim(record.instance_id, owner)
+        if claim.held_s > 0:
+            self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
+            raise _held_error(owner, claim.held_s)
+        self._held_until.pop(owner, None)
+        if claim.fenced:
+            logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
+            self._tasks.spawn(self._write_off_of(owner))
+        if claim.taken:
+            return self._name
+        # Another one was faster, or it has ended meanwhile.
+        later = await self._store.instance(record.tenant, public_id(record.instance_id))
+        return owner if later is None else later.owner
+
+    async def _write_off_of(self, supervisor: str) -> None:
+        """Record as lost those instances of a dead supervisor that cannot be rebuilt, before their calls."""
+        for record in await self._store.unended(supervisor):
+            catalog = self._registry.catalogs.get(record.environment)
+            if catalog is not None and catalog.spec.deterministic:
+                continue
+            if (await self._store.claim(record.instance_id, supervisor)).taken:
+                self._write_off(record, await self._store.events(record.instance_id))
+
+    async def _is_complete(self, writer: str) -> bool:
+        # What was handed over was written before, and says itself whether it is in doubt.
+        return writer == NOBODY or await self._store.is_complete(writer)
 
     def _restore(
         self, record: InstanceRecord, events: Sequence[EventRecord], writer: str, *, complete: bool
@@ -154,8 +218,13 @@ class Takeover:
         )
 
 
+def _held_error(owner: str, seconds: float) -> ServiceError:
+    detail = f"supervisor {owner} does not answer and may have the instance for another {seconds:.1f} s"
+    return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=seconds)
+
+
 def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:
-    """Return the supervisor that wrote the instance's latest events."""
+    """Return the supervisor that wrote the instance's latest events; empty after a handover."""
     for event in reversed(events):
         if event.kind is EventKind.RECOVER and event.instance_id == record.instance_id:
             return str(json.loads(event.response)["supervisor"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .documents import DocumentPart
+    from .ownership import Claim
     from .pages import PageBounds
     from .records import EventRecord, InstanceRecord, Recorded
     from .search import EpisodePage, EpisodeQuery
@@ -66,11 +67,34 @@ class TrajectoryStore(Protocol):
         ...
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
-        """Return a supervisor's instances without an ending event, which a restart has to settle."""
+        """Return the instances of a supervisor that have not ended, which a restart has to settle."""
         ...
 
     async def is_complete(self, supervisor: str) -> bool:
         """Return whether everything that a supervisor answered in its latest life was recorded."""
+        ...
+
+    async def acquire_lease(self, supervisor: str) -> None:
+        """Take the supervisor's lease under a new epoch; from now on the store writes under it alone.
+
+        What an earlier process of its name still writes is refused from now on.
+        """
+        ...
+
+    async def renew_lease(self) -> None:
+        """Extend the lease. Raises ServiceError: SUPERVISOR_UNAVAILABLE when fenced, STORAGE_FULL."""
+        ...
+
+    def is_fenced(self) -> bool:
+        """Return whether a record was refused because another process has taken over."""
+        ...
+
+    async def claim(self, instance_id: str, owner: str) -> Claim:
+        """Take an instance over from ``owner`` if its lease has run out and it has the instance still."""
+        ...
+
+    async def disown(self, instance_ids: Collection[str]) -> None:
+        """Leave instances to whoever claims them first (flushes first)."""
         ...
 
     async def begin_life(self, supervisor: str) -> None:

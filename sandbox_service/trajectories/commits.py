@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+
+from .ownership import fenced_error
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -37,16 +40,19 @@ class Commits:
     async def wait(self) -> None:
         """Wait until everything queued so far is committed.
 
-        Raises ServiceError(STORAGE_FULL) when the writer is stuck; what was queued is written when it can be.
+        Raises ServiceError: STORAGE_FULL when the writer is stuck; what was queued is written when it can be.
+        SUPERVISOR_UNAVAILABLE when it is fenced; then it never is.
         """
         queued = self._writer.queued
         if self._writer.through >= queued:
             return
+        if self._writer.fenced:
+            raise fenced_error()
         loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((queued, future))
         # Checked again: the writer wakes only those that wait when it commits, and it may have just done so.
-        if self._writer.through >= queued:
+        if self._writer.through >= queued or self._writer.fenced:
             self._wake()
         elif self._check_timer is None:
             self._check_timer = loop.call_later(_CHECK_S, self._check_writer)
@@ -78,14 +84,19 @@ class Commits:
             future = self._waiting.popleft()[1]
             if not future.done():
                 future.set_result(None)
+        if self._writer.fenced:
+            self._fail(fenced_error)
+
+    def _fail(self, make_error: Callable[[], ServiceError]) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()[1]
+            if not future.done():
+                future.set_exception(make_error())
 
     def _check_writer(self) -> None:
         self._check_timer = None
         if self._writer.stuck():
-            while self._waiting:
-                future = self._waiting.popleft()[1]
-                if not future.done():
-                    future.set_exception(unwritable())
+            self._fail(unwritable)
         elif self._waiting and self._loop is not None:
             self._check_timer = self._loop.call_later(_CHECK_S, self._check_writer)
 

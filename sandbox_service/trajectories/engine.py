@@ -45,7 +45,7 @@ def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed, create=create, fsync=fsync)
     query = {**_POSTGRES_PROMPT, **parsed.query}
-    return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=4, max_overflow=0)
+    return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=5, max_overflow=0)
 
 
 def store_url(text: str) -> URL:
@@ -68,7 +68,7 @@ def _sqlite(url: URL, *, create: bool, fsync: bool) -> Engine:
         _keep_private(path)
     elif not path.is_file():
         raise FileNotFoundError(f"there is no trajectory store at {path}")
-    engine = sa.create_engine(url, pool_size=4, max_overflow=0)
+    engine = sa.create_engine(url, pool_size=5, max_overflow=0)
 
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection has no type

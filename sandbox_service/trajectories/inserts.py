@@ -15,6 +15,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from sandbox_service.telemetry import get_logger
 
+from .ownership import require_epoch
 from .records import EventRecord
 from .rows_of_records import event_row, instance_row
 from .schema import events, instances
@@ -22,6 +23,7 @@ from .schema import events, instances
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
+    from .ownership import Epoch
     from .rows_of_records import Record, Row
 
 
@@ -39,19 +41,21 @@ _REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
 logger = get_logger(__name__)
 
 
-def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
+def write_batch(engine: Engine, batch: Sequence[Record], epoch: Epoch | None = None) -> int:
     """Write a batch and return the number of records that can never be written.
 
-    Raises SQLAlchemyError when the database cannot write now; then nothing of the batch is written.
+    Raises SQLAlchemyError when the database cannot write now, and FencedError when ``epoch`` is over; then
+    nothing of the batch is written.
     """
     try:
         with engine.begin() as connection:
+            _require(connection, epoch)
             _insert(connection, batch)
     except _REFUSALS as error:
         if not _is_refusal(error):
             raise
         logger.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
-        return _write_singly(engine, batch)
+        return _write_singly(engine, batch, epoch)
     return 0
 
 
@@ -74,9 +78,16 @@ def _insert(connection: Connection, batch: Sequence[Record]) -> None:
         connection.execute(_END_INSTANCE, ended)
 
 
-def _write_singly(engine: Engine, batch: Sequence[Record]) -> int:
+def _require(connection: Connection, epoch: Epoch | None) -> None:
+    # First, as in a claim: locks that are taken in another order deadlock.
+    if epoch is not None:
+        require_epoch(connection, epoch)
+
+
+def _write_singly(engine: Engine, batch: Sequence[Record], epoch: Epoch | None) -> int:
     rejected = 0
     with engine.begin() as connection:
+        _require(connection, epoch)
         for record in batch:
             try:
                 with connection.begin_nested():

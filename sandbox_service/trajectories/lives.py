@@ -46,13 +46,12 @@ def begin_life(connection: Connection, supervisor: str, config: StoreConfig) -> 
     """Record how a supervisor that starts now writes its records."""
     on_disk = connection.dialect.name != "sqlite" or config.fsync
     values = {
-        "supervisor": supervisor,
         "durability": config.durability.value,
         "needs_boot": "" if on_disk else _boot_id(),
         "ended": False,
     }
-    connection.execute(lives.delete().where(lives.c.supervisor == supervisor))
-    connection.execute(lives.insert(), values)
+    if not connection.execute(lives.update().where(lives.c.supervisor == supervisor).values(values)).rowcount:
+        connection.execute(lives.insert(), {"supervisor": supervisor, **values})
 
 
 def end_life(connection: Connection, supervisor: str) -> None:

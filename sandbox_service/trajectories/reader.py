@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from .ownership import owned_by
 from .records import EventKind, EventRecord, InstanceRecord, record_id
 from .schema import events, instances
 
@@ -72,7 +73,7 @@ def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:
     """Return a supervisor's instances without an ending event, in order of creation."""
     query = (
         sa.select(instances)
-        .where(instances.c.supervisor == supervisor, instances.c.ended_at.is_(None))
+        .where(owned_by(supervisor), instances.c.ended_at.is_(None))
         .order_by(instances.c.created_at, instances.c.instance_id)
     )
     return [_instance(row).record for row in connection.execute(query)]
@@ -205,6 +206,7 @@ def _instance(row: Row[Any]) -> StoredInstance:
         params_json=row.params_json,
         parent=row.parent,
         fork_sequence=row.fork_sequence,
+        taken_by=row.owner,
     )
     return StoredInstance(record, row.ended_at, EventKind(row.ended_by) if row.ended_by else None)
 

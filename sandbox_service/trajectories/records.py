@@ -51,12 +51,20 @@ class InstanceRecord:
     task_id: str
     tenant: str
     supervisor: str
+    """The supervisor that created it."""
     created_at: float
     seed: int
     params_json: bytes = b"{}"
     parent: str | None = None
     """The instance from which it was forked, whose events up to ``fork_sequence`` belong to it too."""
     fork_sequence: int | None = None
+    taken_by: str | None = None
+    """The supervisor that has taken it over; empty if nobody has it, None if its creator still does."""
+
+    @property
+    def owner(self) -> str:
+        """The supervisor that has it; empty if nobody does."""
+        return self.supervisor if self.taken_by is None else self.taken_by
 
 
 @dataclass(frozen=True, slots=True)

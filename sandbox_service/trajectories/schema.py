@@ -1,8 +1,8 @@
 """The tables of the trajectory store, as the newest migration leaves them.
 
 ``instances`` has one row per instance, ``events`` one row per operation with the bytes of its request and
-result. Rows of ``events`` never change; a row of ``instances`` is marked once, when the instance ends, so
-that a restarting supervisor finds unfinished instances by an index.
+result. Rows of ``events`` never change; a row of ``instances`` is marked when the instance ends, so that a
+restarting supervisor finds unfinished instances by an index, and when another supervisor takes it over.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ revision = sa.Table(
 )
 """The migration that a database has reached, in one row that Alembic keeps."""
 
+_TAKEN_OVER = sa.text("ended_at IS NULL AND owner IS NOT NULL")
+
 instances = sa.Table(
     "instances",
     metadata,
@@ -36,6 +38,7 @@ instances = sa.Table(
     sa.Column("fork_sequence", sa.BigInteger),
     sa.Column("ended_at", sa.Double),
     sa.Column("ended_by", sa.Text),
+    sa.Column("owner", sa.Text),
     sa.Index("instances_by_time", "created_at", "instance_id"),
     sa.Index(
         "instances_by_parent",
@@ -49,6 +52,7 @@ instances = sa.Table(
         sqlite_where=sa.text("ended_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NULL"),
     ),
+    sa.Index("instances_taken_over", "owner", sqlite_where=_TAKEN_OVER, postgresql_where=_TAKEN_OVER),
 )
 
 _CREATE_KEY = sa.text("kind = 'create' AND idempotency_key IS NOT NULL")
@@ -77,5 +81,7 @@ lives = sa.Table(
     sa.Column("durability", sa.Text, nullable=False),
     sa.Column("needs_boot", sa.Text, nullable=False),
     sa.Column("ended", sa.Boolean, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("leased_until", sa.Double, nullable=False, server_default="0"),
 )
-"""One row per supervisor: how its latest life wrote."""
+"""One row per supervisor: how its latest life wrote, and until when others leave its instances to it."""

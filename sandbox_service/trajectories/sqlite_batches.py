@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import OperationalError
 
-from .records import EventRecord
+from .ownership import FencedError
+from .records import EventRecord, InstanceRecord
 from .rows_of_records import event_row, instance_row
 from .schema import events, instances
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
     from sqlalchemy.sql import Insert
 
+    from .ownership import Epoch
     from .rows_of_records import Record, Value
 
 
-_INSTANCE_COLUMNS = [column.name for column in instances.columns if not column.name.startswith("ended_")]
+_INSTANCE_COLUMNS = list(instance_row(InstanceRecord("", "", "", "", "", 0.0, 0)))
+_NEWEST = "SELECT epoch FROM trajectory_lives WHERE supervisor=?"
 _END_INSTANCE = "UPDATE instances SET ended_at=?, ended_by=? WHERE instance_id=? AND ended_at IS NULL"
 
 
@@ -44,16 +47,19 @@ class SqliteBatches:
         self._engine = engine
         self._connection: PoolProxiedConnection | None = None
 
-    def write(self, batch: Sequence[Record]) -> bool:
+    def write(self, batch: Sequence[Record], epoch: Epoch | None) -> bool:
         """Write a batch in one transaction; return False, with nothing written, when a record is refused.
 
-        Raises OperationalError, as SQLAlchemy does, while the database cannot write.
+        Raises OperationalError, as SQLAlchemy does, while the database cannot write, and FencedError.
         """
         connection = self._connection
         if connection is None:
             connection = self._connection = self._engine.raw_connection()
         try:
-            _execute(connection.driver_connection, batch)
+            _execute(connection.driver_connection, batch, epoch)
+        except FencedError:
+            self.close()
+            raise
         except sqlite3.OperationalError as error:
             self.close()
             raise OperationalError("a batch of records", None, error) from error
@@ -70,7 +76,11 @@ class SqliteBatches:
             connection.close()
 
 
-def _execute(connection: Any, batch: Sequence[Record]) -> None:  # noqa: ANN401 - a driver's connection
+def _execute(
+    connection: Any,  # noqa: ANN401 - a driver's connection
+    batch: Sequence[Record],
+    epoch: Epoch | None,
+) -> None:
     begun: list[tuple[Value, ...]] = []
     happened: list[tuple[Value, ...]] = []
     ended: list[tuple[Value, ...]] = []
@@ -88,4 +98,7 @@ def _execute(connection: Any, batch: Sequence[Record]) -> None:  # noqa: ANN401 
         connection.executemany(_INSERT_EVENT, happened)
     if ended:
         connection.executemany(_END_INSTANCE, ended)
+    # Last, because the writes above took the lock under which the epoch cannot change any more.
+    if epoch is not None and connection.execute(_NEWEST, (epoch.supervisor,)).fetchone() != (epoch.number,):
+        raise FencedError(epoch)
     connection.commit()

@@ -26,6 +26,16 @@ from .commits import Commits, unwritable
 from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
+from .ownership import (
+    Claim,
+    FencedError,
+    acquire_epoch,
+    claim_instance,
+    disown_instances,
+    fenced_error,
+    renew_lease,
+    return_lease,
+)
 from .pages import plan_page
 from .search import episodes_in
 from .upgrade import prepare
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
+    from .ownership import Epoch
     from .pages import PageBounds, PagePlan
     from .records import EventRecord, InstanceRecord, Recorded
     from .search import EpisodePage, EpisodeQuery
@@ -59,6 +70,7 @@ class SqlTrajectoryStore:
         self._writer = Writer(engine, config)
         self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
+        self._renewals = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lease-renewal")
         self._histories = WorkProcess("histories", idle_s=_IDLE_S)
         self._closed = False
 
@@ -81,6 +93,7 @@ class SqlTrajectoryStore:
             await asyncio.wait({written}, timeout=min(1.0, self._config.max_failing_s))
             if not written.done() and self._writer.stuck():
                 raise unwritable()
+        written.result()
 
     async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
         await self.flush()
@@ -112,12 +125,40 @@ class SqlTrajectoryStore:
     async def is_complete(self, supervisor: str) -> bool:
         return await self._read(lambda connection: is_complete(connection, supervisor))
 
+    async def acquire_lease(self, supervisor: str) -> None:
+        lease_s = self._config.lease_s
+        self._writer.epoch = await self._change(
+            lambda connection: acquire_epoch(connection, supervisor, lease_s)
+        )
+
+    async def renew_lease(self) -> None:
+        epoch, lease_s = self._epoch(), self._config.lease_s
+        # On a thread of its own, which no read keeps waiting.
+        await self._change(lambda connection: renew_lease(connection, epoch, lease_s), self._renewals)
+
+    def is_fenced(self) -> bool:
+        return self._writer.fenced
+
+    async def claim(self, instance_id: str, owner: str) -> Claim:
+        epoch, lease_s = self._epoch(), self._config.lease_s
+        return await self._change(
+            lambda connection: claim_instance(connection, epoch, instance_id, owner, lease_s)
+        )
+
+    async def disown(self, instance_ids: Collection[str]) -> None:
+        # Whoever claims them reads their history, so that has to be complete.
+        await self.flush()
+        epoch = self._epoch()
+        await self._change(lambda connection: disown_instances(connection, epoch, instance_ids))
+
     async def begin_life(self, supervisor: str) -> None:
         await self._change(lambda connection: begin_life(connection, supervisor, self._config))
 
     async def end_life(self, supervisor: str) -> None:
         await self.flush()
         await self._change(lambda connection: end_life(connection, supervisor))
+        if (epoch := self._writer.epoch) is not None:
+            await self._change(lambda connection: return_lease(connection, epoch))
 
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
         await self.flush()
@@ -148,19 +189,29 @@ class SqlTrajectoryStore:
         self._closed = True
         left = await asyncio.to_thread(self._writer.stop, self._config.max_failing_s)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._renewals.shutdown(wait=False, cancel_futures=True)
         self._histories.close()
         self._engine.dispose()
         if left:
             logger.error("trajectory_records_left", records=left)
             raise ServiceError(ErrorCode.STORAGE_FULL, f"{left} trajectory records could not be written")
 
-    async def _change(self, change: Callable[[Connection], None]) -> None:
-        def run() -> None:
+    def _epoch(self) -> Epoch:
+        epoch = self._writer.epoch
+        assert epoch is not None, "acquire_lease comes first"
+        return epoch
+
+    async def _change(
+        self, change: Callable[[Connection], _T], threads: ThreadPoolExecutor | None = None
+    ) -> _T:
+        def run() -> _T:
             with self._engine.begin() as connection:
-                change(connection)
+                return change(connection)
 
         try:
-            await asyncio.get_running_loop().run_in_executor(self._readers, run)
+            return await asyncio.get_running_loop().run_in_executor(threads or self._readers, run)
+        except FencedError as error:
+            raise fenced_error() from error
         except SQLAlchemyError as error:
             raise unwritable() from error
 

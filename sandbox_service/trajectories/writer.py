@@ -26,6 +26,7 @@ from sandbox_service.telemetry import get_logger
 from .checkpoints import Checkpoints
 from .commits import unwritable
 from .inserts import write_batch
+from .ownership import FencedError, fenced_error
 from .records import EventRecord
 from .sqlite_batches import SqliteBatches
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
+    from .ownership import Epoch
     from .rows_of_records import Record
 
 
@@ -86,9 +88,13 @@ class Writer:
         self._rejected = 0
         self._trying_since: float | None = None
         self._last_error = ""
+        self.epoch: Epoch | None = None
+        """The epoch that each transaction requires; None writes without one."""
+        self.fenced = False
+        """The epoch is over: no record is written any more, and none is taken."""
         self._prompt = config.durability is Durability.ACKNOWLEDGED
         self.on_commit: Callable[[], None] | None = None
-        """Called by the writer's thread after each transaction."""
+        """Called by the writer's thread after each transaction, and when it was fenced."""
         self.on_put: Callable[[], None] | None = None
         """Called after each record that was queued; it must wake the writer soon. Without it the writer is
         woken at once."""
@@ -114,12 +120,15 @@ class Writer:
     def check(self) -> None:
         """Raise ServiceError(STORAGE_FULL) while a record would be refused."""
         # Looked at without the lock, since every operation asks; ``put`` looks again under it.
-        if self._trying_since is not None or len(self._queue) >= self._config.max_pending:
+        if self.fenced or self._trying_since is not None or len(self._queue) >= self._config.max_pending:
             with self._lock:
                 self._refuse_when_stuck(0)
 
     def put(self, record: Record) -> None:
-        """Queue a record. Raises ServiceError(STORAGE_FULL) when it could not be kept."""
+        """Queue a record.
+
+        Raises ServiceError: STORAGE_FULL when it could not be kept, SUPERVISOR_UNAVAILABLE when fenced.
+        """
         size = _size(record)
         with self._lock:
             self._refuse_when_stuck(size)
@@ -145,6 +154,9 @@ class Writer:
         # Marked as running, so that a caller that stops waiting cannot cancel it while the thread sets it.
         future.set_running_or_notify_cancel()
         with self._lock:
+            if self.fenced:
+                future.set_exception(fenced_error())
+                return future
             if self._written + self._rejected >= self._queued:
                 future.set_result(None)
                 return future
@@ -182,6 +194,8 @@ class Writer:
             return len(self._queue)
 
     def _refuse_when_stuck(self, size: int) -> None:
+        if self.fenced:
+            raise fenced_error()
         if self._stopping.is_set():
             raise ServiceError(ErrorCode.DRAINING, "the trajectory store is closed")
         if self._trying_since is not None and self.stuck():
@@ -198,6 +212,8 @@ class Writer:
     def _run(self) -> None:
         try:
             self._write_until_stopped()
+        except FencedError:
+            self._give_up()
         finally:
             if self._sqlite is not None:
                 self._sqlite.close()
@@ -250,9 +266,11 @@ class Writer:
 
     def _attempt(self, batch: list[Record]) -> int | None:
         try:
-            if self._sqlite is not None and self._sqlite.write(batch):
+            if self._sqlite is not None and self._sqlite.write(batch, self.epoch):
                 return 0
-            rejected = write_batch(self._engine, batch)
+            rejected = write_batch(self._engine, batch, self.epoch)
+        except FencedError:
+            raise
         except (SQLAlchemyError, OSError) as error:
             self._failed(str(getattr(error, "orig", None) or error))
             return None
@@ -262,6 +280,21 @@ class Writer:
             self._failed(type(error).__name__)
             return None
         return rejected
+
+    def _give_up(self) -> None:
+        """Drop what is queued: another supervisor has the instances, and their history goes on there."""
+        with self._lock:
+            self.fenced = True
+            logger.error("trajectory_writer_fenced", records=len(self._queue))
+            self._queue.clear()
+            self._bytes = 0
+            self._trying_since = None
+            due = [future for _, future in self._waiting]
+            self._waiting.clear()
+        if self.on_commit is not None:
+            self.on_commit()
+        for future in due:
+            future.set_exception(fenced_error())
 
     def _failed(self, reason: str) -> None:
         line = reason.strip().splitlines()[0] if reason.strip() else "unknown"

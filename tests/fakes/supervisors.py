@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import MovedError, ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
@@ -32,6 +32,14 @@ class FakeCore:
         self.gate.set()
         self.arrived = asyncio.Event()
         """Set with the first frame."""
+        self.fenced = asyncio.Event()
+        """Set by a test: another supervisor has taken over."""
+        self.adopts = False
+        """Instances of others are taken over when a gateway asks for it."""
+        self.owner_on_record: str | None = None
+        """The owner that the store names of what is not here; empty for none, None without a shared store."""
+        self.held = 0
+        """Number of such requests that are refused first, since the owner's lease holds."""
         self.instances: dict[str, int] = {}
         self.handled: list[Frame] = []
 
@@ -40,6 +48,15 @@ class FakeCore:
 
     async def drain(self) -> None:
         self.draining = True
+
+    async def begin_drain(self, *, move: bool) -> None:
+        self.draining = True
+
+    async def cancel_drain(self) -> None:
+        self.draining = False
+
+    async def wait_fenced(self) -> None:
+        await self.fenced.wait()
 
     async def close(self) -> None:
         self.closed = True
@@ -61,6 +78,10 @@ class FakeCore:
             return frame.reply(json.dumps({"name": self.name, "draining": self.draining}).encode())
         if frame.op is Op.INSTANCES:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
+        if self.adopts and frame.meta.get("adopt"):
+            self._adopt(frame.instance_id)
+        if frame.instance_id not in self.instances and self.owner_on_record is not None:
+            raise MovedError(f"{self.name} has no {frame.instance_id}", self.owner_on_record)
         if frame.instance_id not in self.instances:
             raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"{self.name} has no {frame.instance_id}")
         await self.gate.wait()
@@ -68,6 +89,14 @@ class FakeCore:
         if frame.op is Op.RELEASE:
             del self.instances[frame.instance_id]
         return frame.reply(frame.body, {"run_ms": 0.0})
+
+    def _adopt(self, instance_id: str) -> None:
+        if self.draining:
+            raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if self.held:
+            self.held -= 1
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the lease holds", retry_after_s=1.0)
+        self.instances.setdefault(instance_id, 0)
 
     def _create(self, frame: Frame) -> Frame:
         if self.draining:

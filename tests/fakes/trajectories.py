@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import PART_BYTES, DocumentPart
+from sandbox_service.trajectories.ownership import Claim
 from sandbox_service.trajectories.pages import EventPage, PageBounds
 from sandbox_service.trajectories.records import (
     EventKind,
@@ -40,6 +42,12 @@ class MemoryTrajectoryStore:
         self.commit_awaited = asyncio.Event()
         """Set once an answer had to wait for ``commits``."""
         self.lives: dict[str, str] = {}
+        self.latest = ""
+        """The supervisor that started last: the one that claims."""
+        self.held: dict[str, float] = {}
+        """Seconds for which leases hold, by supervisor; all others have run out."""
+        self.fenced: set[str] = set()
+        """Supervisors from which an instance was claimed."""
         self.complete = True
         """Supervisors that begin now leave nothing out when they die."""
         self.room: int | None = None
@@ -90,6 +98,33 @@ class MemoryTrajectoryStore:
     async def is_complete(self, supervisor: str) -> bool:
         return self.lives.get(supervisor) in ("complete", "ended")
 
+    async def acquire_lease(self, supervisor: str) -> None:
+        self.latest = supervisor
+        self.fenced.discard(supervisor)
+
+    async def renew_lease(self) -> None:
+        return
+
+    def is_fenced(self) -> bool:
+        return False
+
+    async def claim(self, instance_id: str, owner: str) -> Claim:
+        if owner in self.held:
+            return Claim(taken=False, held_s=self.held[owner])
+        first = owner not in ("", *self.fenced)
+        self.fenced |= {owner} if first else set()
+        record = self.records[instance_id]
+        ended = any(event.kind.ends for event in self.own_events[instance_id])
+        taken = record.owner == owner and not ended
+        if taken:
+            self.records[instance_id] = replace(record, taken_by=self.latest)
+        return Claim(taken=taken, fenced=first)
+
+    async def disown(self, instance_ids: Collection[str]) -> None:
+        self.check()
+        for instance_id in instance_ids:
+            self.records[instance_id] = replace(self.records[instance_id], taken_by="")
+
     async def begin_life(self, supervisor: str) -> None:
         self.lives[supervisor] = "complete" if self.complete else "fast"
 
@@ -126,7 +161,7 @@ class MemoryTrajectoryStore:
         return [
             record
             for record in self.records.values()
-            if record.supervisor == supervisor
+            if record.owner == supervisor
             and not any(event.kind.ends for event in self.own_events[record.instance_id])
         ]
 

@@ -14,6 +14,7 @@ from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.trajectories.upgrade import prepare
+from tests.contract.store_ownership import StoreOwnershipContract
 from tests.contract.trajectory_pruning import PruningContract, add, nothing
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
@@ -61,6 +62,10 @@ def test_the_condition_of_a_server_is_seen_without_changing_it(url):
     assert condition.state is StoreState.CURRENT
     assert condition.clock_ahead_s is not None
     assert abs(condition.clock_ahead_s) < 1.0
+
+
+class TestPostgresOwnership(StoreOwnershipContract):
+    pass
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.config import LeaseConfig
 from sandbox_service.supervisor.background import BackgroundTasks
+from sandbox_service.supervisor.handover import Handover
 from sandbox_service.supervisor.idempotency import AnswerCache
 from sandbox_service.supervisor.instances import InstanceTable
 from sandbox_service.supervisor.journal import Journal
@@ -44,8 +45,22 @@ async def test_one_expiry_that_fails_keeps_no_other_instance() -> None:
         table=table, journal=journal, deadlines=config.deadline, tasks=BackgroundTasks("test")
     )
     pools = Pools(config, registry, FakeSandboxFactory(), clock, termination.handle_state_loss)
+    handover = Handover(
+        name="s1",
+        table=table,
+        journal=journal,
+        store=MemoryTrajectoryStore(),
+        termination=termination,
+        tasks=BackgroundTasks("test"),
+    )
     maintenance = Maintenance(
-        table=table, journal=journal, termination=termination, pools=pools, clock=clock, interval_s=3600
+        table=table,
+        journal=journal,
+        termination=termination,
+        handover=handover,
+        pools=pools,
+        clock=clock,
+        interval_s=3600,
     )
     for instance_id in ("broken", "fine"):
         table.activate(table.reserve(instance_id, "ada", "echo-10", registry.catalog("echo")))

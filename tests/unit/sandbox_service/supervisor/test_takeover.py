@@ -181,7 +181,9 @@ async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomp
     await heir.core.maintenance.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
     returned = await _killed(first)
-    assert await returned.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    message = _message(instance)
+    assert await returned.refusal(Op.STEP, instance, message) is ErrorCode.UNKNOWN_INSTANCE
+    assert await returned.refusal(Op.STEP, instance, message, adopt=True) is ErrorCode.INSTANCE_RECOVERED
     recover = [each for each in store.own_events[instance] if each.kind is EventKind.RECOVER]
     assert [json.loads(each.response)["supervisor"] for each in recover] == ["s2", "s1"]
     await returned.core.close()

@@ -14,6 +14,7 @@ from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_existing, open_store
 from sandbox_service.trajectories.upgrade import StoreSchemaError
+from tests.contract.store_ownership import StoreOwnershipContract
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness.episodes import event, instance
 from tests.harness.waiting import until
@@ -32,6 +33,12 @@ class TestSqliteStore(TrajectoryStoreContract):
         assert await store.create_keys(10) is not None
         await store.begin_life("s2")
         assert await store.create_keys(10) is None
+
+
+class TestSqliteOwnership(StoreOwnershipContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path}/trajectories.sqlite"
 
 
 @pytest.fixture

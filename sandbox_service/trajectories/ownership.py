@@ -1,0 +1,166 @@
+"""Record which supervisor owns an instance, so that two never do, whatever each believes of the other.
+
+A supervisor that starts takes a lease under a new epoch and renews the lease while it lives. Each
+transaction with records requires that the supervisor's epoch is still the newest. When its lease has run out,
+others may claim its instances, one by one; the first claim raises the epoch, and from then on the database
+takes nothing that the former owner still writes. That is fencing as in Kleppmann, Designing Data-Intensive
+Applications, chapter 8.
+
+Leases are compared on one clock: PostgreSQL's own, or for an SQLite file, which serves one machine, that
+machine's monotonic clock. A lease that ends later than a new one would was taken before the clock jumped or
+the machine was restarted, and has run out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .schema import instances, lives
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+
+NOBODY = ""
+"""Owner of an instance that its supervisor has handed over and no other has claimed."""
+_GIVEN_UP = 0.0
+"""End of a lease that was returned or fenced."""
+
+
+class FencedError(Exception):
+    """The supervisor's epoch is over: another process has its name, or has claimed its instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The right of one supervisor process to write."""
+
+    supervisor: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The outcome of a claim."""
+
+    taken: bool
+    """The instance belongs to the claimant now."""
+    held_s: float = 0.0
+    """Seconds for which the owner's lease still holds; the claim may be repeated afterwards."""
+    fenced: bool = False
+    """This claim was the first on an instance of the owner since its lease ran out."""
+
+
+def fenced_error() -> ServiceError:
+    """Return the error of an operation whose record a fenced supervisor could not write."""
+    return ServiceError(
+        ErrorCode.SUPERVISOR_UNAVAILABLE, "another supervisor has taken over from this one", retry_after_s=1.0
+    )
+
+
+def acquire_epoch(connection: Connection, supervisor: str, lease_s: float) -> Epoch:
+    """Take the lease of a supervisor under a new epoch, which fences every earlier process of its name."""
+    values = {"epoch": lives.c.epoch + 1, "leased_until": _now(connection) + lease_s}
+    known = lives.c.supervisor == supervisor
+    if not connection.execute(lives.update().where(known).values(values)).rowcount:
+        first = {"supervisor": supervisor, "durability": "", "needs_boot": "", "ended": False}
+        connection.execute(lives.insert(), {**first, "epoch": 1, "leased_until": values["leased_until"]})
+    return Epoch(supervisor, connection.execute(sa.select(lives.c.epoch).where(known)).scalar_one())
+
+
+def renew_lease(connection: Connection, epoch: Epoch, lease_s: float) -> None:
+    """Extend a lease to ``lease_s`` seconds from now. Raises FencedError."""
+    renewal = lives.update().where(*_is(epoch)).values(leased_until=_now(connection) + lease_s)
+    if not connection.execute(renewal).rowcount:
+        raise FencedError(epoch)
+
+
+def return_lease(connection: Connection, epoch: Epoch) -> None:
+    """Let others claim the supervisor's instances at once; nothing is written under the epoch any more."""
+    change = lives.update().where(*_is(epoch))
+    connection.execute(change.values(epoch=lives.c.epoch + 1, leased_until=_GIVEN_UP))
+
+
+def require_epoch(connection: Connection, epoch: Epoch) -> None:
+    """Raise FencedError unless the epoch is the newest; it stays so until the transaction ends."""
+    if connection.dialect.name == "sqlite":
+        # A write, since only that takes the lock which keeps others from changing the row.
+        change = lives.update().where(*_is(epoch)).values(epoch=epoch.number)
+        is_newest = bool(connection.execute(change).rowcount)
+    else:
+        # A share lock, which makes a claim wait for the end of the transaction.
+        query = sa.select(sa.literal(1)).where(*_is(epoch)).with_for_update(read=True)
+        is_newest = connection.execute(query).scalar() is not None
+    if not is_newest:
+        raise FencedError(epoch)
+
+
+def claim_instance(
+    connection: Connection, claimant: Epoch, instance_id: str, owner: str, lease_s: float
+) -> Claim:
+    """Make an instance of ``owner`` the claimant's, unless the owner's lease holds or it has another owner.
+
+    Raises FencedError if the claimant is fenced itself.
+    """
+    # First of all, since a write takes SQLite's lock: what is read below stays true.
+    renew_lease(connection, claimant, lease_s)
+    fenced = False
+    if owner != NOBODY:
+        held_s = _lease_left(connection, owner, lease_s)
+        if held_s > 0:
+            return Claim(taken=False, held_s=held_s)
+        fenced = _fence(connection, owner)
+    change = (
+        instances.update()
+        .where(instances.c.instance_id == instance_id, instances.c.ended_at.is_(None), owned_by(owner))
+        .values(owner=claimant.supervisor)
+    )
+    return Claim(taken=bool(connection.execute(change).rowcount), fenced=fenced)
+
+
+def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collection[str]) -> None:
+    """Leave instances without an owner, so that others may claim them at once. Raises FencedError."""
+    require_epoch(connection, epoch)
+    named = instances.c.instance_id.in_(list(instance_ids))
+    change = instances.update().where(named, instances.c.ended_at.is_(None), owned_by(epoch.supervisor))
+    connection.execute(change.values(owner=NOBODY))
+
+
+def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
+    """Return the condition that an instance belongs to a supervisor."""
+    created = sa.and_(instances.c.owner.is_(None), instances.c.supervisor == supervisor)
+    return sa.or_(instances.c.owner == supervisor, created)
+
+
+def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:
+    return lives.c.supervisor == epoch.supervisor, lives.c.epoch == epoch.number
+
+
+def _lease_left(connection: Connection, supervisor: str, lease_s: float) -> float:
+    """Return the seconds for which a supervisor's lease holds; its row is locked until the end."""
+    query = sa.select(lives.c.leased_until).where(lives.c.supervisor == supervisor).with_for_update()
+    until = connection.execute(query).scalar()
+    left = 0.0 if until is None else until - _now(connection)
+    return left if 0.0 < left <= lease_s else 0.0
+
+
+def _fence(connection: Connection, supervisor: str) -> bool:
+    """Raise the epoch of a supervisor whose lease has run out; return False if that was done before."""
+    change = lives.update().where(lives.c.supervisor == supervisor, lives.c.leased_until != _GIVEN_UP)
+    result = connection.execute(change.values(epoch=lives.c.epoch + 1, leased_until=_GIVEN_UP))
+    return bool(result.rowcount)
+
+
+def _now(connection: Connection) -> float:
+    if connection.dialect.name == "sqlite":
+        return time.monotonic()
+    # Not now(), which is the time of the transaction's start: it may have waited for a lock.
+    return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())

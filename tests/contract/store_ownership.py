@@ -1,0 +1,132 @@
+"""The promises of ownership that every trajectory store keeps; a subclass names the database by ``url``."""
+
+import asyncio
+
+import pytest
+import sqlalchemy as sa
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import StoreConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.schema import lives
+from sandbox_service.trajectories.store import open_store
+from tests.harness.episodes import event, instance
+
+
+def end_lease(url, supervisor):
+    """Have a supervisor's lease run out now, as after a partition."""
+    engine = connect(url)
+    with engine.begin() as connection:
+        connection.execute(lives.update().where(lives.c.supervisor == supervisor).values(leased_until=1.0))
+    engine.dispose()
+
+
+async def code_of(operation):
+    with pytest.raises(ServiceError) as caught:
+        await operation
+    return caught.value.code
+
+
+class StoreOwnershipContract:
+    @pytest.fixture
+    async def stores(self, url):
+        """The stores of the supervisors s1, which has the instances s1.a and s1.b, and s2 and s3."""
+        stores = [open_store(StoreConfig(url=url, lease_s=600)) for _ in range(3)]
+        for number, store in enumerate(stores, 1):
+            await store.acquire_lease(f"s{number}")
+            await store.begin_life(f"s{number}")
+        for name in ("s1.a", "s1.b"):
+            stores[0].open_instance(instance(name))
+            stores[0].append(event(name))
+        await stores[0].flush()
+        yield stores
+        for store in stores:
+            await store.close()
+
+    async def test_an_instance_is_its_supervisors_while_the_lease_holds(self, stores):
+        claim = await stores[1].claim("s1.a", "s1")
+        assert not claim.taken
+        assert 0 < claim.held_s <= 600
+        stores[0].append(event("s1.a", 1))
+        assert len(await stores[0].events("s1.a")) == 2
+
+    async def test_when_the_lease_has_run_out_one_of_many_claimants_gets_an_instance(self, stores, url):
+        end_lease(url, "s1")
+        claims = await asyncio.gather(*(store.claim("s1.a", "s1") for store in stores[1:] * 3))
+        assert sum(claim.taken for claim in claims) == 1
+        assert sum(claim.fenced for claim in claims) == 1
+        heir = next(f"s{2 + number % 2}" for number, claim in enumerate(claims) if claim.taken)
+        assert (await stores[1].instance("acme", "s1.a")).owner == heir
+        assert [one.instance_id for one in await stores[0].unended(heir)] == ["s1.a"]
+        assert [one.instance_id for one in await stores[1].unended("s1")] == ["s1.b"]
+
+    async def test_nothing_is_taken_of_what_a_fenced_supervisor_still_writes(self, stores, url):
+        first = stores[0]
+        end_lease(url, "s1")
+        assert (await stores[1].claim("s1.a", "s1")).fenced
+        first.append(event("s1.a", 1))
+        first.append(event("s1.b", 1))
+        assert await code_of(first.flush()) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        for operation in (first.committed(), first.renew_lease(), first.disown(["s1.b"])):
+            assert await code_of(operation) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        with pytest.raises(ServiceError, match="taken over"):
+            first.append(event("s1.b", 2))
+        assert await code_of(first.claim("s2.x", "s2")) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        stores[1].append(event("s1.a", 1, response=b"of the heir"))
+        assert [one.response for one in await stores[1].events("s1.a")] == [b"", b"of the heir"]
+        assert len(await stores[1].events("s1.b")) == 1
+
+    async def test_an_answer_that_waits_for_its_commit_fails_when_its_supervisor_is_fenced(self, stores, url):
+        engine = connect(url)
+        with engine.begin() as other:
+            # Holds up the batch until the epoch is over.
+            other.execute(lives.update().values(epoch=lives.c.epoch + 1))
+            stores[0].append(event("s1.a", 1))
+            waiting = asyncio.create_task(stores[0].committed())
+            await asyncio.sleep(0)
+        assert await code_of(waiting) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        engine.dispose()
+
+    async def test_a_lease_that_ran_out_unnoticed_is_renewed_and_holds_again(self, stores, url):
+        end_lease(url, "s1")
+        await stores[0].renew_lease()
+        assert not (await stores[1].claim("s1.a", "s1")).taken
+
+    async def test_a_lease_from_before_a_jump_of_the_clock_has_run_out(self, stores, url):
+        engine = connect(url)
+        with engine.begin() as connection:
+            connection.execute(lives.update().values(leased_until=lives.c.leased_until + 86_400))
+        engine.dispose()
+        assert (await stores[1].claim("s1.a", "s1")).taken
+
+    async def test_a_process_that_starts_under_the_same_name_fences_the_former_one(self, stores, url):
+        again = open_store(StoreConfig(url=url))
+        await again.acquire_lease("s1")
+        stores[0].append(event("s1.a", 1))
+        assert await code_of(stores[0].flush()) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        again.append(event("s1.a", 1))
+        assert len(await again.events("s1.a")) == 2
+        await again.close()
+
+    async def test_a_supervisor_that_ended_in_order_leaves_its_instances_at_once(self, stores):
+        await stores[0].end_life("s1")
+        assert (await stores[1].claim("s1.a", "s1")).taken
+
+    async def test_a_disowned_instance_is_anybodys_and_its_supervisor_keeps_the_others(self, stores):
+        stores[0].append(event("s1.a", 1))
+        await stores[0].disown(["s1.a"])
+        record = await stores[1].instance("acme", "s1.a")
+        assert (record.owner, record.supervisor) == ("", "s1")
+        assert (await stores[1].claim("s1.a", "")).taken
+        assert not (await stores[2].claim("s1.a", "")).taken
+        assert not (await stores[2].claim("s1.b", "s1")).taken
+        assert len(await stores[1].events("s1.a")) == 2
+
+    async def test_an_instance_that_has_ended_is_not_claimed(self, stores, url):
+        await stores[0].end_life("s1")
+        engine = connect(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE instances SET ended_at = 1.0"))
+        engine.dispose()
+        assert not (await stores[1].claim("s1.a", "s1")).taken

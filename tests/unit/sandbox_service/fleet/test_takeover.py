@@ -1,0 +1,86 @@
+"""The gateway finds an instance wherever it has gone, and has it taken over where nobody has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.fleet.placement import rank
+from sandbox_service.wire.frames import Op
+from tests.harness.town import Town, town_of
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture
+async def town():
+    async with town_of(*NAMES) as town:
+        for core in town.cores.values():
+            core.adopts = True
+        yield town
+
+
+def asked(town: Town) -> list[str]:
+    """The supervisors that were asked to take something over."""
+    return [name for name, core in town.cores.items() for each in core.handled if each.meta.get("adopt")]
+
+
+async def test_a_supervisor_that_names_the_owner_is_followed(town):
+    town.cores["a"].refusal = MovedError("not here", "b")
+    town.cores["b"].instances["a.x"] = 0
+    assert (await town.call(Op.STEP, "a.x")).body == b"body"
+    assert town.handled() == {"a": 1, "b": 1, "c": 0}
+
+
+async def test_what_has_no_owner_is_taken_over_by_the_first_that_does_not_drain(town):
+    town.cores["a"].owner_on_record = ""
+    town.cores["a"].draining = True
+    first, second = [name for name in rank("a.x", NAMES) if name != "a"]
+    town.cores[first].draining = True
+    await town.call(Op.STEP, "a.x")
+    assert town.cores[second].instances == {"a.x": 1}
+
+
+async def test_an_owner_that_stays_away_loses_the_instance_though_ray_still_lists_it(town):
+    await town.stop("a")
+    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    await town.call(Op.STEP, "a.x")
+    assert town.cores[heir].instances == {"a.x": 1}
+
+
+async def test_a_call_waits_until_the_lease_of_the_dead_has_run_out(town):
+    await town.stop("a", forget=True)
+    # As supervisors with a shared store, which names the owner.
+    heir = town.cores[rank("a.x", ("b", "c"))[0]]
+    heir.held = 3
+    for name in ("b", "c"):
+        town.cores[name].owner_on_record = "a"
+    await town.call(Op.STEP, "a.x")
+    assert heir.instances == {"a.x": 1}
+    assert len(asked(town)) == 4
+
+
+async def test_a_call_gives_up_at_its_deadline_when_the_lease_holds_for_longer(town):
+    await town.stop("a")
+    for name in ("b", "c"):
+        town.cores[name].held = 1000
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.x", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_a_create_is_never_taken_over(town):
+    away = rank("mine", NAMES)[0]
+    await town.stop(away)
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.CREATE, "mine", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert asked(town) == []
+
+
+async def test_an_instance_that_keeps_moving_is_an_error_and_no_endless_search(town):
+    town.cores["a"].refusal = MovedError("not here", "b")
+    town.cores["b"].refusal = MovedError("not here", "a")
+    with pytest.raises(ServiceError, match="moved"):
+        await town.call(Op.STEP, "a.x")

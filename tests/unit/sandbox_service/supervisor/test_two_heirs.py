@@ -1,0 +1,191 @@
+"""Supervisors over one database: an instance has one owner, whatever each believes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import StoreConfig
+from sandbox_service.stream.failures import error_of
+from sandbox_service.trajectories.store import SqlTrajectoryStore, open_store
+from sandbox_service.wire.frames import Frame, Op
+from tests.contract.store_ownership import end_lease
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.harness.supervised import Supervised, fake_config
+from tests.harness.waiting import until
+
+
+class Node:
+    """A supervisor with its own connection to the database."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.name, self.url = name, url
+        self.config = StoreConfig(url=url, lease_s=600)
+        self.store: SqlTrajectoryStore = open_store(self.config)
+        self.service = Supervised(
+            fake_config(store=self.config),
+            FakeSandboxFactory(),
+            self.store,  # type: ignore[arg-type]
+            FakeClock(),
+            name,
+        )
+
+    async def ask(self, op: Op, instance: str, content: str = "hello", **meta: Any) -> Frame:
+        body = {"instance_id": instance, "message": {"role": "assistant", "content": content}}
+        return await self.service.call(op, instance, body, **meta)
+
+    async def refusal(self, op: Op, instance: str, **meta: Any) -> ErrorCode:
+        return error_of(await self.ask(op, instance, **meta)).code
+
+    async def close(self) -> None:
+        await self.service.core.close()
+        await self.store.close()
+
+
+Nodes = Callable[[str], Any]
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str) -> Node:
+            node = Node(f"sqlite:///{tmp_path}/shared.sqlite", name)
+            await node.service.core.start()
+            stack.push_async_callback(node.close)
+            return node
+
+        yield start
+
+
+async def test_an_instance_is_left_to_its_supervisor_while_the_lease_of_that_one_holds(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    answer = await second.ask(Op.STEP, instance, adopt=True)
+    error = error_of(answer)
+    assert error.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert error.retry_after_s == pytest.approx(600, abs=60)
+    assert (await first.service.step(instance))["step_index"] == 0
+
+
+async def test_a_supervisor_that_is_cut_off_answers_nothing_once_another_goes_on(nodes: Nodes) -> None:
+    """Both live and reach the database; only the gateway of the second believes the first to be dead."""
+    first, second = await nodes("s1"), await nodes("s2")
+    instance, other = await first.service.create(), await first.service.create()
+    await first.service.step(instance, "one")
+    end_lease(first.url, "s1")
+    assert (await second.service.step(instance, "two", adopt=True, step_index=1))["step_index"] == 1
+    for op in (Op.STEP, Op.EVALUATE, Op.RELEASE):
+        assert await first.refusal(op, instance) is ErrorCode.SUPERVISOR_UNAVAILABLE
+    # The whole process has lost its right, not only that instance.
+    assert await first.refusal(Op.STEP, other) is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert (await second.service.step(instance, "three"))["step_index"] == 2
+    assert (await second.service.step(other, adopt=True))["step_index"] == 0
+    await asyncio.wait_for(first.service.core.wait_fenced(), 5)
+    kinds = [event.kind.value for event in await second.store.events(instance)]
+    assert kinds == ["create", "step", "recover", "replay", "step", "step"]
+
+
+async def test_a_supervisor_whose_lease_cannot_be_renewed_answers_nothing(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    await second.service.step(instance, adopt=True)
+    # It has written nothing since, so it learns of it when its own clock says that the lease is over.
+    first.service.clock.advance(601)
+    assert await first.refusal(Op.FILE_LIST, instance) is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert await first.refusal(Op.CREATE, "") is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert (await first.service.call(Op.STATS)).op is Op.REPLY
+
+
+async def test_a_lease_that_ran_out_unnoticed_costs_nothing(nodes: Nodes) -> None:
+    first = await nodes("s1")
+    instance = await first.service.create()
+    first.service.clock.advance(200)
+    end_lease(first.url, "s1")
+    first.service.clock.advance(450)
+    assert (await first.service.step(instance))["step_index"] == 0
+
+
+async def test_of_two_supervisors_that_are_asked_at_once_one_takes_an_instance_over(nodes: Nodes) -> None:
+    first, *others = [await nodes(name) for name in ("s1", "s2", "s3")]
+    ids = [await first.service.create() for _ in range(2)]
+    end_lease(first.url, "s1")
+    for instance in ids:
+        answers = await asyncio.gather(*(each.ask(Op.STEP, instance, adopt=True) for each in others))
+        assert sorted(answer.op.name for answer in answers) == ["ERROR", "REPLY"]
+        refused = next(answer for answer in answers if answer.op is Op.ERROR)
+        heir = next(each.name for each, answer in zip(others, answers, strict=True) if answer.op is Op.REPLY)
+        assert refused.meta["owner"] == heir
+        steps = [each for each in await first.store.events(instance) if each.kind.value == "step"]
+        assert len(steps) == 1
+
+
+async def test_what_cannot_be_rebuilt_is_lost_as_soon_as_the_first_call_finds_the_owner_dead(
+    nodes: Nodes,
+) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    lost, unasked = await first.service.create("diary"), await first.service.create("diary")
+    end_lease(first.url, "s1")
+    assert await second.refusal(Op.EVALUATE, lost, adopt=True) is ErrorCode.INSTANCE_LOST
+    await until(lambda: unasked in second.service.core.table)
+    assert [event.kind.value for event in await second.store.events(unasked)] == ["create", "lost"]
+
+
+async def test_a_supervisor_that_comes_back_names_the_new_owners_of_its_instances(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    await second.service.step(instance, adopt=True)
+    again = await nodes("s1")
+    answer = await again.ask(Op.STEP, instance)
+    assert (answer.op, answer.meta) == (Op.ERROR, {"owner": "s2"})
+    assert (await second.service.step(instance))["step_index"] == 1
+
+
+async def test_a_draining_supervisor_hands_over_what_can_be_rebuilt_and_keeps_the_rest(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    moved, kept = await first.service.create(), await first.service.create("diary")
+    await first.service.step(moved, "one", key="k")
+    await first.service.core.begin_drain(move=True)
+    # The call arrives while the handover runs, and waits for its end.
+    answer = await first.ask(Op.STEP, moved)
+    assert (answer.op, answer.meta) == (Op.ERROR, {"owner": ""})
+    assert (await second.service.step(moved, "two", adopt=True))["step_index"] == 1
+    repeated = await second.ask(Op.STEP, moved, "one", key="k")
+    assert repeated.op is Op.REPLY
+    assert (await first.service.step(kept))["step_index"] == 0
+    assert await first.refusal(Op.CREATE, "") is ErrorCode.DRAINING
+    assert await first.refusal(Op.STEP, moved, adopt=True) is ErrorCode.DRAINING
+    assert len(first.service.core.table) == 1
+
+
+async def test_a_running_operation_ends_where_it_began_and_the_instance_moves_afterwards(
+    nodes: Nodes,
+) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    step = asyncio.create_task(first.service.step(instance))
+    await asyncio.sleep(0)
+    await first.service.core.begin_drain(move=True)
+    assert (await step)["step_index"] == 0
+    first.service.core.tick()
+    assert (await first.ask(Op.STEP, instance)).meta == {"owner": ""}
+    assert (await second.service.step(instance, adopt=True))["step_index"] == 1
+
+
+async def test_a_draining_supervisor_takes_nothing_over_until_the_drain_is_cancelled(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    await second.service.core.begin_drain(move=True)
+    assert await second.refusal(Op.STEP, instance, adopt=True) is ErrorCode.DRAINING
+    await second.service.core.cancel_drain()
+    assert (await second.service.step(instance, adopt=True))["step_index"] == 0
