@@ -12,6 +12,7 @@
         AgentLost            the process that ran it ended, without its doing
       RewardFailed         the run's reward function failed for an episode
         JudgeFailed          the judge gave no score
+      LabelFailed          a recorded episode's steps could not be labelled
       TeacherFailed        the teacher gave no log-probabilities
       BudgetSpent          the judge's budget is spent
       Stalled              a wait passed its deadline
@@ -70,6 +71,20 @@ class RewardFailed(TrainerError, RuntimeError):
 
 class JudgeFailed(RewardFailed):
     """The judge could not be reached, passed its deadline or gave no score for an episode."""
+
+
+class LabelFailed(TrainerError, RuntimeError):
+    """The steps of a recorded episode could not be labelled, by no fault of theirs."""
+
+    def __init__(self, message: str, failure_class: str) -> None:
+        """``failure_class``: ``sandbox``, ``capacity``, ``timeout`` and so on; ``replay`` for an episode that
+        did not repeat; ``policy`` for the model that continues; ``judge``.
+        """
+        super().__init__(message, failure_class)
+        self.failure_class = failure_class
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TeacherFailed(TrainerError, RuntimeError):

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sandbox_settings import Branch
 
-from . import data_selection
+from . import data_selection, step_labels
 from .data_source import OutputOption, SourcesArgument, reading_progress, split_sources, written_to
 from .options import JsonOption
 from .terminal import explained, results, write_json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainer.recorded.statistics import EpisodeStatistics
     from trainer.recorded.types import Record
 
-_HELP = """Look at recorded data, convert it, select from it, make pairs of it, and check it.
+_HELP = """Look at recorded data, convert it, select from it, make pairs of it, label its steps, and check it.
 
 Recorded data are episodes, preferences or labelled completions in .jsonl, .json or .parquet files: exports
 of the trajectory store, a run's trajectories.jsonl, AgentTraj, ShareGPT and TRL's formats; or the episodes of
@@ -64,6 +64,7 @@ def build_data() -> typer.Typer:
     cli.command("statistics")(statistics)
     cli.command("select")(data_selection.select)
     cli.command("pairs")(data_selection.pairs)
+    cli.command("label-steps")(step_labels.label_steps)
     cli.command("decontaminate")(data_selection.decontaminate)
     return cli
 

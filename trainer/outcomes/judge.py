@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from local_processes.waiting import exponential_wait_s
 from trainer.errors import BudgetSpent, JudgeFailed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .judge_store import JudgeStore
 
+_Read = TypeVar("_Read")
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 20.0
 _CHARACTERS = 3
@@ -78,13 +79,18 @@ class Judge:
         messages = grading_messages(
             trajectory, self._rubric, config.least, config.most, config.max_episode_chars
         )
-        return await self._graded(messages)
+        return await self.ask(messages, lambda answer: score_in(answer, config.least, config.most))
 
     async def close(self) -> None:
         await self._endpoint.close()
         self._store.close()
 
-    async def _graded(self, messages: Sequence[ChatMessage]) -> float:
+    async def ask(self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
+        """Return what ``read`` finds in the answer to a request.
+
+        ``read`` raises JudgeFailed for an answer that is of no use; such an answer is not kept. Raises
+        JudgeFailed; BudgetSpent.
+        """
         config = self._config
         key = self._key(messages)
         # Equal episodes of a group are graded once: the others wait for the answer and find it in the cache.
@@ -93,22 +99,22 @@ class Judge:
             try:
                 known = self._store.find_answer(key)
                 if known is not None:
-                    return score_in(known, config.least, config.most)
+                    return read(known)
                 # The deadline begins with the request, not with the wait for a slot.
                 async with self._slots, asyncio.timeout(config.timeout_s):
-                    return await self._asked(key, messages)
+                    return await self._asked(key, messages, read)
             except TimeoutError:
                 raise JudgeFailed(f"the judge was not done within {config.timeout_s:g} s") from None
             finally:
                 self._asking.pop(key, None)
 
-    async def _asked(self, key: str, messages: Sequence[ChatMessage]) -> float:
-        """Ask until there is a score, which is then kept. Raises the last attempt's JudgeFailed."""
+    async def _asked(self, key: str, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
+        """Ask until there is an answer of use, which is then kept. Raises the last attempt's JudgeFailed."""
         config = self._config
         for attempt in range(1, config.attempts + 1):
             try:
                 answer = await self._paid(messages)
-                score = score_in(answer.text, config.least, config.most)
+                found = read(answer.text)
             except JudgeFailed:
                 if attempt == config.attempts:
                     raise
@@ -116,7 +122,7 @@ class Judge:
                 await asyncio.sleep(self._wait_s * wait_s)
             else:
                 self._store.remember(key, answer.text)
-                return score
+                return found
         raise AssertionError("there is at least one attempt")
 
     async def _paid(self, messages: Sequence[ChatMessage]) -> Answer:
@@ -155,7 +161,4 @@ class Judge:
 
 
 def _spent(setting: str, budget: int, detail: str) -> str:
-    return (
-        f"the judge's budget reward.judge.{setting}={budget} is spent: {detail}; resume the run with a "
-        "larger budget"
-    )
+    return f"the judge's budget judge.{setting}={budget} is spent: {detail}; resume with a larger budget"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from trainer.errors import JudgeFailed
 
 if TYPE_CHECKING:
-    from trainer.types import Line, Trajectory
+    from trainer.types import Trajectory
 
 _SCORE = re.compile(r"^[\s*_#>]*score[\s*_]*[:=][\s*_]*(-?\d+(?:\.\d+)?)[\s*_.]*$", re.IGNORECASE)
 _SYSTEM = """\
@@ -40,9 +40,8 @@ def grading_messages(
     trajectory: Trajectory, rubric: str, least: float, most: float, limit: int
 ) -> list[ChatMessage]:
     """Return the request for an episode; ``limit`` is the number of characters of it that are shown."""
-    quoted = _shortened(_transcript(trajectory.lines), limit)
-    # Of the content, not at random: the same episode is the same request, which the cache then finds.
-    mark = hashlib.sha256(f"{rubric}\0{quoted}".encode()).hexdigest()[:16]
+    quoted = quotation([(line.role, line.content) for line in trajectory.lines], limit)
+    mark = mark_of(rubric, quoted)
     system = _SYSTEM.format(mark=mark, rubric=rubric.strip(), least=least, most=most)
     return [
         {"role": "system", "content": system},
@@ -65,11 +64,15 @@ def score_in(answer: str, least: float, most: float) -> float:
     return (score - least) / (most - least)
 
 
-def _transcript(lines: Sequence[Line]) -> str:
-    return "\n\n".join(f"[{line.role}]\n{line.content}" for line in lines)
+def mark_of(rubric: str, quoted: str) -> str:
+    """Return the mark around a quotation, which its author could not write into it."""
+    # Of the content, not at random: the same episode is the same request, which the cache then finds.
+    return hashlib.sha256(f"{rubric}\0{quoted}".encode()).hexdigest()[:16]
 
 
-def _shortened(text: str, limit: int) -> str:
+def quotation(said: Sequence[tuple[str, str]], limit: int) -> str:
+    """Return roles and texts as one text, its middle left out beyond ``limit`` characters."""
+    text = "\n\n".join(f"[{role}]\n{content}" for role, content in said)
     if len(text) <= limit:
         return text
     head = limit // 2

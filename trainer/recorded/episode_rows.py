@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from pydantic import Field, JsonValue
 
 from .bad_rows import RowError
-from .fields import ClosedRow, Messages, Rewards, Text, Tools, check_conversation, validated
+from .fields import (
+    ClosedRow,
+    Messages,
+    Params,
+    Rewards,
+    StepLabels,
+    Text,
+    Tools,
+    check_conversation,
+    validated,
+)
 from .types import RecordedEpisode
 
 if TYPE_CHECKING:
@@ -41,6 +51,7 @@ class EpisodeRow(ClosedRow):
     reward: float | None = None
     """The score, or the sum of the step rewards of an episode that was never graded."""
     step_rewards: Rewards = ()
+    step_labels: StepLabels = Field(default_factory=dict)
     truncated: bool | None = None
     failure_class: Text = ""
     format_errors: int | None = Field(default=None, ge=0)
@@ -49,11 +60,11 @@ class EpisodeRow(ClosedRow):
     policy: Text = ""
     temperature: float | None = Field(default=None, ge=0)
     ended_by: Text = ""
+    seed: int | None = None
+    params: Params = Field(default_factory=dict)
     # Columns of the export that training does not need.
     tenant: JsonValue = None
     supervisor: JsonValue = None
-    seed: JsonValue = None
-    params: JsonValue = None
     parent: JsonValue = None
     created_at: JsonValue = None
     ended_at: JsonValue = None
@@ -70,6 +81,7 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
     for place in skipped:
         if not 0 <= place < len(read.messages) or read.messages[place].role != "assistant":
             raise RowError(f"skipped: message {place} is not one of the assistant's")
+    _check_labels(read)
     # A plain file has its score in `reward`; in an export that column repeats the sum of the step rewards.
     score = read.reward if "score" not in row and not read.step_rewards else read.score
     episode = RecordedEpisode(
@@ -83,6 +95,9 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
         score=score,
         success=read.success,
         step_rewards=read.step_rewards,
+        step_labels=read.step_labels,
+        seed=read.seed,
+        params=read.params,
         skipped=skipped,
         weight=1.0 if read.weight is None else read.weight,
         failure_class=read.failure_class or ("sandbox" if read.ended_by == _LOST else ""),
@@ -104,6 +119,9 @@ def episode_row(episode: RecordedEpisode) -> JsonObject:
         "success": episode.success,
         "score": episode.score,
         "step_rewards": list(episode.step_rewards),
+        "step_labels": {name: list(labels) for name, labels in episode.step_labels.items()},
+        "seed": episode.seed,
+        "params": dict(episode.params),
         "skipped": [*map(int, sorted(episode.skipped))],
         "failure_class": episode.failure_class,
         "truncated": episode.truncated or None,
@@ -114,7 +132,16 @@ def episode_row(episode: RecordedEpisode) -> JsonObject:
         "messages": [each.model_dump(mode="json", exclude_none=True) for each in episode.messages],
         "tools": [each.model_dump(mode="json") for each in episode.tools],
     }
-    return {name: value for name, value in row.items() if value is not None and value != "" and value != []}
+    return {name: value for name, value in row.items() if value is not None and value not in ("", [], {})}
+
+
+def _check_labels(read: EpisodeRow) -> None:
+    turns = sum(message.role == "assistant" for message in read.messages)
+    for name, labels in read.step_labels.items():
+        if len(labels) != turns:
+            raise RowError(f"step_labels.{name}: has {len(labels)} labels, and the episode {turns} steps")
+        if any(label is not None and not 0 <= label <= 1 for label in labels):
+            raise RowError(f"step_labels.{name}: labels must be from 0 to 1, or null where there is none")
 
 
 def write_episodes(path: Path, episodes: Iterable[RecordedEpisode]) -> int:

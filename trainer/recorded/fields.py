@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from sandbox_contract.messages import Message, Tool
 
@@ -39,8 +39,18 @@ def _or_nothing(value: object) -> object:
     return () if value is None else value
 
 
+def _or_empty(value: object) -> object:
+    return {} if value is None else value
+
+
 Tools: TypeAlias = Annotated[tuple[Tool, ...], BeforeValidator(_or_nothing), BeforeValidator(_parsed_text)]
 """Tool schemas, as a list or as the JSON text of one; none where null."""
+Params: TypeAlias = Annotated[dict[str, JsonValue], BeforeValidator(_or_empty), BeforeValidator(_parsed_text)]
+"""Parameters of an instance, as an object or as its JSON text."""
+StepLabels: TypeAlias = Annotated[
+    dict[str, tuple[float | None, ...]], BeforeValidator(_or_empty), BeforeValidator(_parsed_text)
+]
+"""Labels of steps by dimension, as an object or as its JSON text."""
 Rewards: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(_or_nothing)]
 Text: TypeAlias = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A text; empty where null."""

@@ -6,6 +6,7 @@ tokens of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -37,7 +38,9 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
         place = ".".join(str(part) for part in first["loc"])
         raise RowError(f"{place}: {first['msg']}") from None
     return tuple(
-        _episode(each, origin) for each in group.trajectories if not (each.failure and not each.turns)
+        replace(_episode(each, origin), seed=group.spec.seed)
+        for each in group.trajectories
+        if not (each.failure and not each.turns)
     )
 
 

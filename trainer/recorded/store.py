@@ -76,6 +76,7 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
         score=score,
         success=success,
         step_rewards=tuple(rewards),
+        seed=trajectory.seed,
         failure_class="sandbox" if lost else "",
         truncated=truncated,
     )

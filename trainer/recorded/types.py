@@ -6,10 +6,13 @@ file serves models of any family.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sandbox_contract.messages import Message, Tool
 
 
@@ -45,6 +48,14 @@ class RecordedEpisode:
     success: bool | None = None
     step_rewards: tuple[float, ...] = ()
     """Rewards of the steps, in order, as the environment or a process reward model gave them."""
+    step_labels: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """By dimension, a label from 0 to 1 for each of the assistant's messages, in order; None where a step has
+    none. A process reward model learns them.
+    """
+    seed: int | None = None
+    """Seed of the instance, where the file has it."""
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Parameters of the instance's creation."""
     skipped: frozenset[int] = frozenset()
     """Indices of the assistant's messages that carry no loss."""
     weight: float = 1.0

@@ -11,7 +11,7 @@ from trainer.config.recorded import RecordedFiles
 from trainer.recorded.episode_rows import write_episodes
 from trainer.recorded.reading import read_completions, read_episodes, read_preferences
 
-COMMANDS = ("inspect", "convert", "statistics", "select", "pairs", "decontaminate")
+COMMANDS = ("inspect", "convert", "statistics", "select", "pairs", "decontaminate", "label-steps")
 
 
 def data(*words: object):
@@ -142,3 +142,20 @@ def test_decontaminate_fails_on_overlap_or_writes_the_rest(file: Path, tmp_path:
     assert "1 of 3 episodes overlap with 1 evaluation tasks" in shown.stdout
     assert data("decontaminate", file, "--against", tasks, "-o", clean).exit_code == 0
     assert [each.task_id for each in read_episodes(read(clean))] == ["t/1", "t/1"]
+
+
+def test_steps_are_labelled_by_the_outcome(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "labels.jsonl"
+    shown = data("label-steps", file, "rule.kind=outcome", "-o", target)
+    assert "3 steps of 3 episodes" in shown.stdout
+    assert [row.step_labels["correctness"] for row in read_episodes(read(target))] == [(1.0,), (0.0,), (0.0,)]
+
+
+def test_episodes_without_labels_are_counted_and_the_exit_code_says_so(file: Path, tmp_path: Path) -> None:
+    file.write_text(
+        file.read_text() + '{"messages": [{"role": "user", "content": "?"}, '
+        '{"role": "assistant", "content": "!"}]}\n'
+    )
+    shown = data("label-steps", file, "rule.kind=outcome", "--json", "-o", tmp_path / "labels.jsonl")
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["failures"] == {"ungraded": 1}

@@ -119,7 +119,7 @@ async def test_a_spent_budget_of_calls_ends_the_run_and_counts_over_restarts(tmp
     endpoint = ScriptedEndpoint("SCORE: 6")
     again, store = judge(endpoint, tmp_path, max_calls=1)
     assert await again.find_outcome(EPISODE) == 0.5, "what is known costs nothing"
-    with pytest.raises(BudgetSpent, match=r"reward\.judge\.max_calls=1 is spent: 1 requests; resume the run"):
+    with pytest.raises(BudgetSpent, match=r"judge\.max_calls=1 is spent: 1 requests; resume with"):
         await again.find_outcome(_other(1))
     assert (endpoint.requests, store.spent()) == ([], Spent(1, 50))
 

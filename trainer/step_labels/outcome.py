@@ -1,0 +1,43 @@
+"""Labels by back-tracing: each step gets the episode's outcome, discounted by its distance from the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.errors import LabelFailed
+
+from .labels import StepLabels
+
+if TYPE_CHECKING:
+    from trainer.config.step_labels import OutcomeRule
+    from trainer.recorded.types import RecordedEpisode
+
+
+def traced_back(outcome: float, steps: int, discount: float) -> tuple[float, ...]:
+    """Return ``outcome * discount ** (steps - 1 - t)`` for each step t."""
+    return tuple(outcome * discount ** (steps - 1 - step) for step in range(steps))
+
+
+class OutcomeLabeller:
+    """Implements ``StepLabeller`` with the recorded outcome."""
+
+    def __init__(self, rule: OutcomeRule) -> None:
+        self._rule = rule
+
+    async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
+        if episode.failure_class:
+            raise LabelFailed(
+                f"{episode.origin}: a failure ended the episode, so that it has no outcome",
+                episode.failure_class,
+            )
+        by_success = self._rule.outcome == "success" and episode.success is not None
+        outcome = float(episode.success or False) if by_success else episode.score
+        if outcome is None:
+            raise LabelFailed(f"{episode.origin}: the episode was never graded", "ungraded")
+        if not 0 <= outcome <= 1:
+            raise LabelFailed(
+                f"{episode.origin}: the score {outcome:g} is not from 0 to 1; use rule.outcome=success",
+                "ungraded",
+            )
+        labels = traced_back(outcome, len(episode.turns), self._rule.discount)
+        return StepLabels({self._rule.dimension: labels})
