@@ -85,7 +85,7 @@ class JudgeRule(Branch):
 
     kind: Literal["judge"] = "judge"
     dimensions: Annotated[tuple[str, ...], Field(min_length=1)] = DIMENSIONS
-    """What is graded."""
+    """Names of the grades."""
     judge: JudgeConfig
     """The judge; a rubric adds to the dimensions' names. ``least`` becomes the label 0 and ``most`` 1."""
 

@@ -48,7 +48,7 @@ class LabelledFile:
     failed: int
     """Episodes that are not in the file."""
     reasons: tuple[str, ...]
-    """Why; of the first of them."""
+    """Their reasons, those of the first of them."""
 
 
 async def label_episodes(
