@@ -79,13 +79,13 @@ class Judge:
         messages = grading_messages(
             trajectory, self._rubric, config.least, config.most, config.max_episode_chars
         )
-        return await self.ask(messages, lambda answer: score_in(answer, config.least, config.most))
+        return await self.ask_judge(messages, lambda answer: score_in(answer, config.least, config.most))
 
     async def close(self) -> None:
         await self._endpoint.close()
         self._store.close()
 
-    async def ask(self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
+    async def ask_judge(self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
         """Return what ``read`` finds in the answer to a request.
 
         ``read`` raises JudgeFailed for an answer that is of no use; such an answer is not kept. Raises

@@ -73,7 +73,7 @@ class JudgeLabeller:
         request = step_grading_messages(said, self._rubric, rule)
         least, most = rule.judge.least, rule.judge.most
         try:
-            return await self._judge.ask(
+            return await self._judge.ask_judge(
                 request, lambda answer: grades_in(answer, rule.dimensions, least, most)
             )
         except JudgeFailed:
