@@ -76,47 +76,69 @@ async def label_episodes(
     labelled, and what the labeller raises.
     """
     part = _Part(output, settings, resume=resume)
-    known = part.read()
-    waiting: deque[tuple[int, RecordedEpisode]] = deque()
-    done: dict[int, RecordedEpisode] = {}
-    for place, episode in enumerate(episodes):
-        rows = known.get(_digest(episode))
-        if rows:
-            done[place] = replace(rows.popleft(), origin=episode.origin)
-        else:
-            waiting.append((place, episode))
-    failures: Counter[str] = Counter()
-    reasons: list[str] = []
-
-    async def work() -> None:
-        while waiting:
-            place, episode = waiting.popleft()
-            try:
-                found = await labeller.label_steps(episode)
-            except LabelFailed as failure:
-                failures[failure.failure_class] += 1
-                reasons.append(str(failure))
-            else:
-                failures.update(found.failures)
-                done[place] = with_labels(episode, found)
-                part.add(done[place])
-            on_labelled(len(done) + len(reasons), len(episodes))
-
-    on_labelled(len(done), len(episodes))
-    workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(waiting)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-    if not done:
-        raise DataError("no episode could be labelled:\n" + "\n".join(reasons[:_SHOWN]))
-    labelled = [done[place] for place in sorted(done)]
+    work = _Labelling(episodes, labeller, part, on_labelled)
+    await work.run(concurrency)
+    if not work.done:
+        raise DataError("no episode could be labelled:\n" + "\n".join(work.reasons[:_SHOWN]))
+    labelled = [work.done[place] for place in sorted(work.done)]
     write_episodes(output, labelled)
-    if not reasons:
+    if not work.reasons:
         part.remove()
-    return _summary(labelled, failures, reasons)
+    return _summary(labelled, work.failures, work.reasons)
+
+
+class _Labelling:
+    """Labels episodes that are not done, several at a time."""
+
+    def __init__(
+        self,
+        episodes: Sequence[RecordedEpisode],
+        labeller: StepLabeller,
+        part: _Part,
+        on_labelled: OnLabelled,
+    ) -> None:
+        self._labeller = labeller
+        self._part = part
+        self._on_labelled = on_labelled
+        self._total = len(episodes)
+        self._waiting: deque[tuple[int, RecordedEpisode]] = deque()
+        self.done: dict[int, RecordedEpisode] = {}
+        """Labelled episodes by their places."""
+        self.failures: Counter[str] = Counter()
+        self.reasons: list[str] = []
+        """A sentence for each episode that failed."""
+        known = part.read()
+        for place, episode in enumerate(episodes):
+            rows = known.get(_digest(episode))
+            if rows:
+                self.done[place] = replace(rows.popleft(), origin=episode.origin)
+            else:
+                self._waiting.append((place, episode))
+
+    async def run(self, concurrency: int) -> None:
+        """Label what is not done. Raises what the labeller raises, except for LabelFailed."""
+        self._on_labelled(len(self.done), self._total)
+        workers = [asyncio.create_task(self._work()) for _ in range(min(concurrency, len(self._waiting)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while self._waiting:
+            place, episode = self._waiting.popleft()
+            try:
+                found = await self._labeller.label_steps(episode)
+            except LabelFailed as failure:
+                self.failures[failure.failure_class] += 1
+                self.reasons.append(str(failure))
+            else:
+                self.failures.update(found.failures)
+                self.done[place] = with_labels(episode, found)
+                self._part.add(self.done[place])
+            self._on_labelled(len(self.done) + len(self.reasons), self._total)
 
 
 def _summary(
