@@ -19,6 +19,8 @@ class DpoLoss(Branch):
     """Strength of the KL penalty to the reference model that the loss implies."""
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
     """Assumed share of pairs whose labels are exchanged (conservative DPO)."""
+    sft_weight: NonNegative = 0.0
+    """Weight of the chosen completion's negative log-likelihood a token (Pang et al. 2024)."""
 
 
 class IpoLoss(Branch):
@@ -27,6 +29,8 @@ class IpoLoss(Branch):
     kind: Literal["ipo"] = "ipo"
     beta: _Above = 0.1
     """The paper's tau: the margin aimed at is 1 / (2 beta), in nats a token."""
+    sft_weight: NonNegative = 0.0
+    """Weight of the chosen completion's negative log-likelihood a token (Pang et al. 2024)."""
 
 
 class KtoLoss(Branch):

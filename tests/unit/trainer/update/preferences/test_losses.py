@@ -47,6 +47,18 @@ def test_label_smoothing_weighs_the_exchanged_pair():
     assert found == pytest.approx(0.8 * right + 0.2 * wrong)
 
 
+@pytest.mark.parametrize(
+    ("losses", "config"), [(dpo_losses, DpoLoss), (ipo_losses, IpoLoss)], ids=["dpo", "ipo"]
+)
+def test_the_likelihood_of_the_chosen_completion_a_token_is_added_with_its_weight(losses, config):
+    given = pairs(([-2.0], [-3.0], [4.0]), ([-6.0], [-5.0], [8.0]))
+    added = losses(given, config(sft_weight=3.0)) - losses(given, config())
+    assert added.item() == pytest.approx(3.0 * 2.0 / 4.0)
+    added.sum().backward()
+    assert given.chosen.logprobs_N.grad.tolist() == pytest.approx([-0.75])
+    assert given.rejected.logprobs_N.grad.tolist() == pytest.approx([0.0])
+
+
 def test_ipo_by_hand_with_means_over_tokens():
     # (-2 + 3) / 2 - (-6 + 5) / 4 = 0.75; the target is 1 / (2 * 0.5) = 1
     given = pairs(([-2.0], [-3.0], [2.0]), ([-6.0], [-5.0], [4.0]))
