@@ -31,6 +31,8 @@ class ServerConfig(Branch):
     """Allow other addresses than loopback without API keys."""
     host_names: tuple[str, ...] = ()
     """Host names, besides loopback's, that requests to a service without API keys may use."""
+    console_runs: dict[str, str] = {}
+    """Folder of the training runs that the console shows, by tenant; a tenant without one sees no runs."""
     max_body_bytes: Positive = 8 * 1024 * 1024
     """Maximum bytes of a request body."""
     bodies_mib: Positive = 256

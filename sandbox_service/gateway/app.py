@@ -27,6 +27,7 @@ from .compat.agentscope.routes import CompatRoutes
 from .console import ConsoleRoutes
 from .console_access import credentials, is_console, is_open
 from .console_answers import error_page
+from .console_runs import RunRoutes
 from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
@@ -202,10 +203,14 @@ def build_app(
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
     authenticator = Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names)
-    console = ConsoleRoutes(dispatcher, registry, metrics, authenticator, queue)
+    # The console's own routes come last, since they answer all other paths of the console.
+    consoles = (
+        RunRoutes(config.console_runs),
+        ConsoleRoutes(dispatcher, registry, metrics, authenticator, queue),
+    )
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
-        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes, console),
+        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes, consoles),
         authenticator=authenticator,
         metrics=metrics,
         log=log,
@@ -237,7 +242,7 @@ def _rest(
     metrics: Metrics,
     bodies: BodyReader,
     max_bytes: int,
-    console: ConsoleRoutes,
+    consoles: Iterable[ConsoleRoutes | RunRoutes],
 ) -> FastAPI:
     """Return FastAPI's application: every route that is not hot, and the OpenAPI document of all routes."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
@@ -245,7 +250,8 @@ def _rest(
     app.include_router(InspectionRoutes(dispatcher, registry).router())
     app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
     app.include_router(HealthRoutes(dispatcher, metrics).router())
-    app.include_router(console.router())
+    for console in consoles:
+        app.include_router(console.router())
     document: OpenApi = {}
 
     def openapi() -> OpenApi:

@@ -6,9 +6,7 @@ Handlers collect data through the same calls as the API's routes, with the visit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
@@ -28,7 +26,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.search import EpisodeQuery
 
 from .console_access import CONSOLE, LOGIN, check_same_site, is_secure, local_path, set_cookie
-from .console_answers import error_page, page
+from .console_answers import as_page, page
 from .episode_search import search_episodes
 from .inspection import exchange_of, fleet_stats, instances_page, trajectory_page
 
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from .metrics import Metrics
 
 
-_T = TypeVar("_T")
 _PAGE = 50
 """Episodes of a page."""
 _EVENTS = 200
@@ -57,23 +54,6 @@ _NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _LONGEST_CURSOR = 18
 """Digits of a cursor."""
 _ID: TypeAdapter[str] = TypeAdapter(InstanceId)
-
-Handler = Callable[[_T, Request], Awaitable[Response]]
-
-
-def _as_page(handler: Handler[_T]) -> Handler[_T]:
-    """Return a handler that answers errors with pages."""
-
-    @wraps(handler)
-    async def answer(routes: _T, request: Request) -> Response:
-        try:
-            return await handler(routes, request)
-        except ServiceError as error:
-            refused = error_page(exchange_of(request), error)
-            headers = {name.decode(): value.decode() for name, value in refused.headers}
-            return Response(refused.body, refused.status, headers, refused.media_type.decode())
-
-    return answer
 
 
 class ConsoleRoutes:
@@ -113,7 +93,7 @@ class ConsoleRoutes:
             router.add_api_route(path, handler, methods=methods, response_model=None)
         return router
 
-    @_as_page
+    @as_page
     async def show_overview(self, request: Request) -> Response:
         """Show boxes by node, the tenant's live instances, latencies and errors."""
         exchange = exchange_of(request)
@@ -131,7 +111,7 @@ class ConsoleRoutes:
         view = overview(fleet, instances, more_instances=more, waiting=waiting, traffic=traffic)
         return page(exchange, "overview.html", {"view": view}, section="Overview")
 
-    @_as_page
+    @as_page
     async def find_episodes(self, request: Request) -> Response:
         """Search the tenant's recorded episodes."""
         exchange = exchange_of(request)
@@ -151,13 +131,13 @@ class ConsoleRoutes:
         shown = {"episodes": found.episodes, "next_url": form.next_url(found.end), "refused": ""}
         return page(exchange, "episodes.html", {**context, **shown}, section="Episodes")
 
-    @_as_page
+    @as_page
     async def show_episode(self, request: Request) -> Response:
         """Show an episode step by step."""
         view = player(await self._trajectory(request, _instance_of(request)))
         return page(exchange_of(request), "player.html", {"view": view}, section="Episodes")
 
-    @_as_page
+    @as_page
     async def compare_episodes(self, request: Request) -> Response:
         """Show episodes side by side: those that the address names, a family, or the latest of a task."""
         exchange = exchange_of(request)
@@ -183,18 +163,18 @@ class ConsoleRoutes:
         alike = [each.instance_id for each in found if query.task in (None, each.task_id)]
         return alike[:MOST_SIDE_BY_SIDE]
 
-    @_as_page
+    @as_page
     async def send_trajectory(self, request: Request) -> Response:
         """Send a page of an episode's trajectory as JSON."""
         trajectory = await self._trajectory(request, _instance_of(request))
         return Response(trajectory.model_dump_json(), media_type="application/json", headers=_NOT_CACHED)
 
-    @_as_page
+    @as_page
     async def show_form(self, request: Request) -> Response:
         """Show the form to sign in."""
         return page(exchange_of(request), "login.html", {"next": CONSOLE, "refused": ""})
 
-    @_as_page
+    @as_page
     async def sign_in(self, request: Request) -> Response:
         """Keep a valid key in the browser's cookie, and go to the page that was asked for."""
         exchange = exchange_of(request)
@@ -214,7 +194,7 @@ class ConsoleRoutes:
         answer.headers["set-cookie"] = set_cookie(key, secure=is_secure(exchange, request.url.scheme))
         return answer
 
-    @_as_page
+    @as_page
     async def sign_out(self, request: Request) -> Response:
         """Remove the cookie."""
         exchange = exchange_of(request)
@@ -223,7 +203,7 @@ class ConsoleRoutes:
         answer.headers["set-cookie"] = set_cookie(b"", secure=is_secure(exchange, request.url.scheme))
         return answer
 
-    @_as_page
+    @as_page
     async def send_static(self, request: Request) -> Response:
         """Send a style, a script or a picture."""
         file = static_files().get(request.path_params["name"])
@@ -231,7 +211,7 @@ class ConsoleRoutes:
             raise ServiceError(ErrorCode.NOT_FOUND)
         return Response(file.content, media_type=file.media_type, headers=_CACHED)
 
-    @_as_page
+    @as_page
     async def reject_unknown(self, request: Request) -> Response:
         """Answer a path that the console does not have."""
         raise ServiceError(ErrorCode.NOT_FOUND, f"the console has no page {request.url.path}")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.rendering import SECURITY_HEADERS, render
+from sandbox_service.errors import ServiceError
 
 from .console_access import cookie_key
+from .inspection import exchange_of
 from .responses import HttpResponse, error_headers
 
 if TYPE_CHECKING:
-    from sandbox_service.errors import ServiceError
-
     from .exchange import HttpExchange
 
 
+_T = TypeVar("_T")
+_Handler = Callable[[_T, Request], Awaitable[Response]]
 _HTML = b"text/html; charset=utf-8"
 
 
@@ -64,3 +68,18 @@ def error_page(exchange: HttpExchange, error: ServiceError) -> HttpResponse:
         text = render("error.html", visitor=visitor_of(exchange), section="", problem=problem)
     headers = tuple((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
     return HttpResponse(problem.status, text.encode(), _HTML, (*headers, *error_headers(problem)))
+
+
+def as_page(handler: _Handler[_T]) -> _Handler[_T]:
+    """Return a handler that answers errors with pages."""
+
+    @wraps(handler)
+    async def answer(routes: _T, request: Request) -> Response:
+        try:
+            return await handler(routes, request)
+        except ServiceError as error:
+            refused = error_page(exchange_of(request), error)
+            headers = {name.decode(): value.decode() for name, value in refused.headers}
+            return Response(refused.body, refused.status, headers, refused.media_type.decode())
+
+    return answer

@@ -1,0 +1,209 @@
+"""Pages about training runs: the list, a run with its curves, a step, a group, the tokens of an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .curves import Curve, curves_of
+from .run_folder import first_learning_step, written_at
+from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
+
+if TYPE_CHECKING:
+    from .run_folder import TrainingRun
+    from .run_records import RunEpisode, RunGroup, RunTurn
+
+
+_LISTED_STEPS = 50
+_COLUMNS = ("reward/mean", "success/mean", "episodes/turns", "staleness/mean", "groups/dropped", "time/take")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in the list."""
+
+    name: str
+    last_step: int | None
+    written_at: float
+    figures: Mapping[str, float]
+    """Latest values of some metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step in the table of a run."""
+
+    step: int
+    figures: tuple[float | None, ...]
+    failures: float
+    """Attempts that failed, of all classes."""
+    groups: int
+    """Groups that it trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A run."""
+
+    name: str
+    written_at: float
+    last_step: int | None
+    learning_from: int
+    """The step at which reinforcement learning begins."""
+    curves: tuple[Curve, ...]
+    columns: tuple[str, ...]
+    steps: tuple[StepRow, ...]
+    """The newest first."""
+    stalls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPage:
+    """The groups that a step trained on."""
+
+    run: str
+    step: int
+    figures: Mapping[str, float]
+    groups: tuple[RunGroup, ...]
+    missing: tuple[int, ...]
+    """Groups whose episodes were not written."""
+    previous: int | None
+    following: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFacts:
+    """An assistant turn beside its message."""
+
+    turn: RunTurn
+    mean_logprob: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    """A message, with the facts of its turn if the policy sampled it."""
+
+    role: str
+    text: str
+    facts: TurnFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeColumn:
+    """An episode of a group."""
+
+    episode: RunEpisode
+    lines: tuple[ShownLine, ...]
+    above_mean: float | None
+    """Its reward minus the mean of its group; None without a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPage:
+    """The tokens of an episode."""
+
+    run: str
+    group: RunGroup
+    episode: RunEpisode
+    segments: tuple[ShownSegment, ...]
+    decoded: bool
+    """Whether the tokens' texts are known."""
+    total: int
+    following: int | None
+    """The first token of the next page."""
+
+
+def run_rows(runs: Sequence[TrainingRun]) -> tuple[RunRow, ...]:
+    """Return the list of runs. Blocks."""
+    rows = []
+    for run in runs:
+        metrics = run.read_metrics()
+        latest: dict[str, float] = {}
+        for values in metrics.values():
+            latest |= {name: values[name] for name in ("reward/mean", "success/mean") if name in values}
+        rows.append(RunRow(run.name, max(metrics, default=None), written_at(run), latest))
+    return tuple(rows)
+
+
+def run_page(run: TrainingRun) -> RunPage:
+    """Return the page of a run. Blocks."""
+    metrics, groups = run.read_metrics(), run.read_steps()
+    newest = sorted({*metrics, *groups}, reverse=True)[:_LISTED_STEPS]
+    rows = tuple(_step_row(step, metrics.get(step, {}), len(groups.get(step, ()))) for step in newest)
+    return RunPage(
+        name=run.name,
+        written_at=written_at(run),
+        last_step=newest[0] if newest else None,
+        learning_from=first_learning_step(metrics),
+        curves=curves_of(metrics),
+        columns=_COLUMNS,
+        steps=rows,
+        stalls=tuple(run.stall_reports()),
+    )
+
+
+def step_page(run: TrainingRun, step: int) -> StepPage | None:
+    """Return the page of a step; None if the run has no such step. Blocks."""
+    metrics, groups = run.read_metrics(), run.read_steps()
+    known = sorted({*metrics, *groups})
+    if step not in known:
+        return None
+    indices = groups.get(step, ())
+    found = [run.group(index) for index in indices]
+    place = known.index(step)
+    return StepPage(
+        run=run.name,
+        step=step,
+        figures=metrics.get(step, {}),
+        groups=tuple(group for group in found if group is not None),
+        missing=tuple(index for index, group in zip(indices, found, strict=True) if group is None),
+        previous=known[place - 1] if place else None,
+        following=known[place + 1] if place + 1 < len(known) else None,
+    )
+
+
+def group_columns(group: RunGroup) -> tuple[EpisodeColumn, ...]:
+    """Return the episodes of a group, to be shown side by side."""
+    mean = group.mean_reward
+    return tuple(
+        EpisodeColumn(
+            episode,
+            _lines(episode),
+            None if mean is None or episode.failure is not None else episode.reward - mean,
+        )
+        for episode in group.trajectories
+    )
+
+
+def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: int) -> TokenPage:
+    """Return the page of an episode's tokens from ``start`` on. Blocks."""
+    decode = find_decoder(run)
+    total = sum(len(segment.token_ids) for segment in episode.segments)
+    return TokenPage(
+        run=run.name,
+        group=group,
+        episode=episode,
+        segments=shown_segments(episode.segments, start, decode),
+        decoded=decode is not None,
+        total=total,
+        following=start + MOST_TOKENS if start + MOST_TOKENS < total else None,
+    )
+
+
+def _step_row(step: int, values: Mapping[str, float], groups: int) -> StepRow:
+    failures = sum(value for name, value in values.items() if name.startswith("failures/"))
+    return StepRow(step, tuple(values.get(name) for name in _COLUMNS), failures, groups)
+
+
+def _lines(episode: RunEpisode) -> tuple[ShownLine, ...]:
+    turns = iter([(segment, turn) for segment in episode.segments for turn in segment.turns])
+    shown = []
+    for line in episode.lines:
+        segment, turn = next(turns, (None, None)) if line.role == "assistant" else (None, None)
+        facts = None
+        if segment is not None and turn is not None:
+            logprobs = segment.logprobs[turn.start : turn.end]
+            facts = TurnFacts(turn, sum(logprobs) / len(logprobs) if logprobs else None)
+        shown.append(ShownLine(line.role, line.content, facts))
+    return tuple(shown)

@@ -1,0 +1,141 @@
+"""The token view: what the policy sampled, with which probability, and by which weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+
+    from .run_folder import TrainingRun
+    from .run_records import RunSegment
+
+
+MOST_TOKENS = 4000
+"""Tokens of a page."""
+_LEVELS = (0.9, 0.5, 0.1, 0.01)
+"""Probabilities that separate the five levels of a sampled token."""
+
+Decode = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownToken:
+    """One token."""
+
+    place: int
+    id: int
+    text: str
+    """Its text, or its id where the tokenizer is not at hand."""
+    sampled: bool
+    """Whether the policy sampled it, so that it is in the loss."""
+    logprob: float | None
+    level: int
+    """0 for the most probable to 4; of sampled tokens only."""
+    version: int | None
+    """The weight version that sampled it."""
+    begins: str
+    """A label where a turn or another weight version begins, else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSegment:
+    """A segment, or the part of it that is on the page."""
+
+    number: int
+    tokens: tuple[ShownToken, ...]
+    length: int
+    sampled: int
+    mean_logprob: float | None
+
+
+def shown_segments(
+    segments: Sequence[RunSegment], start: int, decode: Decode | None
+) -> tuple[ShownSegment, ...]:
+    """Return the tokens from ``start`` on, counted over all segments, at most a page of them."""
+    shown: list[ShownSegment] = []
+    left, passed = MOST_TOKENS, 0
+    for number, segment in enumerate(segments):
+        length = len(segment.token_ids)
+        first = max(0, start - passed)
+        passed += length
+        if first >= length or not left:
+            continue
+        places = range(first, min(length, first + left))
+        left -= len(places)
+        marks = _marks(segment)
+        tokens = tuple(_token(segment, place, marks.get(place, ""), decode) for place in places)
+        sampled = [value for value, kept in zip(segment.logprobs, segment.loss_mask, strict=False) if kept]
+        mean = sum(sampled) / len(sampled) if sampled else None
+        shown.append(ShownSegment(number, tokens, length, len(sampled), mean))
+    return tuple(shown)
+
+
+def find_decoder(run: TrainingRun) -> Decode | None:
+    """Return a function from token ids to text, if the run's tokenizer and its library are installed here."""
+    model = run.settings().get("model")
+    for file in _tokenizers(run.path, model if isinstance(model, dict) else {}):
+        decode = _decoder(str(file), file.stat().st_mtime)
+        if decode is not None:
+            return decode
+    return None
+
+
+def _tokenizers(folder: Path, model: JsonObject) -> list[Path]:
+    named = model.get("path")
+    places = [Path(named)] if isinstance(named, str) else []
+    found = [place / "tokenizer.json" for place in places] + sorted(folder.glob("*/tokenizer.json"))
+    return [file for file in found if file.is_file()]
+
+
+@lru_cache(maxsize=8)
+def _decoder(file: str, changed_at: float) -> Decode | None:
+    """Return the decoder of a tokenizer's file; ``changed_at`` makes a replaced file another one."""
+    try:
+        # Imported here: the trainer's machines have it, and a service alone shows ids without it.
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(file)
+    except Exception:  # noqa: BLE001 - the library raises Exception itself for a file that it cannot read
+        return None
+
+    def decode(token: int) -> str:
+        return str(tokenizer.decode([token], skip_special_tokens=False))
+
+    return decode
+
+
+def _marks(segment: RunSegment) -> dict[int, str]:
+    """Return labels by the token at which a turn or a weight version begins."""
+    marks: dict[int, str] = {}
+    for number, turn in enumerate(segment.turns):
+        marks[turn.start] = f"turn {number}"
+        for span in turn.versions:
+            label = f"weights {span.version}"
+            earlier = marks.get(span.start)
+            marks[span.start] = f"{earlier}, {label}" if earlier else label
+    return marks
+
+
+def _token(segment: RunSegment, place: int, begins: str, decode: Decode | None) -> ShownToken:
+    token = segment.token_ids[place]
+    sampled = place < len(segment.loss_mask) and segment.loss_mask[place]
+    logprob = segment.logprobs[place] if sampled and place < len(segment.logprobs) else None
+    versions = (span for turn in segment.turns for span in turn.versions if span.start <= place < span.end)
+    span = next(versions, None)
+    probability = 1.0 if logprob is None else math.exp(min(0.0, logprob))
+    return ShownToken(
+        place=place,
+        id=token,
+        text=decode(token) if decode is not None else str(token),
+        sampled=sampled,
+        logprob=logprob,
+        level=sum(probability < bound for bound in _LEVELS),
+        version=None if span is None else span.version,
+        begins=begins,
+    )

@@ -1,0 +1,104 @@
+"""The console's pages about training runs."""
+
+import json
+
+import pytest
+
+from sandbox_service.config import ServerConfig
+from tests.harness.gateway import digest, make_client
+from tests.harness.run_folder import NASTY, write_groups, write_run
+
+KEYS = {digest("ada-key"): "ada", digest("eve-key"): "eve"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    run = write_run(tmp_path / "runs" / "mine")
+    (run / "logs").mkdir()
+    (run / "logs" / "batches.log").write_text("waiting for batch 12: no progress for 60 s <b>\nother\n")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+async def client(backend, root):
+    config = ServerConfig(api_keys=KEYS, console_runs={"ada": str(root)})
+    async with make_client(backend, config, {"X-API-Key": "ada-key"}) as client:
+        yield client
+
+
+async def read(client, path, status=200):
+    reply = await client.get(path)
+    assert (reply.status_code, reply.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert "<script>alert" not in reply.text
+    return reply.text
+
+
+async def test_a_run_has_curves_steps_and_stall_reports(client):
+    assert 'href="/console/runs/mine"' in await read(client, "/console/runs")
+    text = await read(client, "/console/runs/mine")
+    for expected in (
+        "reward/mean",
+        "<polyline",
+        "no progress for 60 s &lt;b&gt;",
+        "/console/runs/mine/steps/39",
+    ):
+        assert expected in text
+
+
+async def test_a_step_of_the_metrics_leads_to_its_groups_after_the_warm_start(client):
+    """Ten steps of a warm start precede those that consumed.jsonl counts, two groups a step."""
+    text = await read(client, "/console/runs/mine/steps/11")
+    assert "/console/runs/mine/groups/2" in text
+    assert "/console/runs/mine/groups/3" in text
+    assert "groups/4" not in text
+
+
+async def test_a_group_is_shown_side_by_side_with_its_failure(client):
+    text = await read(client, "/console/runs/mine/groups/5")
+    for expected in ("5.0", "5.3", "the box is gone", "minus the mean", "mean log-probability"):
+        assert expected in text
+    assert "&lt;/script&gt;" in text, NASTY
+
+
+async def test_tokens_have_their_mask_probability_and_weights(client):
+    text = await read(client, "/console/runs/mine/groups/5/episodes/5.1")
+    assert 'title="token 1, id 2"' in text
+    assert 'class="token sampled level2" title="token 3, id 4, log-probability -1, weights 1"' in text
+    assert "Advantages are not recorded" in text
+
+
+async def test_what_a_live_run_adds_is_there_at_the_next_look(client, root):
+    with (root / "mine" / "metrics.jsonl").open("a") as file:
+        file.write(
+            json.dumps({"step": 40, "time": 1.0, "metrics": {"reward/mean": 0.987, "x": None}}) + "\n{torn"
+        )
+    assert "steps/40" in await read(client, "/console/runs/mine")
+
+
+async def test_a_run_that_began_anew_is_not_mixed_with_its_former_self(client, root):
+    await read(client, "/console/runs/mine/groups/11")
+    write_groups(root / "mine" / "trajectories.jsonl", 3)
+    await read(client, "/console/runs/mine/groups/11", 404)
+    await read(client, "/console/runs/mine/groups/2")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nobody",
+        "..%2Fruns%2Fmine",
+        ".hidden",
+        "mine/steps/99",
+        "mine/steps/x",
+        "mine/groups/99",
+        "mine/groups/5/episodes/6.0",
+    ],
+)
+async def test_what_is_not_there_is_a_page_with_404(client, path):
+    await read(client, f"/console/runs/{path}", 404)
+
+
+async def test_a_tenant_without_a_folder_sees_no_runs_of_others(client):
+    client.headers["X-API-Key"] = "eve-key"
+    assert "No folder of runs is set up for the tenant eve" in await read(client, "/console/runs")
+    await read(client, "/console/runs/mine", 404)
