@@ -251,7 +251,7 @@ def _rest(
     app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
     app.include_router(HealthRoutes(dispatcher, metrics).router())
     for console in consoles:
-        app.include_router(console.router())
+        app.include_router(console.build_router())
     document: OpenApi = {}
 
     def openapi() -> OpenApi:

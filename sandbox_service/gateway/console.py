@@ -73,7 +73,7 @@ class ConsoleRoutes:
         self._authenticator = authenticator
         self._queue = queue
 
-    def router(self) -> APIRouter:
+    def build_router(self) -> APIRouter:
         """Return the routes, which are not part of the documented API."""
         router = APIRouter(include_in_schema=False)
         get, post = ["GET"], ["POST"]

@@ -35,7 +35,7 @@ class RunRoutes:
         """``folders`` has the folder of runs of each tenant."""
         self._folders = {tenant: RunFolders(Path(folder)) for tenant, folder in folders.items()}
 
-    def router(self) -> APIRouter:
+    def build_router(self) -> APIRouter:
         """Return the routes, which are not part of the documented API."""
         router = APIRouter(include_in_schema=False)
         for path, handler in (

@@ -1,0 +1,100 @@
+"""The console in a real browser: signing in, pages that renew themselves, keys, and no barriers."""
+
+import pytest
+import pytest_asyncio
+
+from tests.harness.browser import barriers, chromium, chromium_path, overflow, tab
+from tests.harness.console import served_console
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+HOSTILE = "</pre><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    chromium_path()
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def console(tmp_path_factory):
+    """Two episodes of one task, in which the agent says something hostile; one is graded."""
+    async with served_console(tmp_path_factory.mktemp("console")) as console:
+        for name in ("one", "two"):
+            await console.service.create(instance_id=name)
+            for said in (f"hello {name}", HOSTILE, "again"):
+                await console.service.step(name, said)
+        await console.service.evaluate("one")
+        yield console
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cookies(browser, console):
+    """The state of a browser that has signed in by the form."""
+    async with tab(browser) as page:
+        answer = await page.goto(f"{console.url}/console/episodes/one")
+        assert answer.status == 401
+        page.errors.clear()  # Chromium reports the status
+        await page.get_by_label("API key").fill(console.key)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/console/episodes/one")
+        assert await page.evaluate("document.cookie") == "", "scripts cannot read the key"
+        return await page.context.storage_state()
+
+
+async def test_the_overview_renews_itself_in_place(browser, console, cookies):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console")
+        await page.evaluate("document.querySelector('table').kept = true")
+        await console.service.create(instance_id="newcomer")
+        await page.wait_for_selector("a[href='/console/episodes/newcomer']")
+        assert await page.evaluate("document.querySelector('table').kept")
+
+
+async def test_keys_step_through_an_episode_and_links_lead_to_a_step(browser, console, cookies):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/episodes/one")
+        for key, chosen in (("j", "event-0"), ("j", "event-1"), ("ArrowDown", "event-2"), ("k", "event-1")):
+            await page.keyboard.press(key)
+            assert await page.evaluate("document.querySelector('.step.chosen').id") == chosen
+        assert page.url.endswith("#event-1")
+        await page.goto(f"{console.url}/console/episodes/one#event-3")
+        await page.wait_for_selector("#event-3.chosen")
+        assert await page.evaluate("window.hacked") is None
+        assert HOSTILE in await page.locator("#event-2 .assistant pre").inner_text()
+
+
+async def test_ticked_episodes_come_side_by_side(browser, console, cookies):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/episodes?task=echo")
+        for name in ("one", "two"):
+            await page.get_by_label(f"tick {name}", exact=True).check()
+        await page.get_by_role("button", name="Side by side").click()
+        await page.wait_for_selector(".diff .left")
+        assert await page.locator(".diff .left").first.inner_text() == "hello two"
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(None, "light"), (PHONE, "dark")], ids=["desk", "phone"])
+async def test_no_page_has_a_barrier_or_is_wider_than_its_window(browser, console, cookies, scheme, size):
+    options = {"viewport": size} if size else {}
+    async with tab(browser, storage_state=cookies, color_scheme=scheme, **options) as page:
+        for path in (
+            "login",
+            "",
+            "episodes",
+            "episodes/one",
+            "compare?id=one&id=two",
+            "runs",
+            "runs/mine",
+            "runs/mine/steps/11",
+            "runs/mine/groups/5",
+            "runs/mine/groups/5/episodes/5.1",
+        ):
+            answer = await page.goto(f"{console.url}/console/{path}")
+            assert answer.status == 200
+            assert await barriers(page) == [], path
+            assert await overflow(page) <= 0, path
+        assert await page.evaluate("window.hacked") is None
