@@ -22,6 +22,9 @@ from sandbox_service.sandboxes.runsc import installed_runsc
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
+DEADLINE_S = 60.0
+"""For one operation: generous, since other tests use the machine, and a box ends a storm of processes slowly."""
+
 ECHO = EchoCatalog.spec
 PROBE = replace(
     ECHO,
@@ -89,15 +92,17 @@ class Episode:
 
     async def send(self, op: Op, body: object = None, **meta) -> Frame:
         data = b"" if body is None else json.dumps(body).encode()
-        meta = {"deadline_s": 30.0, **meta}
-        return reply_or_raise(await self.box.request(Frame(op, 0, self.instance_id, meta, data), 60))
+        meta = {"deadline_s": DEADLINE_S, **meta}
+        return reply_or_raise(
+            await self.box.request(Frame(op, 0, self.instance_id, meta, data), DEADLINE_S + 30)
+        )
 
     async def create(self, spec=PROBE, task=None) -> dict:
         meta = {"seed": 1, "max_steps": 1_000_000}
         body = {"environment": spec.name, "task_id": "t", "task": task or {}, "params": {}}
         return json.loads((await self.send(Op.CREATE, body, **meta)).body)
 
-    async def say(self, content: str, deadline_s: float = 30.0) -> dict:
+    async def say(self, content: str, deadline_s: float = DEADLINE_S) -> dict:
         """One step; the step's result."""
         body = {"instance_id": self.instance_id, "message": {"role": "assistant", "content": content}}
         answer = await self.send(Op.STEP, body, step_index=self.step_index, deadline_s=deadline_s)
