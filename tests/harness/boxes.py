@@ -23,7 +23,7 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 DEADLINE_S = 60.0
-"""For one operation: generous, since other tests use the machine, and a box ends a storm of processes slowly."""
+"""For one operation: other tests use the machine, and a box ends a storm of processes slowly."""
 
 ECHO = EchoCatalog.spec
 PROBE = replace(
