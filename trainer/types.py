@@ -52,7 +52,7 @@ class Objective(StrEnum):
     PREFERENCES = "preferences"
     """A loss over log-probabilities of whole completions, such as DPO."""
     SCORES = "scores"
-    """A loss over scores of whole sequences, which trains a reward model."""
+    """A loss over scores of sequences or their steps, which trains a reward model."""
     REINFORCE = "reinforce"
     """The configured policy loss."""
 
@@ -273,6 +273,8 @@ class Sample:
     """Source of its task; empty in a run of one."""
     costs: Mapping[str, FloatT] = field(default_factory=dict)
     """Constrained costs by name, at the last token of the turn that they arose in."""
+    output: int = 0
+    """The output of the model's head that the row is scored by, where it has several."""
     preferred: bool | None = None
     """Whether the completion is the preferred one of its group, or the rejected one; None for neither."""
     old_logprobs_T: FloatT | None = None

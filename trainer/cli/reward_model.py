@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,23 +30,31 @@ def train(
     run: RunArgument,
     overrides: OverridesArgument = None,
     data: DataOption = None,
+    of_steps: Annotated[
+        bool, typer.Option("--steps", help="Train process reward models, which score steps.")
+    ] = False,
     resume: ResumeOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run only the stages of kind reward_model: a Bradley-Terry model of pairs of completions.
 
-    The pairs are in the stage's files or in those that --data names. The reward model is in the run's folder,
-    under reward_models, by the stage's name.
+    With --steps, those of kind process_reward_model: a model of steps, of episodes with labelled steps. The
+    data are the stage's files or those that --data names. The reward model is in the run's folder, under
+    reward_models, by the stage's name.
 
     Examples:
 
         sandbox-trainer reward-model train deploy/runs/pipeline_cpu.toml name=judge
 
         sandbox-trainer reward-model train RUN.toml --data pairs.jsonl
+
+        sandbox-trainer reward-model train RUN.toml --steps --data steps.jsonl
     """
+    kind: Literal["reward_model", "process_reward_model"]
+    kind = "process_reward_model" if of_steps else "reward_model"
     with explained():
-        config = only_stages(read_run(run, overrides or ()), "reward_model", data or ())
+        config = only_stages(read_run(run, overrides or ()), kind, data or ())
     run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 

@@ -36,7 +36,8 @@ class LearnedRewardConfig(Branch):
 
     models: Annotated[tuple[Annotated[str, AfterValidator(_located)], ...], Field(min_length=1)]
     """Folders of reward models, URLs of served ones (``http://...``), or ``stage:NAME`` for the one that a
-    stage of kind ``reward_model`` trains; several are an ensemble.
+    stage of kind ``reward_model`` trains, or ``process_reward_model`` for a model of steps; several are an
+    ensemble.
     """
     weight: float = 1.0
     """Weight in the reward."""

@@ -61,8 +61,8 @@ class LearnerSettings:
     seed: int
     temperature: float
     """Temperature that turns are sampled at; 0 in evaluations only."""
-    scores: bool = False
-    """Whether a stage trains a reward model."""
+    scores: int = 0
+    """Outputs of the head of the reward models that stages train; 0 if none does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,10 @@ from .rollout import RolloutConfig, SandboxServiceConfig
 from .stages import (
     EvaluationConfig,
     OfflineStageConfig,
+    ProcessRewardModelStageConfig,
     RewardModelStageConfig,
     RlStageConfig,
+    ScoringStageConfig,
     StageConfig,
     WarmStartConfig,
     named,
@@ -159,7 +161,9 @@ class RunConfig(Branch):
     @property
     def learner_settings(self) -> LearnerSettings:
         """Settings of the model in training and its updates."""
-        scores = any(isinstance(stage, RewardModelStageConfig) for stage in self.stages)
+        scores = max(
+            (each.outputs for each in self.stages if isinstance(each, ScoringStageConfig)), default=0
+        )
         temperature = self.rollout.sampling.temperature
         return LearnerSettings(self.learner, self.algorithm, self.seed, temperature, scores)
 
@@ -255,13 +259,15 @@ class RunConfig(Branch):
 
     @model_validator(mode="after")
     def _trains_its_reward_models(self) -> RunConfig:
-        trained = {stage.name for stage in self.stages if isinstance(stage, RewardModelStageConfig)}
-        for part in (self.reward.learned, self.reward.process):
+        wanted = {
+            "reward_model": (self.reward.learned, RewardModelStageConfig),
+            "process_reward_model": (self.reward.process, ProcessRewardModelStageConfig),
+        }
+        for kind, (part, stage_kind) in wanted.items():
+            trained = {stage.name for stage in self.stages if isinstance(stage, stage_kind)}
             for name in part.models if part is not None else ():
                 if name.startswith(STAGE) and name.removeprefix(STAGE) not in trained:
-                    raise ValueError(
-                        f"reward models name {name}, and no stage of kind reward_model has that name"
-                    )
+                    raise ValueError(f"reward models name {name}, and no stage of kind {kind} has that name")
         return self
 
     @model_validator(mode="after")

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trainer.errors import ConfigError
 
 from .recorded import RecordedFiles
-from .stages import OfflineStageConfig, PreferencesStageConfig, RewardModelStageConfig, SftStageConfig
+from .stages import (
+    OfflineStageConfig,
+    PreferencesStageConfig,
+    ProcessRewardModelStageConfig,
+    RewardModelStageConfig,
+    SftStageConfig,
+)
 
 if TYPE_CHECKING:
     from .run import RunConfig
 
 
-_STAGES: dict[str, type[SftStageConfig | PreferencesStageConfig | RewardModelStageConfig]] = {
+_Selectable: TypeAlias = (
+    SftStageConfig | PreferencesStageConfig | RewardModelStageConfig | ProcessRewardModelStageConfig
+)
+_STAGES: dict[str, type[_Selectable]] = {
     "sft": SftStageConfig,
     "preferences": PreferencesStageConfig,
     "reward_model": RewardModelStageConfig,
+    "process_reward_model": ProcessRewardModelStageConfig,
 }
 
 
@@ -28,11 +38,14 @@ _REMEDIES = {
     "`sandbox-trainer demonstrations`",
     "preferences": "; add one to its stages, or name recorded preferences by --data FILE",
     "reward_model": "; add one to its stages, or name pairs of completions by --data FILE",
+    "process_reward_model": "; add one to its stages, or name episodes with labelled steps by --data FILE",
 }
 
 
 def only_stages(
-    config: RunConfig, kind: Literal["sft", "preferences", "reward_model"], data: Sequence[Path] = ()
+    config: RunConfig,
+    kind: Literal["sft", "preferences", "reward_model", "process_reward_model"],
+    data: Sequence[Path] = (),
 ) -> RunConfig:
     """Return the run with its stages of a kind alone, and for ``sft`` its warm start.
 
@@ -48,9 +61,7 @@ def only_stages(
     return config.model_copy(update={"stages": tuple(stages), "steps": 0, "warm_start": warm_start})
 
 
-def _on(
-    data: Sequence[Path], kind: str, stages: Sequence[OfflineStageConfig]
-) -> SftStageConfig | PreferencesStageConfig | RewardModelStageConfig:
+def _on(data: Sequence[Path], kind: str, stages: Sequence[OfflineStageConfig]) -> _Selectable:
     if len(stages) > 1:
         names = ", ".join(stage.name for stage in stages)
         raise ConfigError(
@@ -61,5 +72,5 @@ def _on(
     (stage,) = stages
     changed = stage.data.model_copy(update={"files": tuple(data)})
     found = stage.model_copy(update={"data": changed})
-    assert isinstance(found, SftStageConfig | PreferencesStageConfig | RewardModelStageConfig)
+    assert isinstance(found, _Selectable)
     return found

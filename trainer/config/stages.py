@@ -156,28 +156,51 @@ class PreferencesStageConfig(OfflineStageConfig):
         return self.loss.kind != "orpo"
 
 
-class RewardModelStageConfig(OfflineStageConfig):
-    """Training of a reward model on pairs of completions: the model as it is, with a head in place of its
-    output layer. Later stages go on with the model as it was before.
+class ScoringStageConfig(OfflineStageConfig):
+    """Training of a reward model: the model as it is, with a head in place of its output layer. Later stages
+    go on with the model as it was before.
     """
 
     objective: ClassVar[Objective] = Objective.SCORES
+
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the prompts or tasks whose rows measure the model and are not trained on."""
+    measure_every: Positive = 10
+    """Steps between measurements on them."""
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=10)
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of the head."""
+        return 1
+
+    @property
+    def needs_reference(self) -> bool:
+        """A copy of the model at the start of the stage is kept, to go on with it."""
+        return True
+
+
+class RewardModelStageConfig(ScoringStageConfig):
+    """Training of a reward model of whole episodes on pairs of completions."""
 
     kind: Literal["reward_model"] = "reward_model"
     margins: bool = False
     """Have scores differ by at least the margins that the data has (Touvron et al. 2023)."""
     centering: NonNegative = 0.0
     """Coefficient of the mean square of the sum of a pair's scores, which keeps them near 0."""
-    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the prompts whose pairs measure the model and are not trained on."""
-    measure_every: Positive = 10
-    """Steps between measurements on them."""
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=10)
+
+
+class ProcessRewardModelStageConfig(ScoringStageConfig):
+    """Training of a process reward model on recorded episodes with labelled steps."""
+
+    kind: Literal["process_reward_model"] = "process_reward_model"
+    dimensions: Annotated[tuple[str, ...], Field(min_length=1)] = ("correctness",)
+    """Dimensions of the labels that the model learns, one output each."""
 
     @property
-    def needs_reference(self) -> bool:
-        """A copy of the model at the start of the stage is kept, to go on with it."""
-        return True
+    def outputs(self) -> int:
+        """Outputs of the head, one a dimension."""
+        return len(self.dimensions)
 
 
 class RlStageConfig(BaseStageConfig):
@@ -198,7 +221,11 @@ class RlStageConfig(BaseStageConfig):
 
 
 StageConfig: TypeAlias = Annotated[
-    SftStageConfig | PreferencesStageConfig | RewardModelStageConfig | RlStageConfig,
+    SftStageConfig
+    | PreferencesStageConfig
+    | RewardModelStageConfig
+    | ProcessRewardModelStageConfig
+    | RlStageConfig,
     Field(discriminator="kind"),
 ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -37,8 +38,8 @@ class Exportable(Protocol):
         """Write the adapter alone."""
         ...
 
-    def export_reward_model(self, folder: Path) -> float:
-        """Write the model with its head as a reward model; return the head's bias, which is left out."""
+    def export_reward_model(self, folder: Path, dimensions: Sequence[str] | None) -> float:
+        """Write the model with its head as a reward model; return the head's bias if it is left out."""
         ...
 
 
@@ -73,17 +74,17 @@ class Exporter:
                 self._forget(self._run / "models")
                 self._forget(self._run / "adapters")
 
-    def write_reward_model(self, name: str, mean: float, deviation: float) -> None:
+    def write_reward_model(self, name: str, note: RewardModelNote) -> None:
         """Write the reward model of a stage; collective.
 
-        ``mean`` and ``deviation`` are those of its scores, with the head's bias.
+        ``note`` describes it without its tokenizer; the mean is that of scores with the head's bias.
         """
         folder = self._run / STAGE_MODELS / name
-        bias = self._learner.export_reward_model(folder)
+        dimensions = note.dimensions if note.kind == "process" else None
+        bias = self._learner.export_reward_model(folder, dimensions)
         if self._rank == 0:
-            fingerprint = folder_fingerprint(folder)
-            note = RewardModelNote(mean=mean - bias, deviation=deviation or 1.0, tokenizer=fingerprint)
-            write_note(folder, note)
+            told = {"mean": note.mean - bias, "tokenizer": folder_fingerprint(folder)}
+            write_note(folder, note.model_copy(update=told))
 
     def last(self) -> None:
         """Write the model at the end of the run; collective. Waits for pushes in progress."""

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.advantage.credit import credit
-from trainer.advantage.score_credit import score_credit
 from trainer.types import Objective
 from trainer.update.outline import filled, is_filled
 from trainer.update.preferences import preference_credit
 
+from .scoring_stages import note_of, scored_credit
 from .throughput import step_throughput
 
 if TYPE_CHECKING:
-    from trainer.config import LoopSettings, OptimizerConfig, RewardModelStageConfig
+    from trainer.config import LoopSettings, OptimizerConfig, ScoringStageConfig
+    from trainer.reward_models.note import RewardModelNote
     from trainer.types import Batch
     from trainer.update.outline import RowTokens
 
@@ -120,8 +121,8 @@ class StepRecorder(Protocol):
         """Wait for the checkpoint in progress, if there is one; collective."""
         ...
 
-    def export_reward_model(self, name: str, mean: float, deviation: float) -> None:
-        """Write the reward model of a stage, with the scale of its scores; collective."""
+    def export_reward_model(self, name: str, note: RewardModelNote) -> None:
+        """Write the reward model of a stage; ``note`` describes it without its tokenizer; collective."""
         ...
 
     def export(self, step: int) -> None:
@@ -204,7 +205,7 @@ class TrainingLoop:
         if stage.loss is not None:
             return preference_credit(batch, stage.loss)
         if stage.reward is not None:
-            return score_credit(batch, stage.reward)
+            return scored_credit(batch, stage.reward)
         learner = self.learner
         return credit(batch, self.settings.algorithm, learner.kl_coefficient, learner.multipliers)
 
@@ -247,14 +248,13 @@ class TrainingLoop:
             self.recorder.checkpoint(done, stage.index)
         self.recorder.export(done)
 
-    def _write_reward_model(self, done: int, stage: Stage, config: RewardModelStageConfig) -> None:
+    def _write_reward_model(self, done: int, stage: Stage, config: ScoringStageConfig) -> None:
         """Measure the reward model as it is at the end of its stage, and export it; collective."""
         batch = self.batches.get_batch(stage.local(done - 1), stage)
         batch = self._with_tokens(batch, stage, self.learner.to_annotate(batch))
-        facts = score_credit(self.learner.annotate(batch), config).facts
-        mean, deviation = facts["pairs/mean"], facts["pairs/deviation"]
-        self.recorder.export_reward_model(stage.name, mean, deviation)
-        measured = {name: value for name, value in facts.items() if name.startswith("pairs")}
+        facts = scored_credit(self.learner.annotate(batch), config).facts
+        self.recorder.export_reward_model(stage.name, note_of(config, facts))
+        measured = {name: value for name, value in facts.items() if name.startswith(("pairs/", "steps/"))}
         self.recorder.record(done - 1, measured)
 
     def _evaluate(self, step: int, stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.config import PreferencesStageConfig, RewardModelStageConfig
+from trainer.config import PreferencesStageConfig, ScoringStageConfig
 from trainer.types import Objective
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Stage:
     """Whether the model as it is at the start of the stage is kept, to compare with it."""
     loss: PreferenceLossConfig | None = None
     """The loss of a stage on preferences."""
-    reward: RewardModelStageConfig | None = None
+    reward: ScoringStageConfig | None = None
     """The settings of a stage that trains a reward model."""
 
     @property
@@ -87,5 +87,5 @@ def _stage(given: StageConfig, config: RunConfig, index: int, first: int) -> Sta
         optimizer=given.optimizer or config.learner.optimizer,
         reference=config.algorithm.needs_reference if plays else given.needs_reference,
         loss=given.loss if isinstance(given, PreferencesStageConfig) else None,
-        reward=given if isinstance(given, RewardModelStageConfig) else None,
+        reward=given if isinstance(given, ScoringStageConfig) else None,
     )

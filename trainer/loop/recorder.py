@@ -20,6 +20,8 @@ from .progress_note import write_progress
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from trainer.reward_models.note import RewardModelNote
+
     from .export import Exporter
     from .plan import StagePlan
     from .remote import RemoteBatchSource
@@ -84,8 +86,8 @@ class RunRecorder:
     """The run's folder."""
     _writing: _Writing | None = field(default=None, init=False)
 
-    def export_reward_model(self, name: str, mean: float, deviation: float) -> None:
-        self.exporter.write_reward_model(name, mean, deviation)
+    def export_reward_model(self, name: str, note: RewardModelNote) -> None:
+        self.exporter.write_reward_model(name, note)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:

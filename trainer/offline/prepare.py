@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainer.config import RewardModelStageConfig
+from trainer.config import ProcessRewardModelStageConfig, RewardModelStageConfig, ScoringStageConfig
 from trainer.errors import ConfigError, DataError
 from trainer.recorded.bad_rows import BadRows
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
@@ -16,6 +16,7 @@ from trainer.sft.row_batches import RowBatches
 
 from .records import stage_records
 from .scored_rows import ScoreBatches, score_batches
+from .step_rows import step_batches
 from .tokens import tokenize_conversation
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def stage_batches(
     Raises DataError for rows that the chat template rejects, for rows that do not fit where they are refused,
     and where no row is left.
     """
-    if isinstance(stage, RewardModelStageConfig):
+    if isinstance(stage, ScoringStageConfig):
         context_tokens -= 1  # of the token that a score is read before
     fitting = _Fitting(stage.overlong, context_tokens)
     rows = [row for group, record in enumerate(records) if (row := _row(record, group, chat, fitting))]
@@ -72,6 +73,9 @@ def stage_batches(
     if isinstance(stage, RewardModelStageConfig):
         pairs = [each for each in records if isinstance(each, Preference)]
         return score_batches(stage, rows, pairs, seed, facts)
+    if isinstance(stage, ProcessRewardModelStageConfig):
+        episodes = [each for each in records if isinstance(each, RecordedEpisode)]
+        return step_batches(stage, rows, episodes, seed, facts)
     return RowBatches(rows, stage.batch, seed, facts, stage.objective, "data/epoch")
 
 

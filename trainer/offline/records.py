@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainer.config import OfflineStageConfig, PreferencesStageConfig, SftStageConfig
+from trainer.config import (
+    OfflineStageConfig,
+    PreferencesStageConfig,
+    ProcessRewardModelStageConfig,
+    SftStageConfig,
+)
 from trainer.errors import DataError
 from trainer.recorded.reading import check_labels, read_episodes, read_records
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
@@ -51,12 +56,30 @@ def _records(stage: OfflineStageConfig) -> Sequence[Record]:
         if not episodes:
             raise DataError("every episode of its data has weight 0")
         return episodes
+    if isinstance(stage, ProcessRewardModelStageConfig):
+        return _labelled_episodes(stage)
     found = read_records(stage.data)
     if isinstance(stage, PreferencesStageConfig) and stage.loss.kind == "kto":
         completions = tuple(each for record in found for each in _labelled(record, stage.desirable_score))
         check_labels(completions)
         return completions
     return tuple(_preference(record) for record in found)
+
+
+def _labelled_episodes(stage: ProcessRewardModelStageConfig) -> Sequence[RecordedEpisode]:
+    """Return the episodes with labels. Raises DataError unless each dimension has different ones."""
+    episodes = read_episodes(stage.data)
+    for name in stage.dimensions:
+        labels = {label for each in episodes for label in each.step_labels.get(name, ()) if label is not None}
+        if not labels:
+            known = ", ".join(sorted({key for each in episodes for key in each.step_labels})) or "none at all"
+            raise DataError(
+                f"{episodes[0].origin}: no step has a label of {name} (there are labels of {known}); label "
+                "steps by `sandbox-trainer data label-steps`, or set dimensions"
+            )
+        if len(labels) == 1:
+            raise DataError(f"all labels of {name} are {labels.pop():g}; learning needs different ones")
+    return tuple(each for each in episodes if each.step_labels)
 
 
 def _preference(record: Record) -> Preference:

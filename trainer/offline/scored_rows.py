@@ -17,7 +17,7 @@ from trainer.errors import DataError
 from trainer.sft.row_batches import RowBatches
 
 if TYPE_CHECKING:
-    from trainer.config import RewardModelStageConfig
+    from trainer.config import RewardModelStageConfig, ScoringStageConfig
     from trainer.recorded.types import Preference
     from trainer.types import Batch, Sample
 
@@ -59,16 +59,32 @@ def score_batches(
     Raises DataError where no pair is left to train on, or to measure with.
     """
     prompts = [str([message.model_dump() for message in pair.prompt]) for pair in pairs]
-    names = sorted(set(prompts))
+    scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
+    return with_held_out(stage, scored, [prompts[row[0].group] for row in scored], "prompts", seed, facts)
+
+
+def with_held_out(
+    stage: ScoringStageConfig,
+    rows: Sequence[Sequence[Sample]],
+    keys: Sequence[str],
+    things: str,
+    seed: int,
+    facts: Mapping[str, float],
+) -> ScoreBatches:
+    """Return the batches of rows; a share of the keys, which are ``things``, is held out with all its rows.
+
+    Raises DataError where no row is left to train on, or to measure with.
+    """
+    names = sorted(set(keys))
     random.Random(f"{seed} held out {stage.name}").shuffle(names)
     apart = set(names[: round(stage.held_out * len(names))])
-    scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
-    trained = [row for row in scored if prompts[row[0].group] not in apart]
-    held_out = [replace(each, weight=0.0) for row in scored if prompts[row[0].group] in apart for each in row]
+    known = list(zip(rows, keys, strict=True))
+    trained = [row for row, key in known if key not in apart]
+    held_out = [replace(each, weight=0.0) for row, key in known if key in apart for each in row]
     if not trained or (stage.held_out and not held_out):
         raise DataError(
-            f"stage {stage.name}: {len(names)} prompts are too few to train on some and hold out a share of "
-            f"{stage.held_out:g}; add pairs, or change held_out"
+            f"stage {stage.name}: {len(names)} {things} are too few to train on some and hold out a share of "
+            f"{stage.held_out:g}; add data, or change held_out"
         )
     batches = RowBatches(trained, stage.batch, seed, facts, stage.objective, "data/epoch")
     return ScoreBatches(batches, tuple(held_out), stage.measure_every, stage.known_steps)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainer.tracking.origin import RunOrigin
 
 
-_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model"})
+_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model"})
 """Metrics of stages on given data, one of which each of their steps has."""
 
 

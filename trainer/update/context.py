@@ -96,6 +96,7 @@ class ContextGroup:
             sources_K=sources // tokens * stretch + sources % tokens - mine.start,
             targets_K=micro.targets_K[places],
             sequences_K=micro.sequences_K[places],
+            outputs_K=micro.outputs_K[places],
         )
 
     def whole(self, outputs: TokenOutputs, micro: MicroBatch) -> TokenOutputs:

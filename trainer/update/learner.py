@@ -155,7 +155,7 @@ class Learner:
         """
         if batch.objective is Objective.SFT:
             return batch
-        rows = [Row(sample.token_ids_T, sample.mask_T) for sample in batch.samples]
+        rows = [Row(sample.token_ids_T, sample.mask_T, sample.output) for sample in batch.samples]
         samples = list(batch.samples)
         temperature = self._temperature if batch.objective is Objective.REINFORCE else 1.0
         if self._scores_policy(batch):
@@ -246,12 +246,13 @@ class Learner:
         """Write the model, with adapters merged, and its tokenizer in Hugging Face's format; collective."""
         write_model(self.model.core, folder, write=self.rank == 0)
 
-    def export_reward_model(self, folder: Path) -> float:
+    def export_reward_model(self, folder: Path, dimensions: Sequence[str] | None = None) -> float:
         """Write the model with its head as a reward model in Hugging Face's format; collective.
 
-        Returns the head's bias, which scores of the folder lack.
+        ``dimensions`` are those of a process reward model. Returns the head's bias if scores of the folder
+        lack it.
         """
-        return write_reward_model(self.model.core, folder, write=self.rank == 0)
+        return write_reward_model(self.model.core, folder, dimensions, write=self.rank == 0)
 
     def save(self, folder: Path) -> Future[object]:
         """Start saving everything that the next update depends on, each rank its part; collective.

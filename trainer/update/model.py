@@ -38,7 +38,7 @@ class TokenOutputs(NamedTuple):
     logprobs_K: Tensor
     entropy_K: Tensor
     values_K: Tensor | None
-    """The critic's value estimate before each token; None without a critic."""
+    """The critic's value estimate, or a reward model's output, before each token; None without a head."""
 
 
 class ActorCritic(nn.Module):
@@ -49,14 +49,15 @@ class ActorCritic(nn.Module):
         language: PreTrainedModel,
         origin: WeightOrigin,
         *,
-        critic: bool,
+        outputs: int,
         detach_values: bool = False,
         logits_tokens: int = 1024,
     ) -> None:
+        """``outputs``: outputs of the head, of which a critic reads the first; 0 for none."""
         super().__init__()
         self.language = language
         self.origin = origin
-        self.value_head = nn.Linear(language.config.hidden_size, 1) if critic else None
+        self.value_head = nn.Linear(language.config.hidden_size, outputs) if outputs else None
         self.detach_values = detach_values
         """Whether the head's gradient ends at the trunk."""
         self._logits_tokens = logits_tokens
@@ -93,7 +94,7 @@ class ActorCritic(nn.Module):
             micro.temperature,
             self._logits_tokens,
         )
-        return TokenOutputs(logprobs_K, entropy_K, self._values(hidden[0]))
+        return TokenOutputs(logprobs_K, entropy_K, self._values(hidden[0], micro.outputs_K))
 
     @torch.no_grad()
     def _check_head(self, head: nn.Module, hidden_KH: Tensor, one_V: Tensor) -> None:
@@ -111,12 +112,13 @@ class ActorCritic(nn.Module):
             )
         self._head_checked = True
 
-    def _values(self, hidden_KH: Tensor) -> Tensor | None:
+    def _values(self, hidden_KH: Tensor, outputs_K: Tensor) -> Tensor | None:
         if self.value_head is None:
             return None
         states = hidden_KH.detach() if self.detach_values else hidden_KH
         with torch.autocast(states.device.type, enabled=False):
-            values_K: Tensor = self.value_head(states.float()).float()[:, 0]
+            values_KD: Tensor = self.value_head(states.float()).float()
+            values_K = values_KD.gather(1, outputs_K[:, None])[:, 0]
         return values_K.clone()  # FSDP2 warns of outputs that are views
 
 
@@ -131,7 +133,7 @@ def make_model(folder: Path, settings: LearnerSettings, device: torch.device) ->
     return ActorCritic(
         language,
         WeightOrigin.of(language, PretrainedFiles.of(folder)),
-        critic=algorithm.needs_values or settings.scores,
+        outputs=max(settings.scores, int(algorithm.needs_values)),
         detach_values=algorithm.value.detach,
         logits_tokens=learner.logits_tokens,
     )

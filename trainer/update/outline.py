@@ -59,6 +59,7 @@ class _SampleOutline:
     source: str
     costs: Mapping[str, _Runs]
     preferred: bool | None
+    output: int
     runs: Mapping[str, _Runs]
     teacher_K: FloatT | None
     """The teacher's log-probabilities of the masked tokens, which credit assignment reads on every rank."""
@@ -77,6 +78,7 @@ class _SampleOutline:
             source=sample.source,
             costs={name: _Runs.of(costs_T) for name, costs_T in sample.costs.items()},
             preferred=sample.preferred,
+            output=sample.output,
             runs={name: _Runs.of(getattr(sample, name)) for name in _RUNS},
             teacher_K=None if teacher_T is None else teacher_T[sample.mask_T],
         )
@@ -100,6 +102,7 @@ class _SampleOutline:
             costs={name: runs.array(self.length) for name, runs in self.costs.items()},
             teacher_logprobs_T=teacher_T,
             preferred=self.preferred,
+            output=self.output,
             **arrays,
         )
 

@@ -33,6 +33,8 @@ class Row:
     token_ids_T: IntT
     kept_T: NDArray[np.bool_]
     """Never includes position 0, which has no predecessor."""
+    output: int = 0
+    """The output of the head that is read."""
 
     def __len__(self) -> int:
         return len(self.token_ids_T)
@@ -56,6 +58,8 @@ class MicroBatch:
     """The kept tokens."""
     sequences_K: Tensor
     """For each kept token, the index into ``rows`` of its sequence, from 0."""
+    outputs_K: Tensor
+    """For each kept token, the output of the head that is read."""
     temperature: float = 1.0
     """Sampling temperature of the kept tokens."""
 
@@ -88,6 +92,7 @@ def lay_out(
         sources_K=_tensor(sources_K, device),
         targets_K=_tensor(input_ids[sources_K + 1], device),
         sequences_K=_tensor(np.repeat(np.arange(len(chosen)), [len(part) for part in sources]), device),
+        outputs_K=_tensor(np.repeat([row.output for row in chosen], [len(part) for part in sources]), device),
         temperature=temperature,
     )
 

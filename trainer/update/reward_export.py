@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
-from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+)
 
 from .export import write_model
 from .pretrained import PretrainedFiles
@@ -23,49 +27,64 @@ _WHOLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _HEAD_FILE = "score.safetensors"
 _LABEL = "reward"
+_WEIGHT = "score.weight"
 
 
-def write_reward_model(core: ActorCritic, folder: Path, *, write: bool) -> float:
+def write_reward_model(
+    core: ActorCritic, folder: Path, dimensions: Sequence[str] | None, *, write: bool
+) -> float:
     """Write a Hugging Face folder atomically; collective, and only the designated rank writes.
 
-    ``AutoModelForSequenceClassification`` loads it, where transformers has that class for the architecture;
-    the head is the tensor ``score.weight`` in a file of its own. Returns the head's bias, which these classes
-    do not have: it is the same for all sequences. Raises ValueError for a model without a head.
+    The head is the tensor ``score.weight`` in a file of its own. A model of whole episodes has one output and
+    is loaded by ``AutoModelForSequenceClassification``, a process reward model has one for each of the
+    ``dimensions``, and a bias, and is loaded by ``AutoModelForTokenClassification``; where transformers has
+    these classes for the architecture. Returns the bias of a model of whole episodes, which its class does
+    not have: it is the same for all sequences. Raises ValueError for a model without a head.
     """
     if core.value_head is None:
         raise ValueError("the model has no head to export")
-    weight = full(core.value_head.weight).to("cpu", copy=True).contiguous()
-    bias = float(full(core.value_head.bias))
+    count = len(dimensions) if dimensions is not None else 1
+    weight = full(core.value_head.weight).to("cpu", copy=True)[:count].contiguous()
+    bias = full(core.value_head.bias).to("cpu", copy=True)[:count].contiguous()
+    head = {_WEIGHT: weight} if dimensions is None else {_WEIGHT: weight, "score.bias": bias}
     draft = folder.with_name(f".{folder.name}.headless")
     write_model(core, draft, write=write)
     if write:
-        _add_head(draft, weight)
-        _describe(core, draft)
+        _add_head(draft, head)
+        _describe(core, draft, dimensions)
         shutil.rmtree(folder, ignore_errors=True)
         draft.replace(folder)
-    return bias
+    return float(bias[0]) if dimensions is None else 0.0
 
 
-def _add_head(folder: Path, weight: Tensor) -> None:
+def _add_head(folder: Path, head: Mapping[str, Tensor]) -> None:
     files = dict(PretrainedFiles.of(folder).files)
     if (folder / _WHOLE).exists() and not (folder / _INDEX).exists():
         # transformers would not look at an index beside a whole file.
         (folder / _WHOLE).rename(folder / "trunk.safetensors")
         files = dict.fromkeys(files, "trunk.safetensors")
-    save_file({"score.weight": weight}, folder / _HEAD_FILE, metadata={"format": "pt"})
-    files["score.weight"] = _HEAD_FILE
+    save_file(dict(head), folder / _HEAD_FILE, metadata={"format": "pt"})
+    files |= dict.fromkeys(head, _HEAD_FILE)
     size = sum((folder / name).stat().st_size for name in set(files.values()))
     index = {"metadata": {"total_size": size}, "weight_map": files}
     (folder / _INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
 
 
-def _describe(core: ActorCritic, folder: Path) -> None:
-    """Name the class and the only output in the folder's configuration."""
+def _describe(core: ActorCritic, folder: Path, dimensions: Sequence[str] | None) -> None:
+    """Name the class and the outputs in the folder's configuration."""
     file = folder / "config.json"
     config: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
     kind = type(core.language.config)
-    classes: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    classes: Any = (
+        MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+        if dimensions is None
+        else MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING
+    )
+    names = (_LABEL,) if dimensions is None else dimensions
     if kind in classes:
         config["architectures"] = [classes[kind].__name__]
-    config |= {"id2label": {"0": _LABEL}, "label2id": {_LABEL: 0}}
+    config |= {
+        "id2label": {str(place): name for place, name in enumerate(names)},
+        "label2id": {name: place for place, name in enumerate(names)},
+    }
     file.write_text(json.dumps(config, indent=2), encoding="utf-8")

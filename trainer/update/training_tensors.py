@@ -41,7 +41,7 @@ class TrainingTensors:
             arrays = [getattr(sample, name) for sample in samples]
             if all(array is not None for array in arrays):
                 columns[name] = [array[sample.mask_T] for array, sample in zip(arrays, samples, strict=True)]
-        rows = [Row(sample.token_ids_T, sample.mask_T) for sample in samples]
+        rows = [Row(sample.token_ids_T, sample.mask_T, sample.output) for sample in samples]
         return cls(batch.objective, rows, [sample.weight for sample in samples], columns)
 
     def column(self, name: str, indices: Sequence[int], device: torch.device) -> Tensor | None:

@@ -81,8 +81,8 @@ class Journal:
     def restore_policy(self):
         self.calls.append(("restore",))
 
-    def export_reward_model(self, name, mean, deviation):
-        self.calls.append(("reward model", name, mean, deviation))
+    def export_reward_model(self, name, note):
+        self.calls.append(("reward model", name, note.mean, note.deviation))
 
     def to_annotate(self, batch):
         return frozenset(self.share[0])
