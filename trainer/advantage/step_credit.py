@@ -26,8 +26,7 @@ def step_credit(batch: Batch, dimensions: Sequence[str]) -> Batch:
     """Return the batch with advantages, and with the metrics of its labelled steps.
 
     Adds ``loss/process_reward_model`` and, for the steps that are trained on and, as ``steps/held_out_...``,
-    for the others: accuracy, calibration_error and brier, over all dimensions and, with several, for each as
-    ``steps/.../DIMENSION``.
+    for the others: accuracy, calibration_error and brier; for the others also by dimension.
 
     Args:
         batch: with the head's values.
@@ -48,23 +47,36 @@ def step_credit(batch: Batch, dimensions: Sequence[str]) -> Batch:
             advantages_T[sample.mask_T] = -next(slopes)
         samples[place] = replace(sample, advantages_T=advantages_T)
     facts = {**batch.facts, "loss/process_reward_model": found.loss}
-    for prefix, places in (("steps/", trained), ("steps/held_out_", held_out)):
-        facts |= _quality(prefix, "", _joined(outputs, places), _joined(labels, places))
-        for number, name in enumerate(dimensions if len(dimensions) > 1 else ()):
-            of_dimension = [place for place in places if samples[place].output == number]
-            figures = _joined(outputs, of_dimension), _joined(labels, of_dimension)
-            facts |= _quality(prefix, f"/{name}", *figures)
+    facts |= _trained_quality(_joined(outputs, trained), _joined(labels, trained))
+    facts |= _held_out_quality(_joined(outputs, held_out), _joined(labels, held_out))
+    for number, name in enumerate(dimensions):
+        places = [place for place in held_out if samples[place].output == number]
+        quality = step_quality(_joined(outputs, places), _joined(labels, places))
+        if quality is not None:
+            facts[f"steps/held_out_accuracy/{name}"] = quality.accuracy
+            facts[f"steps/held_out_calibration_error/{name}"] = quality.calibration_error
     return replace(batch, samples=tuple(samples), facts=facts)
 
 
-def _quality(prefix: str, suffix: str, outputs_K: Array, labels_K: Array) -> dict[str, float]:
+def _trained_quality(outputs_K: Array, labels_K: Array) -> dict[str, float]:
     found = step_quality(outputs_K, labels_K)
     if found is None:
         return {}
     return {
-        f"{prefix}accuracy{suffix}": found.accuracy,
-        f"{prefix}calibration_error{suffix}": found.calibration_error,
-        f"{prefix}brier{suffix}": found.brier,
+        "steps/accuracy": found.accuracy,
+        "steps/calibration_error": found.calibration_error,
+        "steps/brier": found.brier,
+    }
+
+
+def _held_out_quality(outputs_K: Array, labels_K: Array) -> dict[str, float]:
+    found = step_quality(outputs_K, labels_K)
+    if found is None:
+        return {}
+    return {
+        "steps/held_out_accuracy": found.accuracy,
+        "steps/held_out_calibration_error": found.calibration_error,
+        "steps/held_out_brier": found.brier,
     }
 
 
