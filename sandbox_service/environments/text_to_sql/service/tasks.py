@@ -76,8 +76,8 @@ def _tasks_of(name: str) -> Iterator[SqlTask]:
     known: set[Results] = set()
     for family in FAMILIES:
         # A generator of its own: a change of one family changes no other one.
-        chance = random.Random(f"{name} {family.__name__}")
-        questions = list(family(schema, chance))
+        chance = random.Random(f"{name} {family.name}")
+        questions = list(family.questions(schema, chance))
         chance.shuffle(questions)
         number = 0
         for question in questions:
@@ -87,7 +87,7 @@ def _tasks_of(name: str) -> Iterator[SqlTask]:
             known.add(results)
             number += 1
             yield SqlTask(
-                id=f"{name}/{family.__name__}/{number}",
+                id=f"{name}/{family.name}/{number}",
                 split=split_of(name),
                 schema=name,
                 category=question.category,

@@ -1,12 +1,18 @@
-"""A question in words and in SQL, and what families of questions have in common."""
+"""A question in words and in SQL, and a family of questions."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sandbox_service.environments.text_to_sql.box.schema import Column, Schema, Table
+from .subjects import subjects
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.text_to_sql.box.schema import Schema
+
+    from .subjects import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,40 +27,20 @@ class SqlQuestion:
     """The order of the rows is a part of the answer."""
 
 
-Family = Callable[[Schema, random.Random], Iterator[SqlQuestion]]
-"""Yields questions about a schema, in an order that the generator shuffles."""
+@dataclass(frozen=True, slots=True)
+class QuestionFamily:
+    """Questions of one kind. Words and query have the names of the subject in braces: ``{table.many}``."""
 
+    name: str
+    category: str
+    about: tuple[Step, ...]
+    """Steps that choose a subject."""
+    texts: tuple[str, ...]
+    query: str
+    ordered: bool = False
 
-def quoted(value: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def threshold(column: Column, chance: random.Random, low: float = 0.3, high: float = 0.7) -> str:
-    """Return a number that lies in the middle of a column's range, as question and query write it."""
-    value = column.low + chance.uniform(low, high) * (column.high - column.low)
-    return str(round(value))
-
-
-def measured(column: Column) -> str:
-    """Return a number's phrase with its unit."""
-    return f"{column.phrase} in {column.unit}" if column.unit else column.phrase
-
-
-def choices(table: Table) -> Iterator[tuple[Column, str]]:
-    """Yield each value of each choice of a table."""
-    for column in table.of_kind("choice"):
-        for value in column.values:
-            yield column, value
-
-
-def relations(schema: Schema) -> Iterator[tuple[Table, Column, Table]]:
-    """Yield each reference as the table that has it, its column, and the table that it points to."""
-    for child in schema.tables:
-        for reference in child.of_kind("reference"):
-            yield child, reference, schema.table(reference.table)
-
-
-def joined(child: Table, reference: Column, parent: Table) -> str:
-    """Return the FROM clause of two tables, as ``c`` and ``p``."""
-    return f"FROM {child.name} AS c JOIN {parent.name} AS p ON p.{parent.key} = c.{reference.name}"
+    def questions(self, schema: Schema, chance: random.Random) -> Iterator[SqlQuestion]:
+        """Yield all questions about a schema."""
+        for names in subjects(schema, self.about, chance):
+            texts = tuple(text.format_map(names) for text in self.texts)
+            yield SqlQuestion(self.category, texts, self.query.format_map(names), self.ordered)

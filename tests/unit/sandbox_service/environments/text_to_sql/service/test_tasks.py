@@ -23,7 +23,7 @@ def test_there_are_hundreds_of_tasks_and_each_schema_is_in_one_split() -> None:
 def test_every_family_has_tasks_of_several_schemas() -> None:
     found = Counter((task.id.split("/")[1], task.schema) for task in TASKS.values())
     families = Counter(family for family, _ in found)
-    assert set(families) == {family.__name__ for family in FAMILIES}
+    assert set(families) == {family.name for family in FAMILIES}
     assert min(families.values()) >= 3
 
 
