@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc clean
+.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -65,6 +65,9 @@ engine-stop: ## Stop the engine that `make engine` started.
 
 runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an engine (asks for root).
 	sh scripts/runsc.sh
+
+chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
+	sh scripts/chromium.sh
 
 clean: ## Remove the virtual environment and everything that was made.
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sandbox_contract.inspection import Event, InstanceTrajectory
 
 
+_ENDS = ("release", "expire", "lost")
+"""Operations after which nothing follows."""
 _PHASES = ("queue_ms", "route_ms", "run_ms")
 _SHOWN = frozenset({"instance_id", "observation", "reward", "terminated", "truncated", "step_index", "tools"})
 """Fields of a result that a step shows by other means, or that say nothing."""
@@ -99,6 +101,8 @@ class EpisodeView:
     """From the first event to the last."""
     tools: tuple[str, ...]
     """Names of the tools that the episode offered."""
+    live: bool
+    """Whether further events may follow on this page: the instance has not ended."""
 
 
 def player(trajectory: InstanceTrajectory) -> EpisodeView:
@@ -126,6 +130,7 @@ def player(trajectory: InstanceTrajectory) -> EpisodeView:
         failure=failures[-1] if failures else None,
         seconds=events[-1].at - first if events else 0.0,
         tools=_tools(events),
+        live=trajectory.next_cursor is None and not any(event.operation in _ENDS for event in events),
     )
 
 

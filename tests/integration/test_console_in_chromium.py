@@ -67,6 +67,16 @@ async def test_keys_step_through_an_episode_and_links_lead_to_a_step(browser, co
         assert HOSTILE in await page.locator("#event-2 .assistant pre").inner_text()
 
 
+async def test_the_page_of_a_live_episode_grows_and_keeps_the_chosen_step(browser, console, cookies):
+    await console.service.create(instance_id="growing", task_id="echo-endless")
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/episodes/growing")
+        await page.keyboard.press("j")
+        await console.service.step("growing", "more")
+        await page.wait_for_selector("#event-1")
+        assert await page.evaluate("document.querySelector('.step.chosen').id") == "event-0"
+
+
 async def test_ticked_episodes_come_side_by_side(browser, console, cookies):
     async with tab(browser, storage_state=cookies) as page:
         await page.goto(f"{console.url}/console/episodes?task=echo")

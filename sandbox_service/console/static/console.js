@@ -11,7 +11,7 @@
       return;
     }
     for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
-    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name, value } of fresh.attributes) if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
     const wanted = [...fresh.childNodes];
     const kept = [...old.childNodes];
     wanted.forEach((node, place) => {
@@ -32,6 +32,7 @@
     if (!answer.ok) throw new Error(String(answer.status));
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     renew(document.getElementById("main"), page.getElementById("main"));
+    linked();
   }
   function again() {
     setTimeout(() => refresh().then(
