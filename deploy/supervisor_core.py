@@ -73,6 +73,8 @@ class NodeSupervisor:
 
     async def begin_drain(self, *, move: bool) -> None:
         """Reject new instances; with ``move`` hand over those that can be rebuilt."""
+        # Other nodes do not see what a file has.
+        move = move and not self._config.store.url.startswith("sqlite:")
         if self._core is not None:
             await self._core.begin_drain(move=move)
 

@@ -12,6 +12,7 @@ from . import (
     bench,
     demo,
     doctor,
+    drain,
     envs,
     images,
     keys,
@@ -63,6 +64,7 @@ def build_cli() -> typer.Typer:
     cli.command("run")(run.run)
     cli.command("demo")(demo.demo)
     cli.command("doctor")(doctor.doctor)
+    cli.command("drain")(drain.drain)
     cli.command("bench")(bench.bench)
     cli.command("node-env")(node_env.node_env)
     cli.command("plugins")(plugins.plugins)

@@ -4,11 +4,9 @@ import asyncio
 import json
 import os
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
-import ray
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -17,6 +15,7 @@ from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
+from tests.harness.ray_nodes import NODE, ray_nodes
 
 pytestmark = [
     pytest.mark.ray,
@@ -27,39 +26,12 @@ pytestmark = [
     ),
 ]
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def two_nodes():
     """A cluster of two nodes on this machine."""
-    from ray.cluster_utils import Cluster
-
-    before = {
-        name: os.environ.get(name)
-        for name in ("RAY_AUTH_MODE", "PYTHONPATH", "RAY_USAGE_STATS_ENABLED", "RAY_TMPDIR")
-    }
-    os.environ.update(
-        RAY_AUTH_MODE="disabled", PYTHONPATH=f"{ROOT}:{ROOT / 'clients'}", RAY_USAGE_STATS_ENABLED="0"
-    )
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        os.environ["RAY_TMPDIR"] = folder
-        (Path(folder) / "ray").mkdir()
-        options = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
-        cluster = Cluster(initialize_head=True, head_node_args={**options, "temp_dir": folder})
-        try:
-            options.pop("include_dashboard")
-            cluster.add_node(**options)
-            ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
-            yield cluster
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+    with ray_nodes(2) as cluster:
+        yield cluster
 
 
 async def members_of(discovery: RayDiscovery, count: int) -> dict[str, object]:
@@ -144,7 +116,7 @@ async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes
     discovery = RayDiscovery(roster)
     router = Router(discovery)
     try:
-        node = two_nodes.add_node(num_cpus=1, object_store_memory=80 * 1024 * 1024)
+        node = two_nodes.add_node(**NODE)
         members = await members_of(discovery, 3)
         two_nodes.remove_node(node)
         async with asyncio.timeout(90):

@@ -25,6 +25,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "bench",
         "demo",
         "doctor",
+        "drain",
         "envs",
         "images",
         "keys",

@@ -1,0 +1,94 @@
+"""Reach the supervisors of a running fleet on its Ray cluster, as an operator on one of its nodes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandbox_contract.inspection import SupervisorStats
+from sandbox_service.fleet.draining import PlacedSupervisor
+
+from .serve_app import fleet_name
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.supervisor.options import SupervisorAddress
+
+
+_CALL_S = 10.0
+"""Longest time for a call of a supervisor."""
+
+
+class FleetUnreachableError(Exception):
+    """No Ray cluster answers; the text says where it was looked for."""
+
+
+class RayFleet:
+    """A fleet through Ray's control plane."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    def placed(self) -> Sequence[PlacedSupervisor]:
+        found: list[PlacedSupervisor] = []
+        handles: Mapping[str, Any] = self._roster.find()
+        for name, handle in handles.items():
+            # Both at once, and none of a supervisor that hangs or starts.
+            answers = self._ask([handle.address.remote(), handle.stats.remote()])
+            if answers is not None and answers[0] is not None and answers[1]:
+                found.append(_placed(name, *answers))
+        return found
+
+    def begin_drain(self, name: str, *, move: bool) -> None:
+        self._ask([self._roster.find()[name].begin_drain.remote(move=move)])
+
+    def cancel_drain(self, name: str) -> None:
+        self._ask([self._roster.find()[name].cancel_drain.remote()])
+
+    def _ask(self, calls: list[Any]) -> list[Any] | None:
+        """Return the answers; None if the supervisor does not give them in time."""
+        import ray
+
+        try:
+            answers: list[Any] = ray.get(calls, timeout=_CALL_S)
+        except (ray.exceptions.RayError, TimeoutError):
+            return None
+        return answers
+
+
+def _placed(name: str, address: SupervisorAddress, stats: bytes) -> PlacedSupervisor:
+    numbers = SupervisorStats.model_validate_json(stats)
+    return PlacedSupervisor(
+        name=name,
+        host=numbers.node,
+        address=address.host,
+        node_id=address.node_id,
+        draining=numbers.draining,
+        instances=sum(pool.instances for pool in numbers.pools),
+    )
+
+
+@contextlib.contextmanager
+def running_fleet(config: ServiceConfig) -> Iterator[RayFleet]:
+    """Be connected to the configured cluster, or to the one of this node. Raises FleetUnreachableError."""
+    import ray
+
+    from sandbox_service.fleet.roster_discovery import Roster
+
+    from .supervisor_core import core_builder
+
+    address = config.fleet.address or "auto"
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        where = config.fleet.address or "this machine"
+        raise FleetUnreachableError(
+            f"no Ray cluster answers on {where}: run this on a node of the cluster, in the environment that "
+            f"`sandbox-service node-env` prints, or set fleet.address ({error})"
+        ) from error
+    try:
+        yield RayFleet(Roster(fleet_name(config), core_builder(config), tcp=True))
+    finally:
+        ray.shutdown()

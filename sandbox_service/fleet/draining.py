@@ -1,0 +1,107 @@
+"""Drain a node: no new instances begin there, those that can be rebuilt move, and the rest end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+POLL_S = 0.5
+"""Pause between two looks at the instances that are left."""
+
+
+class UnknownNodeError(Exception):
+    """No supervisor runs on a node of that name; the text lists those that do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSupervisor:
+    """A supervisor, where it runs, and its instances."""
+
+    name: str
+    host: str
+    """Host name of its node."""
+    address: str
+    """IP address of its node."""
+    node_id: str
+    """Ray's id of its node."""
+    draining: bool
+    instances: int
+
+    def is_on(self, node: str) -> bool:
+        """Return whether a name that an operator gives means this supervisor or its node."""
+        return node in (self.name, self.host, self.address, self.node_id)
+
+
+class Fleet(Protocol):
+    """The supervisors of a fleet, as an operator reaches them."""
+
+    def placed(self) -> Sequence[PlacedSupervisor]:
+        """Return the supervisors that answer."""
+        ...
+
+    def begin_drain(self, name: str, *, move: bool) -> None:
+        """Have a supervisor refuse new instances; with ``move`` hand over those that can be rebuilt."""
+        ...
+
+    def cancel_drain(self, name: str) -> None:
+        """Have a supervisor take new instances again."""
+        ...
+
+
+def drain_node(
+    fleet: Fleet,
+    node: str,
+    timeout_s: float,
+    report: Callable[[str], None],
+    pause: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> int:
+    """Drain all supervisors of a node; return the number of instances that are left there at the end.
+
+    Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
+    timeout. Raises UnknownNodeError.
+    """
+    chosen = _chosen(fleet.placed(), node)
+    deadline = now() + timeout_s
+    began: dict[str, bool] = {}
+    left = -1
+    while True:
+        placed = {each.name: each for each in fleet.placed()}
+        move = any(not each.draining and name not in chosen for name, each in placed.items())
+        for name in chosen & placed.keys():
+            # Again when another node joins or the last one goes, and after a restart, which forgets it.
+            if began.get(name) != move or not placed[name].draining:
+                fleet.begin_drain(name, move=move)
+                began[name] = move
+        remaining = sum(placed[name].instances for name in chosen & placed.keys())
+        if remaining != left:
+            left = remaining
+            report(_progress(left, move=move))
+        if not left and all(placed[name].draining for name in chosen & placed.keys()):
+            return 0
+        if now() >= deadline:
+            return left
+        pause(POLL_S)
+
+
+def cancel_drain(fleet: Fleet, node: str) -> int:
+    """Have the supervisors of a node take instances again; return their number. Raises UnknownNodeError."""
+    chosen = _chosen(fleet.placed(), node)
+    for name in chosen:
+        fleet.cancel_drain(name)
+    return len(chosen)
+
+
+def _chosen(placed: Sequence[PlacedSupervisor], node: str) -> set[str]:
+    chosen = {each.name for each in placed if each.is_on(node)}
+    if not chosen:
+        known = ", ".join(sorted({each.host for each in placed})) or "none"
+        raise UnknownNodeError(f"no supervisor runs on a node {node!r}; nodes with one: {known}")
+    return chosen
+
+
+def _progress(left: int, *, move: bool) -> str:
+    where = "" if move else ", no other node takes instances over, so all of them have to end here"
+    return f"{left} instances left{where if left else ''}"

@@ -1,0 +1,67 @@
+"""``sandbox-service drain``: empty a node of a cluster before it goes."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from deploy.fleet_access import FleetUnreachableError, running_fleet
+from sandbox_service.config.reading import read_config
+from sandbox_service.fleet.draining import UnknownNodeError, cancel_drain, drain_node
+
+from .options import ConfigOption, OverridesArgument
+from .terminal import explained, fail, notes_line, results
+
+
+def drain(
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            help="Host name, IP address or Ray id of the node, or a supervisor; default: this one."
+        ),
+    ] = None,
+    overrides: OverridesArgument = None,
+    config: ConfigOption = None,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to wait until the node is empty; the drain goes on after it."),
+    ] = 3600.0,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Let a node that was drained take instances again.")
+    ] = False,
+) -> None:
+    """Have a node of the cluster take no new instances, and wait until those that it has are gone.
+
+    Instances of deterministic environments move to other nodes, between two of their calls, if store.url is a
+    PostgreSQL database. All others stay until they end. Afterwards the node can be stopped, and nothing is
+    lost. Settings used: fleet.address, fleet.name or server.port, and store.url. Exit code 1: the time is
+    over, and instances are left.
+
+    Examples:
+
+        sandbox-service drain
+
+        sandbox-service drain worker-7 --timeout 600 && ssh worker-7 ray stop
+
+        sandbox-service drain worker-7 --cancel
+    """
+    chosen = node or socket.gethostname()
+    with explained():
+        resolved = read_config(config, overrides or [])
+    try:
+        with running_fleet(resolved) as fleet:
+            if cancel:
+                cancel_drain(fleet, chosen)
+                results().print(f"{chosen} takes instances again", markup=False)
+                return
+            left = drain_node(fleet, chosen, timeout, notes_line)
+    except (UnknownNodeError, FleetUnreachableError) as error:
+        raise fail(str(error), code=2) from error
+    if left:
+        raise fail(
+            f"{left} instances are left on {chosen} after {timeout:g} s, which still drains: wait, or stop "
+            "it and lose those that cannot be rebuilt"
+        )
+    results().print(f"{chosen} is empty", markup=False)

@@ -1,0 +1,124 @@
+"""A node is drained to the end, whatever happens to it and to the others meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sandbox_service.fleet.draining import (
+    POLL_S,
+    PlacedSupervisor,
+    UnknownNodeError,
+    cancel_drain,
+    drain_node,
+)
+
+
+class ScriptedFleet:
+    """A fleet whose draining supervisors lose an instance between two looks, if there is where to move."""
+
+    def __init__(self, *names: str, instances: int = 3) -> None:
+        self.supervisors = {
+            name: PlacedSupervisor(name, f"host-{name}", f"10.0.0.{number}", f"id-{name}", False, instances)
+            for number, name in enumerate(names)
+        }
+        self.orders: list[tuple[str, bool]] = []
+        self.looks = 0
+        self.now = 0.0
+
+    def change(self, name: str, **changes: object) -> None:
+        self.supervisors[name] = replace(self.supervisors[name], **changes)  # type: ignore[arg-type]
+
+    def placed(self) -> list[PlacedSupervisor]:
+        self.looks += 1
+        return list(self.supervisors.values())
+
+    def begin_drain(self, name: str, *, move: bool) -> None:
+        self.orders.append((name, move))
+        self.change(name, draining=True)
+
+    def cancel_drain(self, name: str) -> None:
+        self.change(name, draining=False)
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        for name, each in self.supervisors.items():
+            if each.draining and (name, True) in self.orders and each.instances:
+                self.change(name, instances=each.instances - 1)
+
+
+def drained(fleet: ScriptedFleet, node: str, timeout_s: float = 60.0) -> tuple[int, list[str]]:
+    said: list[str] = []
+    left = drain_node(fleet, node, timeout_s, said.append, fleet.pause, lambda: fleet.now)
+    return left, said
+
+
+@pytest.mark.parametrize("node", ["a", "host-a", "10.0.0.0", "id-a"])
+def test_a_node_is_drained_by_any_of_its_names_until_it_is_empty(node: str) -> None:
+    fleet = ScriptedFleet("a", "b")
+    left, said = drained(fleet, node)
+    assert left == 0
+    assert fleet.orders == [("a", True)]
+    assert [line.split()[0] for line in said] == ["3", "2", "1", "0"]
+    assert not fleet.supervisors["b"].draining
+
+
+def test_all_supervisors_of_a_host_drain() -> None:
+    fleet = ScriptedFleet("a", "b", "c")
+    fleet.change("b", host="host-a")
+    assert drained(fleet, "host-a")[0] == 0
+    assert sorted(fleet.orders) == [("a", True), ("b", True)]
+
+
+def test_nothing_is_handed_over_while_nobody_can_take_it() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.change("b", draining=True)
+    left, said = drained(fleet, "a", timeout_s=5 * POLL_S)
+    assert left == 3
+    assert fleet.orders == [("a", False)]
+    assert "no other node" in said[0]
+
+
+def test_instances_move_as_soon_as_a_node_joins() -> None:
+    fleet = ScriptedFleet("a")
+    assert drained(fleet, "a", timeout_s=POLL_S)[0] == 3
+    fleet.supervisors |= ScriptedFleet("b").supervisors
+    assert drained(fleet, "a")[0] == 0
+    assert fleet.orders == [("a", False), ("a", True)]
+
+
+def test_a_supervisor_that_restarts_is_told_again() -> None:
+    fleet = ScriptedFleet("a", "b")
+    pause = fleet.pause
+
+    def restart_once(seconds: float) -> None:
+        pause(seconds)
+        if len(fleet.orders) == 1:
+            fleet.change("a", draining=False)
+
+    assert drain_node(fleet, "a", 60.0, lambda _: None, restart_once, lambda: fleet.now) == 0
+    assert fleet.orders == [("a", True), ("a", True)]
+
+
+def test_a_node_that_is_gone_meanwhile_is_empty() -> None:
+    fleet = ScriptedFleet("a", "b")
+    pause = fleet.pause
+
+    def leave(seconds: float) -> None:
+        pause(seconds)
+        fleet.supervisors.pop("a", None)
+
+    assert drain_node(fleet, "a", 60.0, lambda _: None, leave, lambda: fleet.now) == 0
+
+
+def test_an_unknown_node_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(UnknownNodeError, match=r"'z'.*host-a, host-b"):
+        drained(ScriptedFleet("a", "b"), "z")
+
+
+def test_a_drain_is_cancelled() -> None:
+    fleet = ScriptedFleet("a", "b")
+    drained(fleet, "a")
+    assert cancel_drain(fleet, "host-a") == 1
+    assert not fleet.supervisors["a"].draining
