@@ -21,6 +21,7 @@ from local_processes.signals import Phase, SignalHandlers
 from local_processes.teardown import take_down
 from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
+from sandbox_service.tracing import MISSING, is_installed
 
 from .exposure import check_reach, listening_with_serve
 from .ray_cluster import ray_cluster
@@ -76,6 +77,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     """
     check_reach(config)
     check_port(config)
+    check_tracing(config)
     config = with_absolute_paths(config)
     handlers = SignalHandlers()
     with handlers.open(), ray_cluster(config, show_logs=show_logs) as alive:
@@ -116,6 +118,12 @@ def check_port(config: ServiceConfig) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise NotReadyError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def check_tracing(config: ServiceConfig) -> None:
+    """Raise NotReadyError if traces are to be sent and OpenTelemetry is not installed."""
+    if config.telemetry.otlp_endpoint is not None and not is_installed():
+        raise NotReadyError(MISSING)
 
 
 def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:

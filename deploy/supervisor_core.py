@@ -14,7 +14,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import is_loopback
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore
+from sandbox_service.supervisor.tracing import SupervisorTracing
 from sandbox_service.telemetry import configure_logging
+from sandbox_service.tracing import open_tracing
 from sandbox_service.trajectories.store import open_store
 
 from .uses import mark_uses
@@ -35,6 +37,7 @@ class NodeSupervisor:
         self._config = config
         self._options = options
         self._core: SupervisorCore | None = None
+        self._tracing: SupervisorTracing | None = None
         self._owned = AsyncExitStack()
 
     async def start(self) -> None:
@@ -57,6 +60,7 @@ class NodeSupervisor:
         self._owned.callback(mark_uses(config, registry, factory.kind).close)
         for environment, reason in registry.broken.items():
             logger.warning("the environment %s is not served: %s", environment, reason)
+        self._tracing = self._opened_tracing()
         core = self._core = SupervisorCore(name, config, registry, factory, store)
         self._owned.push_async_callback(core.close)
         await core.start()
@@ -64,7 +68,9 @@ class NodeSupervisor:
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame."""
         assert self._core is not None, "the stream is served after start()"
-        return await self._core.handle(frame)
+        if self._tracing is None:
+            return await self._core.handle(frame)
+        return await self._tracing.handle(frame, self._core.handle)
 
     async def drain(self) -> None:
         """Reject new instances and wait for running operations."""
@@ -91,6 +97,16 @@ class NodeSupervisor:
     async def close(self) -> None:
         """Destroy every box, flush the store, free all resources. Idempotent."""
         await self._owned.aclose()
+
+    def _opened_tracing(self) -> SupervisorTracing | None:
+        settings, name = self._config.telemetry, self._options.name
+        own = open_tracing(settings, "sandbox-supervisor", name)
+        runner = open_tracing(settings, "sandbox-runner", name)
+        if own is None or runner is None:
+            return None
+        for tracing in (own, runner):
+            self._owned.push_async_callback(tracing.close)
+        return SupervisorTracing(own, runner)
 
 
 def core_builder(config: ServiceConfig) -> CoreBuilder:

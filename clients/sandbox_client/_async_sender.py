@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._retry import RetryPolicy
     from ._wire import Exchange, Wire
     from .limits import ClientLimits
+    from .tracing import EpisodeTracing
 
 __all__ = ["AsyncSender"]
 
@@ -47,6 +48,7 @@ class AsyncSender:
         retry: RetryPolicy,
         transport: httpx.AsyncBaseTransport | None,
         observer: Callable[[Exchange], None] | None,
+        tracing: EpisodeTracing | None = None,
     ) -> None:
         self._wire = wire
         self._retry = retry
@@ -57,6 +59,7 @@ class AsyncSender:
         }
         self._transport = transport or _aiohttp_transport(limits.connections)
         self._observer = observer
+        self._tracing = tracing
         self._undoing: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
@@ -78,6 +81,12 @@ class AsyncSender:
 
     async def send(self, call: ApiCall[ResultT]) -> ResultT:
         """Send until it succeeds or the policy gives up; a wait holds no slot."""
+        if self._tracing is None:
+            return await self._send(call)
+        with self._tracing.follow(call) as followed:
+            return followed.note_result(await self._send(followed.call))
+
+    async def _send(self, call: ApiCall[ResultT]) -> ResultT:
         attempt, elapsed = 0, 0.0
         slots = self._slots[call.lane]
         while True:

@@ -92,6 +92,10 @@ class ApiCall(Generic[ResultT]):
     """Sent as a header, where the body has no place for it."""
     timeout_s: float | None = None
     """Least time that one attempt must be given."""
+    instance_id: str = ""
+    """The live instance that it is about, if it is about one."""
+    traceparent: str | None = None
+    """Its position in a trace, sent as a header."""
     instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
     """The instances that somebody must release, should nobody be there to take the answer."""
 
@@ -167,7 +171,7 @@ def _message(action: Action) -> object:
 
 
 def step(request: StepRequest) -> ApiCall[StepResult]:
-    return _post("step", request, StepResult, timeout_s=request.timeout_s)
+    return _post("step", request, StepResult, timeout_s=request.timeout_s, instance_id=request.instance_id)
 
 
 def evaluate(
@@ -179,19 +183,19 @@ def evaluate(
         params=None if params is None else dict(params),
         idempotency_key=idempotency_key or new_key(),
     )
-    return _post("evaluate", request, EvaluateResult)
+    return _post("evaluate", request, EvaluateResult, instance_id=instance_id)
 
 
 def release_instance(instance_id: str, idempotency_key: str | None) -> ApiCall[ReleaseInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ReleaseInstanceRequest, instance_id=instance_id, idempotency_key=key)
-    return _post("release_instance", request, ReleaseInstanceResult)
+    return _post("release_instance", request, ReleaseInstanceResult, instance_id=instance_id)
 
 
 def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> ApiCall[ForkInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ForkInstanceRequest, instance_id=instance_id, count=count, idempotency_key=key)
-    call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION)
+    call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION, instance_id=instance_id)
     return replace(call, instances_made=lambda result: result.instance_ids)
 
 
@@ -217,7 +221,7 @@ def run_agent(
         idempotency_key=idempotency_key or new_key(),
     )
     least_s = _AGENT_S if timeout_s is None else timeout_s
-    return _post("run_agent", request, RunAgentResult, Lane.AGENT, timeout_s=least_s)
+    return _post("run_agent", request, RunAgentResult, Lane.AGENT, least_s, instance_id)
 
 
 def batch(operations: Sequence[BatchOperation]) -> ApiCall[BatchResult]:
@@ -325,6 +329,7 @@ def _post(
     result: type[ModelT],
     lane: Lane = Lane.WORK,
     timeout_s: float | None = None,
+    instance_id: str = "",
 ) -> ApiCall[ModelT]:
     return ApiCall(
         verb=verb,
@@ -334,6 +339,7 @@ def _post(
         body=request.model_dump_json(exclude_unset=True).encode(),
         lane=lane,
         timeout_s=timeout_s,
+        instance_id=instance_id,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._retry import RetryPolicy
     from ._wire import Exchange, Wire
     from .limits import ClientLimits
+    from .tracing import EpisodeTracing
 
 __all__ = ["Sender"]
 
@@ -36,6 +37,7 @@ class Sender:
         retry: RetryPolicy,
         transport: httpx.BaseTransport | None,
         observer: Callable[[Exchange], None] | None,
+        tracing: EpisodeTracing | None = None,
     ) -> None:
         self._wire = wire
         self._retry = retry
@@ -46,6 +48,7 @@ class Sender:
         }
         self._transport = transport or _http_transport(limits.connections)
         self._observer = observer
+        self._tracing = tracing
 
     def close(self) -> None:
         """Close the connections."""
@@ -61,6 +64,12 @@ class Sender:
 
     def send(self, call: ApiCall[ResultT]) -> ResultT:
         """Send until it succeeds or the policy gives up; a wait holds no slot."""
+        if self._tracing is None:
+            return self._send(call)
+        with self._tracing.follow(call) as followed:
+            return followed.note_result(self._send(followed.call))
+
+    def _send(self, call: ApiCall[ResultT]) -> ResultT:
         attempt, elapsed = 0, 0.0
         slots = self._slots[call.lane]
         while True:

@@ -77,6 +77,8 @@ class Wire:
             headers = [*headers, ("content-type", call.content_type)]
         if call.idempotency_key is not None:
             headers = [*headers, ("idempotency-key", call.idempotency_key)]
+        if call.traceparent is not None:
+            headers = [*headers, ("traceparent", call.traceparent)]
         read_s = max(self._limits.attempt_s, (call.timeout_s or 0.0) + _GRACE_S)
         timeout = {"connect": self._limits.connect_s, "read": read_s, "write": read_s, "pool": None}
         return httpx.Request(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from ._calls import Action
     from ._wire import Exchange
+    from .tracing import EpisodeTracing
 
 __all__ = ["AsyncSandboxClient"]
 
@@ -63,10 +64,11 @@ class AsyncSandboxClient:
         retry: RetryPolicy | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         observer: Callable[[Exchange], None] | None = None,
+        tracing: EpisodeTracing | None = None,
     ) -> None:
         limits = limits or ClientLimits()
         wire = Wire(base_url, api_key, limits)
-        self._sender = AsyncSender(wire, limits, retry or RetryPolicy(), transport, observer)
+        self._sender = AsyncSender(wire, limits, retry or RetryPolicy(), transport, observer, tracing)
 
     async def __aenter__(self) -> Self:
         return self

@@ -38,6 +38,7 @@ from .service import (
     ServiceConfig,
     StoreConfig,
     TaskImagesConfig,
+    TelemetryConfig,
 )
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "SweMutantsConfig",
     "TaskFolderConfig",
     "TaskImagesConfig",
+    "TelemetryConfig",
     "TextToSqlConfig",
     "TextcraftConfig",
     "TextworldConfig",

@@ -227,6 +227,15 @@ class FleetConfig(Branch):
     """Maximum time from the start until requests are served."""
 
 
+class TelemetryConfig(Branch):
+    """Traces of sampled episodes."""
+
+    otlp_endpoint: str | None = None
+    """URL of an OTLP/HTTP receiver of traces, such as ``http://127.0.0.1:4318/v1/traces``; off by default."""
+    ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Share of the traces sampled by clients of which the service sends its spans."""
+
+
 class ServiceConfig(Branch):
     """All settings of the service."""
 
@@ -252,6 +261,8 @@ class ServiceConfig(Branch):
     """Agents that run in instances."""
     fleet: FleetConfig = FleetConfig()
     """The Ray cluster and the supervisors on it."""
+    telemetry: TelemetryConfig = TelemetryConfig()
+    """Traces of sampled episodes."""
 
     @property
     def tenants(self) -> int:

@@ -42,12 +42,14 @@ from .reference_page import ReferencePages
 from .request_log import RequestLog
 from .responses import problem_response, send_response
 from .schema_errors import SchemaError
+from .tracing import begin_span, end_span
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sandbox_service.config import ServerConfig
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.tracing import Tracing
 
     from .dispatch import Backend
     from .responses import HttpResponse
@@ -69,6 +71,7 @@ class Gateway:
         log: RequestLog,
         bodies: BodyReader,
         queue: FairQueue | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._hot = {route.path: route for route in hot}
         self._rest = rest
@@ -77,6 +80,7 @@ class Gateway:
         self._log = log
         self._bodies = bodies
         self._queue = queue
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,6 +90,8 @@ class Gateway:
             await send({"type": "websocket.close", "code": 1003})
             return
         exchange = begin(scope)
+        if self._tracing is not None:
+            begin_span(self._tracing, exchange)
         self._metrics.request_started()
         try:
             await self._serve(exchange, scope, receive, send)
@@ -98,6 +104,8 @@ class Gateway:
                 self._queue.release(exchange.permit)
             self._metrics.request_finished(exchange)
             self._log.log_request(exchange)
+            if exchange.span is not None:
+                end_span(exchange)
 
     async def _serve(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._hot.get(exchange.path)
@@ -187,6 +195,7 @@ def build_app(
     queue_timeout_s: float = 60.0,
     log_every: int = 0,
     quota: QuotaConfig | None = None,
+    tracing: Tracing | None = None,
 ) -> ASGIApp:
     """Return the gateway's application.
 
@@ -216,6 +225,7 @@ def build_app(
         log=log,
         bodies=bodies,
         queue=queue,
+        tracing=tracing,
     )
 
 

@@ -17,6 +17,7 @@ from sandbox_service.fleet.router import Router
 from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.memory import keep_freed_memory
 from sandbox_service.telemetry import configure_logging
+from sandbox_service.tracing import open_tracing
 
 from .app import build_app
 
@@ -39,6 +40,7 @@ class GatewayReplica:
         configure_logging("info", json=True)
         self._config = config
         self._router = Router(RayDiscovery(roster))
+        self._tracing = open_tracing(config.telemetry, "sandbox-gateway")
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         app = build_app(
@@ -48,6 +50,7 @@ class GatewayReplica:
             deadline=self._config.deadline,
             queue_timeout_s=self._config.pool.queue_timeout_s,
             quota=self._config.quota,
+            tracing=self._tracing,
         )
         collect_rarely()
         keep_freed_memory()
@@ -58,6 +61,8 @@ class GatewayReplica:
 
     async def __del__(self) -> None:
         await self._router.close()
+        if self._tracing is not None:
+            await self._tracing.close()
 
 
 def _without_request_id(app: ASGIApp) -> ASGIApp:

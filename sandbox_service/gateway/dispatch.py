@@ -147,7 +147,7 @@ class Dispatcher:
 
     async def send(self, exchange: HttpExchange, request: EncodedRequest, key: str | None = None) -> Frame:
         """Send an encoded request; ``key`` is the idempotency key of the HTTP headers."""
-        meta = {"tenant": exchange.tenant, "request_id": exchange.request_id, **request.meta}
+        meta = {**_meta(exchange), **request.meta}
         key = _common_key(request.key, key)
         if key is not None:
             meta["key"] = key
@@ -174,7 +174,7 @@ class Dispatcher:
             op,
             tenant=exchange.tenant,
             instance_id=instance_id,
-            meta={"tenant": exchange.tenant, "request_id": exchange.request_id, **details},
+            meta={**_meta(exchange), **details},
             body=body,
             timeout_s=self._deadlines.timeout_of(op),
         )
@@ -191,10 +191,18 @@ class Dispatcher:
         return await self._backend.call_all(
             op,
             tenant=exchange.tenant,
-            meta={"tenant": exchange.tenant, "request_id": exchange.request_id, **details},
+            meta={**_meta(exchange), **details},
             body=body,
             timeout_s=timeout_s or self._deadlines.timeout_of(op),
         )
+
+
+def _meta(exchange: HttpExchange) -> dict[str, object]:
+    """Return what every frame of a request says about it."""
+    meta: dict[str, object] = {"tenant": exchange.tenant, "request_id": exchange.request_id}
+    if exchange.traceparent is not None:
+        meta["traceparent"] = exchange.traceparent
+    return meta
 
 
 def idempotency_header(exchange: HttpExchange) -> str | None:

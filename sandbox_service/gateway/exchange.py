@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
     from starlette.types import Scope
 
     from sandbox_contract.problems import ErrorCode
@@ -48,6 +49,10 @@ class HttpExchange:
     """Bytes of its body that BodyReader counts."""
     hang_up: bool = False
     """Its body was not read completely, so the connection closes after the response."""
+    span: Span | None = None
+    """Its span, if its trace is sampled."""
+    traceparent: str | None = None
+    """The position of the span in the trace, for the supervisor."""
     permit: Permit | None = None
     """Its permit of the fair queue, if there are several tenants."""
 

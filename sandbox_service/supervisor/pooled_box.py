@@ -9,6 +9,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Frame, Op
 
+from .tracing import traced_request
+
 if TYPE_CHECKING:
     from sandbox_service.sandboxes.base import Sandbox
 
@@ -42,7 +44,10 @@ class PooledBox:
         """Send a request to the runner; see ``Sandbox.request``."""
         if self.discarded:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox has been destroyed")
-        return await self.sandbox.request(frame, timeout_s)
+        traced = traced_request.get()
+        if traced is None:
+            return await self.sandbox.request(frame, timeout_s)
+        return await traced.call_box(self.sandbox, frame, timeout_s)
 
     async def execute(self, frame: Frame, deadline_s: float) -> Frame:
         """Send an operation whose deadline the runner enforces.

@@ -19,6 +19,8 @@ MAX_BODY = 32 * 1024 * 1024
 """Bytes of a body; a longer one is a protocol error."""
 MAX_META = 16 * 1024
 """Bytes of a meta object."""
+TRACED = "traced"
+"""Entry of meta with which a supervisor asks a runner for the times at which it worked."""
 _LARGE = 64 * 1024
 
 

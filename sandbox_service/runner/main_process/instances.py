@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.io.frame_connection import QueuedBytes
 from sandbox_service.wire import connections
 from sandbox_service.wire.codes import BoxErrorCode
-from sandbox_service.wire.frames import Frame, Op
+from sandbox_service.wire.frames import TRACED, Frame, Op
 
 from .model_connections import ModelConnections
 from .releases import BoxReleases
 from .statistics import describe_processes
+from .tracing import with_times
 from .workers import Workers
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class BoxInstances:
 
     def handle(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         """Do what a frame asks for."""
+        self._handle(frame, with_times(answer) if TRACED in frame.meta else answer)
+
+    def _handle(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         if frame.op is Op.CREATE:
             self._create(frame, answer)
         elif frame.op in (Op.STEP, Op.EVALUATE, Op.FILE_READ, Op.FILE_WRITE, Op.FILE_LIST):
