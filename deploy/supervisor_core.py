@@ -70,7 +70,7 @@ class NodeSupervisor:
         assert self._core is not None, "the stream is served after start()"
         if self._tracing is None:
             return await self._core.handle(frame)
-        return await self._tracing.handle(frame, self._core.handle)
+        return await self._tracing.serve_frame(frame, self._core.handle)
 
     async def drain(self) -> None:
         """Reject new instances and wait for running operations."""

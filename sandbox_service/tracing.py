@@ -47,7 +47,7 @@ class Tracing:
         self._tracer = provider.get_tracer(__name__)
         self._processor = processor
 
-    def begin(self, name: str, traceparent: str, attributes: Mapping[str, str]) -> Span | None:
+    def begin_span(self, name: str, traceparent: str, attributes: Mapping[str, str]) -> Span | None:
         """Begin a span below the caller's; None if the request is not sampled or its header malformed."""
         from opentelemetry.trace import (
             NonRecordingSpan,

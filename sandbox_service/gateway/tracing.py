@@ -18,7 +18,7 @@ def begin_span(tracing: Tracing, exchange: HttpExchange) -> None:
     if given is None:
         return
     attributes = {"http.request.method": exchange.method, "sandbox.request_id": exchange.request_id}
-    exchange.span = tracing.begin("gateway", given.decode("latin-1"), attributes)
+    exchange.span = tracing.begin_span("gateway", given.decode("latin-1"), attributes)
     if exchange.span is not None:
         exchange.traceparent = traceparent_of(exchange.span)
 

@@ -29,13 +29,13 @@ class SupervisorTracing:
         self._tracing = tracing
         self._runner = runner
 
-    async def handle(self, frame: Frame, handle: Callable[[Frame], Awaitable[Frame]]) -> Frame:
+    async def serve_frame(self, frame: Frame, handle: Callable[[Frame], Awaitable[Frame]]) -> Frame:
         """Return the answer of ``handle``, traced if the frame is."""
         position = frame.meta.get("traceparent")
         if not isinstance(position, str):
             return await handle(frame)
         attributes = {"sandbox.request_id": str(frame.meta.get("request_id", ""))}
-        span = self._tracing.begin(f"supervisor {frame.op.name.lower()}", position, attributes)
+        span = self._tracing.begin_span(f"supervisor {frame.op.name.lower()}", position, attributes)
         if span is None:
             return await handle(frame)
         token = traced_request.set(TracedRequest(self._tracing, self._runner, span))

@@ -24,7 +24,7 @@ def test_without_an_endpoint_there_is_no_tracing_and_nothing_of_it_is_imported()
 
 
 def test_a_span_is_below_the_one_that_the_caller_names(tracing):
-    span = tracing.begin("gateway", f"00-{TRACE}-{SPAN}-01", {})
+    span = tracing.begin_span("gateway", f"00-{TRACE}-{SPAN}-01", {})
     version, trace, own, flags = traceparent_of(span).split("-")
     assert (version, trace, flags) == ("00", TRACE, "01")
     assert own != SPAN
@@ -44,4 +44,4 @@ def test_a_span_is_below_the_one_that_the_caller_names(tracing):
     ids=["not sampled", "empty", "short", "no trace", "no span", "unknown version", "longer"],
 )
 def test_a_position_that_is_not_sampled_or_malformed_makes_no_span(tracing, position):
-    assert tracing.begin("gateway", position, {}) is None
+    assert tracing.begin_span("gateway", position, {}) is None
