@@ -49,6 +49,11 @@ def step_estimation(outputs_KD: Array, labels_KD: Array) -> StepLoss:
     )
 
 
+def traced_back(outcome: float, steps: int, discount: float) -> tuple[float, ...]:
+    """Return the label ``outcome * discount ** (steps - 1 - t)`` of each step t."""
+    return tuple(outcome * discount ** (steps - 1 - step) for step in range(steps))
+
+
 def probabilities(outputs: Array) -> Array:
     """Return the logistic function of outputs, without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0.0, -outputs)))

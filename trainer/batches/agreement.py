@@ -7,18 +7,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.advantage.step_estimation import traced_back
+from trainer.config.learned_reward import ProcessRewardConfig
 from trainer.errors import TrainerError
+from trainer.reward.learned import PROCESS
 from trainer.reward_models.guards import AgreementAlarm, ComparedStep, rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trainer.config import RewardConfig
-    from trainer.config.learned_reward import LearnedRewardConfig
+    from trainer.config.learned_reward import LearnedRewardConfig, RefreshConfig
+    from trainer.types import Trajectory
 
     from .assemble import ScoredGroup
 
 logger = logging.getLogger(__name__)
+
+
+def fresh_quality(judged: Sequence[Trajectory], refresh: RefreshConfig) -> dict[str, float]:
+    """Return how well the probabilities that steps were rewarded with foretold their labels.
+
+    The episodes are fresh: no model was trained on them before it scored them.
+    """
+    known = [each for each in judged if each.success is not None]
+    chances = [turn.terms.get(f"{PROCESS}{refresh.dimension}") for each in known for turn in each.turns]
+    labels = [
+        label
+        for each in known
+        for label in traced_back(float(bool(each.success)), len(each.turns), refresh.discount)
+    ]
+    scored = [(chance, label) for chance, label in zip(chances, labels, strict=True) if chance is not None]
+    if not scored:
+        return {}
+    chances_K, labels_K = np.array(scored).T
+    sided_K = labels_K != 0.5
+    right_K = (chances_K > 0.5) == (labels_K > 0.5)
+    facts = {"reward/process_brier": float(np.square(chances_K - labels_K).mean())}
+    return facts | ({"reward/process_accuracy": float(right_K[sided_K].mean())} if sided_K.any() else {})
 
 
 class RewardAgreement:
@@ -44,6 +70,8 @@ class RewardAgreement:
                 continue
             learned = [trajectory.terms.get(name, 0.0) for trajectory in judged]
             true = [trajectory.score or 0.0 for trajectory in judged]
+            if isinstance(config, ProcessRewardConfig) and config.refresh is not None:
+                facts |= fresh_quality(judged, config.refresh)
             found = rank_correlation(learned, true)
             why = alarm.add(ComparedStep(float(np.mean(learned)), float(np.mean(true)), found))
             if found is not None:

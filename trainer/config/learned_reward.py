@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sandbox_settings import Branch, NonNegative, Positive, Seconds
+from sandbox_settings import Branch, NonNegative, Positive, Seconds, Share
 
 STAGE = "stage:"
 """Beginning of the name of a model that a stage of the run trains."""
@@ -70,6 +70,25 @@ class LearnedRewardConfig(Branch):
         return self
 
 
+class RefreshConfig(Branch):
+    """Updates of the models of steps while the policy moves, on its latest episodes."""
+
+    every: Positive = 10
+    """Steps between refreshes."""
+    episodes: Positive = 64
+    """The latest episodes that a refresh learns from."""
+    updates: Positive = 8
+    """Updates of a refresh."""
+    batch: Positive = 16
+    """Segments of episodes in an update."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    """Learning rate of AdamW."""
+    discount: Annotated[Share, Field(gt=0)] = 1.0
+    """Labels of steps are the outcome, times this factor for each step that follows."""
+    dimension: str = "correctness"
+    """The dimension that is trained."""
+
+
 class ProcessRewardConfig(LearnedRewardConfig):
     """The reward of each step by a process reward model; caps are those of a step."""
 
@@ -79,3 +98,12 @@ class ProcessRewardConfig(LearnedRewardConfig):
     """Weights of the model's dimensions."""
     baseline: float = 0.0
     """Subtracted from each step's reward: a step that is worth less costs."""
+    refresh: RefreshConfig | None = None
+
+    @model_validator(mode="after")
+    def _can_be_refreshed(self) -> ProcessRewardConfig:
+        if self.refresh is not None and any(name.startswith(URL_BEGINNINGS) for name in self.models):
+            raise ValueError("refresh trains models in the run: name folders or stages, no served models")
+        if self.refresh is not None and len(set(self.models)) < len(self.models):
+            raise ValueError("refresh needs different models: two members have one name")
+        return self

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginGroup
+from trainer.config.learned_reward import ProcessRewardConfig
 from trainer.errors import ConfigError
 from trainer.plugins import plugin_function
-from trainer.reward_models.opening import ModelOpener
+from trainer.reward_models.opening import STAGE_MODELS, ModelOpener
 
 from .function import FunctionOutcome
 from .judge import Judge
 from .judge_store import JudgeStore
 from .learned import LearnedRewards
 from .openai_endpoint import OpenaiEndpoint
+from .refreshed import RefreshedRewards
 
 if TYPE_CHECKING:
     from trainer.config.reward import JudgeConfig, RewardConfig
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from .source import OutcomeSource
 
 _CACHE = "judge.sqlite"
+_REFRESHED = ".refreshed"
+"""Folder of refreshed models; no stage has such a name."""
 
 
 def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
@@ -41,17 +45,23 @@ def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
     return FunctionOutcome(config.kind, function, config.options, config.timeout_s)
 
 
-def open_learned(config: RewardConfig, folder: Path, policy: Path) -> tuple[LearnedRewards, ...]:
+def open_learned(
+    config: RewardConfig, folder: Path, policy: Path
+) -> tuple[LearnedRewards | RefreshedRewards, ...]:
     """Return the rewards by trained models of the run in a folder; ``policy`` is the folder of its model.
 
     The models themselves are opened with the first episode.
     """
-    found = []
+    found: list[LearnedRewards | RefreshedRewards] = []
     for settings in (config.learned, config.process):
         if settings is not None:
             key = os.environ.get(settings.api_key_variable)
             opener = ModelOpener(folder, policy, settings.reads, settings.timeout_s, key)
-            found.append(LearnedRewards(settings, opener.open_model))
+            if isinstance(settings, ProcessRewardConfig) and settings.refresh is not None:
+                refreshed = folder / STAGE_MODELS / _REFRESHED
+                found.append(RefreshedRewards(settings, settings.refresh, refreshed, opener.open_model))
+            else:
+                found.append(LearnedRewards(settings, opener.open_model))
     return tuple(found)
 
 

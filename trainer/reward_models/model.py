@@ -78,8 +78,12 @@ class RewardModel:
 
         Raises RewardFailed for a row that is longer than the model's context or whose tokens it lacks.
         """
+        return [outputs_KD.cpu().numpy() for outputs_KD in self.outputs_of(rows)]
+
+    def outputs_of(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        """Return the outputs as tensors, with gradients where the weights have them. Raises RewardFailed."""
         self._check(rows)
-        found: dict[int, NDArray[np.float32]] = {}
+        found: dict[int, Tensor] = {}
         for places in _passes([len(row.token_ids) for row in rows]):
             longest = len(rows[places[0]].token_ids)
             ids_BT = torch.zeros(len(places), longest, dtype=torch.long)
@@ -89,8 +93,7 @@ class RewardModel:
             hidden_BTH = self.trunk(input_ids=ids_BT.to(self.trunk.device), use_cache=False).last_hidden_state
             for hidden_TH, place in zip(hidden_BTH, places, strict=True):
                 read = torch.tensor(rows[place].ends, device=hidden_TH.device) - 1
-                outputs_KD = hidden_TH[read].float() @ self.weight_DH.T + self.bias_D
-                found[place] = outputs_KD.cpu().numpy()
+                found[place] = hidden_TH[read].float() @ self.weight_DH.T + self.bias_D
         return [found[place] for place in range(len(rows))]
 
     def _check(self, rows: Sequence[ScoredRow]) -> None:

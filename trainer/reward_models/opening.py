@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from trainer.chat.folder import load_tokenizer
 from trainer.config.learned_reward import STAGE, URL_BEGINNINGS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .rows import EpisodeReader, ScoredRow
     from .wire import ModelAnswer
 
+_Result = TypeVar("_Result")
 STAGE_MODELS = "reward_models"
 """Folder in the run's folder with the models that its stages train, by the stages' names."""
 _MOST_WAITING = 1_000_000
@@ -46,10 +48,15 @@ class LocalScorer:
     """Scores in this process."""
 
     def __init__(self, model: RewardModel) -> None:
+        self.model = model
         self._queue = ScoringQueue(model.score_rows, _MOST_WAITING)
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         return await self._queue.score_rows(rows)
+
+    async def run_between(self, work: Callable[[], _Result]) -> _Result:
+        """Run work that may change the model, between two passes of scoring."""
+        return await self._queue.run_between(work)
 
     async def close(self) -> None:
         await self._queue.close()

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from trainer.errors import RewardFailed
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Outputs: TypeAlias = list[NDArray[np.float32]]
 
+_Result = TypeVar("_Result")
 MOST_ROWS = 256
 """Rows that one pass takes; a caller's rows are never divided."""
 
@@ -46,6 +47,10 @@ class ScoringQueue:
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
         return await done
+
+    async def run_between(self, work: Callable[[], _Result]) -> _Result:
+        """Run work in the thread that scores, between two passes."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
         """Cancel what waits, and wait for the pass in progress."""

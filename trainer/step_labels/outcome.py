@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer.advantage.step_estimation import traced_back
 from trainer.errors import LabelFailed
 
 from .labels import StepLabels
@@ -11,11 +12,6 @@ from .labels import StepLabels
 if TYPE_CHECKING:
     from trainer.config.step_labels import OutcomeRule
     from trainer.recorded.types import RecordedEpisode
-
-
-def traced_back(outcome: float, steps: int, discount: float) -> tuple[float, ...]:
-    """Return ``outcome * discount ** (steps - 1 - t)`` for each step t."""
-    return tuple(outcome * discount ** (steps - 1 - step) for step in range(steps))
 
 
 class OutcomeLabeller:

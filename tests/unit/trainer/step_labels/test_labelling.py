@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.recorded import episode, message
+from trainer.advantage.step_estimation import traced_back
 from trainer.config.recorded import RecordedFiles
 from trainer.config.step_labels import OutcomeRule
 from trainer.errors import ConfigError, DataError, LabelFailed, RewardFailed
 from trainer.recorded.reading import read_episodes
 from trainer.step_labels.labelling import label_episodes
 from trainer.step_labels.labels import StepLabels, with_labels
-from trainer.step_labels.outcome import OutcomeLabeller, traced_back
+from trainer.step_labels.outcome import OutcomeLabeller
 
 EPISODES = [episode("t/1", f"say {row}", row, success=row > 1, score=row / 4) for row in range(1, 4)]
 

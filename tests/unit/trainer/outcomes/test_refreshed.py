@@ -1,0 +1,76 @@
+"""Process reward models are trained on fresh episodes while the policy moves, and a resumed run has them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tests.harness.episodes_played import played
+from tests.harness.reward_folders import process_folder
+from tests.harness.tiny_chat import tiny_folder
+from trainer.batches.agreement import fresh_quality
+from trainer.config import RewardConfig
+from trainer.errors import ConfigError
+from trainer.outcomes.opening import check_reward_models, open_learned
+from trainer.types import VersionSpan
+
+GOOD, BAD = 7, 9
+EVERY, FRESH = 2, 8
+
+
+def config(*folders, **refresh):
+    given = {"every": EVERY, "episodes": FRESH, "updates": 20, "batch": 8, "learning_rate": 1e-3, **refresh}
+    process = {"models": [str(folder) for folder in folders], "refresh": given}
+    return RewardConfig.model_validate({"process": process})
+
+
+def episode(number: int, version: int):
+    """Two turns, which hold the token of good or of bad ones."""
+    solved = number % 2 == 0
+    found = played({}, {}, tokens=[2, 2], success=solved, score=float(solved))
+    (segment,) = found.segments
+    turns = tuple(
+        replace(turn, versions=(VersionSpan(turn.start, turn.end, version),)) for turn in segment.turns
+    )
+    tokens = (3 + number % 11, *(GOOD if solved else BAD,) * (len(segment.token_ids) - 1))
+    return replace(found, id=f"{number}.0", segments=(replace(segment, token_ids=tokens, turns=turns),))
+
+
+async def quality(rewards, settings, version: int):
+    given = [await rewards.add_reward(episode(number, version)) for number in range(FRESH)]
+    return fresh_quality(given, settings.process.refresh), given
+
+
+async def test_models_learn_from_fresh_episodes_after_these_were_scored(tmp_path) -> None:
+    folders = [process_folder(tmp_path / f"steps-{seed}", seed=seed) for seed in range(2)]
+    settings, run = config(*folders), tmp_path / "run"
+    (rewards,) = open_learned(settings, run, tiny_folder())
+    first, _ = await quality(rewards, settings, 0)
+    same, _ = await quality(rewards, settings, EVERY - 1)
+    assert same == first, "nothing is refreshed before it is due"
+    before, _ = await quality(rewards, settings, EVERY)
+    after, scored = await quality(rewards, settings, EVERY + 1)
+    await rewards.close()
+    assert after["reward/process_accuracy"] == 1.0
+    assert after["reward/process_brier"] < before["reward/process_brier"] / 4
+
+    (again,) = open_learned(settings, run, tiny_folder())
+    resumed, scored_again = await quality(again, settings, EVERY + 1)
+    await again.close()
+    assert resumed["reward/process_brier"] == pytest.approx(after["reward/process_brier"], rel=1e-3)
+    values = [
+        [turn.terms["process/correctness"] for turn in each.turns] for each in (scored[0], scored_again[0])
+    ]
+    assert np.allclose(*values, atol=1e-5)
+
+
+def test_a_dimension_that_a_model_lacks_is_refused(tmp_path) -> None:
+    settings = config(process_folder(tmp_path / "steps"), dimension="taste")
+    with pytest.raises(ConfigError, match=r"refresh\.dimension: .* has no taste"):
+        check_reward_models(settings, tmp_path, tiny_folder())
+
+
+def test_served_models_cannot_be_refreshed() -> None:
+    with pytest.raises(ValidationError, match="no served models"):
+        config("http://127.0.0.1:8700")

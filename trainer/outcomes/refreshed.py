@@ -1,0 +1,150 @@
+"""Process rewards whose models are refreshed while the policy moves.
+
+Every so many weight versions, the models of steps are trained on the latest episodes, whose outcome is traced
+back to their steps. An episode is scored before it can be trained on: the metrics ``reward/process_accuracy``
+and ``reward/process_brier`` of a step compare the probabilities that its episodes were played with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.advantage.step_estimation import traced_back
+from trainer.errors import ConfigError
+from trainer.reward_models.opening import LocalScorer, MemberModel
+from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, write_refreshed
+
+from .learned import LearnedRewards
+
+if TYPE_CHECKING:
+    from trainer.config.learned_reward import ProcessRewardConfig, RefreshConfig
+    from trainer.types import Trajectory
+
+logger = logging.getLogger(__name__)
+
+_STATE = "refresh.json"
+
+
+@dataclass(slots=True)
+class _Member:
+    """A model that is refreshed."""
+
+    opened: MemberModel
+    scorer: LocalScorer
+    refresher: ModelRefresher
+    folder: Path
+
+
+class RefreshedRewards:
+    """Implements ``EpisodeRewards`` with process reward models, and refreshes them."""
+
+    def __init__(
+        self,
+        config: ProcessRewardConfig,
+        refresh: RefreshConfig,
+        folder: Path,
+        open_model: Callable[[str], MemberModel],
+    ) -> None:
+        """
+        Args:
+            config: the process reward.
+            refresh: its refresh.
+            folder: for refreshed models; those that are there are used in place of the given ones.
+            open_model: opens a model; may raise ConfigError.
+        """
+        self._refresh = refresh
+        self._folder = folder
+        self._open_given = open_model
+        self._members: dict[str, _Member] = {}
+        self._rewards = LearnedRewards(config, self._open)
+        self._names = config.models
+        self._fresh: deque[Trajectory] = deque(maxlen=refresh.episodes)
+        self._refreshing = asyncio.Lock()
+        self._version = self._read_version()
+
+    async def add_reward(self, trajectory: Trajectory) -> Trajectory:
+        rewarded = await self._rewards.add_reward(trajectory)
+        if rewarded.success is not None and rewarded.turns:
+            self._fresh.append(rewarded)
+            spans = (span for turn in rewarded.turns for span in turn.versions)
+            version = max((span.version for span in spans), default=0)
+            if version >= self._version + self._refresh.every and len(self._fresh) == self._fresh.maxlen:
+                await self._refreshed(version)
+        return rewarded
+
+    async def close(self) -> None:
+        """Close the models."""
+        await self._rewards.close()
+
+    async def check_models(self) -> None:
+        """Open and close the models that exist before the run. Raises ConfigError, RewardFailed."""
+        await self._rewards.check_models()
+
+    async def _refreshed(self, version: int) -> None:
+        """Update all models, unless another episode has just had them updated."""
+        async with self._refreshing:
+            if version < self._version + self._refresh.every:
+                return
+            self._version = version
+            fresh = tuple(self._fresh)
+            self._fresh.clear()
+            losses = [await self._trained(member, fresh) for member in self._members.values()]
+            await asyncio.to_thread(self._write_version, version)
+        logger.info(
+            "weights %d: refreshed %d process reward models with %d episodes; loss %.4f",
+            version,
+            len(losses),
+            len(fresh),
+            sum(losses) / len(losses),
+        )
+
+    async def _trained(self, member: _Member, fresh: tuple[Trajectory, ...]) -> float:
+        rows = [row for each in fresh for row in self._rows(member, each)]
+
+        def train() -> float:
+            loss = member.refresher.train(rows, self._refresh.updates, self._refresh.batch)
+            write_refreshed(member.scorer.model, member.folder)
+            return loss
+
+        # In the thread that scores: no episode is scored with weights that are being updated.
+        return await member.scorer.run_between(train)
+
+    def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
+        labels = iter(
+            traced_back(float(bool(trajectory.success)), len(trajectory.turns), self._refresh.discount)
+        )
+        rows = member.opened.reader.read_episode(trajectory)
+        return [LabelledRow(row, tuple(next(labels) for _ in row.ends)) for row in rows]
+
+    def _open(self, name: str) -> MemberModel:
+        number = self._names.index(name)
+        folder = self._folder / f"{number}"
+        opened = self._open_given(str(folder) if folder.is_dir() else name)
+        if not isinstance(opened.scorer, LocalScorer):
+            raise ConfigError(f"reward.process.refresh: {name} is a served model; name a folder or a stage")
+        if self._refresh.dimension not in opened.note.dimensions:
+            raise ConfigError(
+                f"reward.process.refresh.dimension: {name} has no {self._refresh.dimension}; its dimensions "
+                f"are {', '.join(opened.note.dimensions)}"
+            )
+        refresher = ModelRefresher(
+            opened.scorer.model, self._refresh.dimension, self._refresh.learning_rate, number
+        )
+        self._members[name] = _Member(opened, opened.scorer, refresher, folder)
+        return opened
+
+    def _read_version(self) -> int:
+        file = self._folder / _STATE
+        return int(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else 0
+
+    def _write_version(self, version: int) -> None:
+        draft = self._folder / f".{_STATE}"
+        draft.write_text(json.dumps({"version": version}), encoding="utf-8")
+        draft.replace(self._folder / _STATE)

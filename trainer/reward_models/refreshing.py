@@ -1,0 +1,96 @@
+"""Train a process reward model in this process, a few updates at a time, while its policy moves.
+
+It is for small models on the CPU of the process that makes the batches; larger ones are trained by a stage of
+kind ``process_reward_model``. All weights move, by AdamW on the cross-entropy of labelled steps
+(``trainer/advantage/step_estimation.py``). Left out: the optimizer's moments over restarts, which begin anew.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import save_file
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from .model import BIAS, WEIGHT, RewardModel
+from .note import NOTE, write_note
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .rows import ScoredRow
+
+_CLIP = 1.0
+"""Greatest norm of a gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRow:
+    """A row with the labels of one dimension."""
+
+    row: ScoredRow
+    labels: tuple[float, ...]
+    """One for each end, from 0 to 1."""
+
+
+class ModelRefresher:
+    """Updates one model in place. Not for several threads at a time, nor while the model scores."""
+
+    def __init__(self, model: RewardModel, dimension: str, learning_rate: float, seed: int) -> None:
+        """Raises ValueError for a model without the dimension."""
+        self._model = model
+        self._output = model.note.dimensions.index(dimension)
+        self._random = random.Random(seed)
+        self._parameters: list[Tensor] = [*model.trunk.parameters(), model.weight_DH, model.bias_D]
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=learning_rate, weight_decay=0.0)
+
+    def train(self, rows: Sequence[LabelledRow], updates: int, batch: int) -> float:
+        """Make some updates with random batches of rows; return the mean loss before each of them."""
+        losses = []
+        for parameter in self._parameters:
+            parameter.requires_grad_(True)
+        try:
+            for _ in range(updates):
+                chosen = self._random.sample(rows, min(batch, len(rows)))
+                outputs_KD = torch.cat(self._model.outputs_of([each.row for each in chosen]))
+                labels_K = torch.tensor([label for each in chosen for label in each.labels])
+                loss = binary_cross_entropy_with_logits(
+                    outputs_KD[:, self._output], labels_K.to(outputs_KD.device)
+                )
+                self._optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+                self._optimizer.step()
+                losses.append(float(loss.detach()))
+        finally:
+            for parameter in self._parameters:
+                parameter.requires_grad_(False)
+        return sum(losses) / len(losses)
+
+
+def write_refreshed(model: RewardModel, folder: Path) -> None:
+    """Write a model to a folder, which is replaced as a whole."""
+    draft = folder.with_name(f".{folder.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for file in model.folder.iterdir():
+        if file.is_file() and ".safetensors" not in file.name and file.name != NOTE:
+            shutil.copy(file, draft / file.name)
+    prefix = model.trunk.base_model_prefix
+    tensors: Mapping[str, Tensor] = {
+        f"{prefix}.{name}": value.contiguous() for name, value in model.trunk.state_dict().items()
+    } | {WEIGHT: model.weight_DH, BIAS: model.bias_D}
+    save_file(
+        {name: value.detach().cpu().clone() for name, value in tensors.items()},
+        draft / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    write_note(draft, model.note)
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.replace(folder)
