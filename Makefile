@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium clean
+.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image chart sbom audit clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -68,6 +68,37 @@ runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an en
 
 chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
 	sh scripts/chromium.sh
+
+service-image: $(STAMP) ## Build the container image of the service, in the locked versions.
+	$(BIN)/python -m scripts.service_image
+
+CHART_TOOLS := var/chart-tools
+$(CHART_TOOLS)/.installed: scripts/chart_tools.txt
+	$(PYTHON) -m venv $(CHART_TOOLS)
+	$(CHART_TOOLS)/bin/python -m pip install --quiet -r scripts/chart_tools.txt
+	@touch $@
+
+chart: $(CHART_TOOLS)/.installed ## Render the manifests of deploy/kubernetes from the Helm chart, and check them.
+	$(CHART_TOOLS)/bin/python -m scripts.render_chart
+
+SUPPLY_TOOLS := var/supply-tools
+$(SUPPLY_TOOLS)/.installed: scripts/supply_tools.txt
+	$(PYTHON) -m venv $(SUPPLY_TOOLS)
+	$(SUPPLY_TOOLS)/bin/python -m pip install --quiet -r scripts/supply_tools.txt
+	@touch $@
+
+sbom: $(SUPPLY_TOOLS)/.installed ## Write a CycloneDX bill of materials of each lock to var/sbom.
+	mkdir -p var/sbom
+	for build in cpu cuda; do \
+	    $(SUPPLY_TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON \
+	        --output-reproducible -o var/sbom/$$build.cdx.json constraints/$$build.txt || exit 1; \
+	done
+
+audit: $(SUPPLY_TOOLS)/.installed ## Report known vulnerabilities of the locked packages (asks an advisory service).
+	for build in cpu cuda; do \
+	    $(SUPPLY_TOOLS)/bin/pip-audit --no-deps --disable-pip --progress-spinner off \
+	        --requirement constraints/$$build.txt || exit 1; \
+	done
 
 clean: ## Remove the virtual environment and everything that was made.
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

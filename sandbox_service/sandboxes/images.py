@@ -86,7 +86,7 @@ async def build_images(
         if not force and await engine.has_image(reference):
             progress(f"{reference}: exists already")
             continue
-        base = await _base_image(engine, progress, cache_dir or cache_root() / "images", force=force)
+        base = await base_image(engine, progress, cache_dir or cache_root() / "images", force=force)
         if spec.provisions is not None:
             base = await _packages_image(engine, progress, spec.name, spec.provisions, base, force=force)
         progress(f"{reference}: building")
@@ -98,9 +98,10 @@ async def build_images(
     return references
 
 
-async def _base_image(
+async def base_image(
     engine: DockerEngine, progress: Callable[[str], None], cache: Path, *, force: bool
 ) -> str:
+    """Return the name of the base of all images; it is built unless it exists."""
     recipe = _recipe(_BASE)
     base = _base_reference()
     if not force and await engine.has_image(base):
@@ -185,7 +186,7 @@ async def base_tarball(
         return tarball
     await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
     if engine is not None:
-        base = await _base_image(engine, progress, cache, force=False)
+        base = await base_image(engine, progress, cache, force=False)
         exported = cache / f"{base.replace(':', '-')}.tar"
         progress(f"{exported}: exporting {base}")
         await engine.export(base, exported, _BUILD_S)

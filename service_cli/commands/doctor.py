@@ -78,7 +78,8 @@ def doctor(
 def _show(findings: Sequence[MachineFinding]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
+    # The longest names are wrapped: most of the width belongs to the findings.
+    table.add_column(max_width=24)
     table.add_column(overflow="fold")
     for finding in findings:
         text = Text(finding.found)

@@ -1,0 +1,151 @@
+{{/* Fail with one message that names every value which is missing. */}}
+{{- define "sandbox.check" -}}
+{{- $missing := list -}}
+{{- if not .Values.postgresql.secret -}}
+{{- $missing = append $missing "postgresql.secret (a secret with PGHOST, PGDATABASE, PGUSER and PGPASSWORD)" -}}
+{{- end -}}
+{{- if not (dig "server" "api_keys" dict .Values.config) -}}
+{{- $missing = append $missing "config.server.api_keys (made by: sandbox-service keys new TENANT)" -}}
+{{- end -}}
+{{- if and (eq .Values.boxes.kind "docker") (kindIs "invalid" .Values.boxes.docker.group) -}}
+{{- $missing = append $missing "boxes.docker.group (the id of the group of the engine's socket on the nodes)" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.postgresql.peers) -}}
+{{- $missing = append $missing "postgresql.peers (where the network policy lets pods connect to, or networkPolicy.enabled=false)" -}}
+{{- end -}}
+{{- range $key := list "server.host" "server.port" "server.insecure" "sandbox.kind" "sandbox.state_dir" "store.url" -}}
+{{- $parts := splitList "." $key -}}
+{{- if hasKey (dig (first $parts) dict $.Values.config) (last $parts) -}}
+{{- fail (printf "config.%s is the chart's: see boxes and postgresql in values.yaml" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if $missing -}}
+{{- fail (printf "these values have to be set: %s" (join "; " $missing)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandbox.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "sandbox.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "sandbox.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The configuration tree: the operator's, and what follows from the chart. */}}
+{{- define "sandbox.config" -}}
+{{- $boxes := dict "kind" .Values.boxes.kind -}}
+{{- if eq .Values.boxes.kind "docker" -}}
+{{- $_ := set $boxes "state_dir" .Values.boxes.docker.stateDir -}}
+{{- $_ := set $boxes "docker_host" (printf "unix://%s" .Values.boxes.docker.socket) -}}
+{{- else -}}
+{{- $_ := set $boxes "state_dir" "/var/lib/sandbox-service/state" -}}
+{{- $_ := set $boxes "runsc" .Values.boxes.gvisor.runsc -}}
+{{- $_ := set $boxes "gvisor_root" .Values.boxes.gvisor.root -}}
+{{- end -}}
+{{- $own := dict "server" (dict "host" "0.0.0.0" "port" 8080) "sandbox" $boxes "store" (dict "url" "postgresql+psycopg://") -}}
+{{- mergeOverwrite (deepCopy .Values.config) $own | toYaml -}}
+{{- end -}}
+
+{{- define "sandbox.auth" -}}
+mode: token
+{{- if .Values.ray.tokenSecret }}
+secretName: {{ .Values.ray.tokenSecret }}
+{{- end }}
+{{- end -}}
+
+{{- define "sandbox.redis" -}}
+{{- if .Values.ray.redis.address -}}
+gcsFaultToleranceOptions:
+  redisAddress: {{ .Values.ray.redis.address | quote }}
+  {{- if .Values.ray.redis.passwordSecret }}
+  redisPassword:
+    valueFrom:
+      secretKeyRef:
+        name: {{ .Values.ray.redis.passwordSecret }}
+        key: {{ .Values.ray.redis.passwordKey }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What every container of Ray has in common; takes the root and the container's own requests. */}}
+{{- define "sandbox.container" -}}
+image: "{{ .image.repository }}:{{ .image.tag }}"
+imagePullPolicy: {{ .image.pullPolicy | default .root.Values.image.pullPolicy }}
+# KubeRay's command, in the environment of the HTTP front that refuses what `serve` refuses.
+command: ["/bin/bash", "-c"]
+args:
+  - >-
+    eval "$(sandbox-service node-env /run/sandbox-service/node --config /etc/sandbox-service/service.toml)" &&
+    exec /bin/bash -c "$KUBERAY_GEN_RAY_START_CMD"
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "sandbox.pod" -}}
+serviceAccountName: {{ include "sandbox.name" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "sandbox.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+{{- end -}}
+
+{{- define "sandbox.volumeMounts" -}}
+- {name: config, mountPath: /etc/sandbox-service, readOnly: true}
+- {name: run, mountPath: /run/sandbox-service}
+- {name: temporary, mountPath: /tmp}
+- {name: shared-memory, mountPath: /dev/shm}
+{{- if .Values.environmentsClaim }}
+- {name: environments, mountPath: /var/cache/training-sandbox/environments, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "sandbox.volumes" -}}
+- name: config
+  secret:
+    secretName: {{ include "sandbox.name" .root }}-config
+    defaultMode: 0440
+- name: run
+  emptyDir: {sizeLimit: 64Mi}
+- name: temporary
+  emptyDir: {sizeLimit: {{ .temporary }}}
+- name: shared-memory
+  emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+{{- if .root.Values.environmentsClaim }}
+- name: environments
+  persistentVolumeClaim: {claimName: {{ .root.Values.environmentsClaim }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Of the raylet, by the agent of each node. */}}
+{{- define "sandbox.liveness" -}}
+livenessProbe:
+  httpGet: {path: /api/local_raylet_healthz, port: 52365}
+  initialDelaySeconds: 60
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 12
+{{- end -}}

@@ -1,0 +1,41 @@
+{{/* A pod of the trainer's cluster; takes root, container, resources and gpus (0 on the head). */}}
+{{- define "sandbox.trainerPod" -}}
+{{- $trainer := .root.Values.trainer -}}
+{{- $gpus := dict $trainer.gpuResource (.gpus | toString) -}}
+{{- $resources := deepCopy .resources -}}
+{{- if .gpus -}}
+{{- $resources = mergeOverwrite $resources (dict "limits" $gpus "requests" $gpus) -}}
+{{- end -}}
+{{- include "sandbox.pod" .root }}
+securityContext:
+  {{- include "sandbox.podSecurity" .root | nindent 2 }}
+  seccompProfile: {type: RuntimeDefault}
+{{- if .gpus }}
+nodeSelector: {{- toYaml $trainer.nodeSelector | nindent 2 }}
+tolerations: {{- toYaml $trainer.tolerations | nindent 2 }}
+{{- end }}
+containers:
+  - name: {{ .container }}
+    image: "{{ $trainer.image.repository }}:{{ $trainer.image.tag }}"
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+    resources: {{- toYaml $resources | nindent 6 }}
+    {{- include "sandbox.liveness" .root | nindent 4 }}
+    volumeMounts:
+      - {name: temporary, mountPath: /tmp}
+      - {name: shared-memory, mountPath: /dev/shm}
+      {{- if $trainer.runsClaim }}
+      - {name: runs, mountPath: /srv/runs}
+      {{- end }}
+volumes:
+  - name: temporary
+    emptyDir: {}
+  - name: shared-memory
+    emptyDir: {medium: Memory, sizeLimit: {{ $trainer.sharedMemory }}}
+  {{- if $trainer.runsClaim }}
+  - name: runs
+    persistentVolumeClaim: {claimName: {{ $trainer.runsClaim }}}
+  {{- end }}
+{{- end -}}

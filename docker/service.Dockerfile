@@ -1,0 +1,34 @@
+# training-sandbox: the service, from wheels in the locked versions (scripts/service_image.py makes them).
+# BASE is python:3.11-slim where a registry answers, else the Debian tree of build_base_image.sh.
+ARG BASE=python:3.11-slim
+FROM ${BASE} AS packages
+COPY wheels/ /wheels/
+# The base has no pip: it runs from its own wheel. --prefix is on the import path of Debian's Python and of the
+# official image's alike.
+RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --find-links /wheels --no-warn-script-location \
+    --break-system-packages --root-user-action ignore --root /built --prefix /usr/local 'training-sandbox[service]' pip
+
+FROM ${BASE}
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="training-sandbox" \
+      org.opencontainers.image.description="Episodes of real tasks in isolated sandboxes, served over HTTP" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=packages /built/ /
+# The id is above those of a machine's own users. The cache is that of this user, so that environments are set up in it.
+RUN useradd --uid 10001 --user-group --home-dir /var/lib/sandbox-service --create-home --shell /usr/sbin/nologin service \
+ && mkdir -p /var/cache/training-sandbox /etc/sandbox-service \
+ && chown 10001:10001 /var/cache/training-sandbox \
+ && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+ENV HOME=/var/lib/sandbox-service XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /var/lib/sandbox-service
+VOLUME ["/var/lib/sandbox-service", "/var/cache/training-sandbox"]
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s \
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+ENTRYPOINT ["sandbox-service"]
+CMD ["serve"]

@@ -1,0 +1,105 @@
+"""The chart rendered by Helm's own library, each document against the schemas of Kubernetes."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness.chart_tools import chart_python
+
+ROOT = Path(__file__).parents[3]
+RENDER = """
+import json, sys
+import helm_python
+from scripts.render_chart import CHART, HEAD, MANIFESTS, check, read_values, render
+asked = json.load(sys.stdin)
+answers = []
+for values in asked:
+    try:
+        manifests = render(values)
+    except helm_python.HelmError as error:
+        answers.append(f"error: {error}")
+    else:
+        check(manifests)
+        answers.append(manifests)
+files = {}
+for path in sorted(MANIFESTS.glob("*.values.yaml")):
+    manifests = render(read_values(path))
+    check(manifests)
+    files[path.name.replace(".values", "")] = HEAD.format(values=path.name) + manifests.strip() + "\\n"
+json.dump({"answers": answers, "files": files, "lint": helm_python.lint(str(CHART))["errors"]}, sys.stdout)
+"""
+KEYS = {"server": {"api_keys": {"0" * 64: "team-a"}}}
+SET = {"config": KEYS, "postgresql": {"secret": "db", "peers": [{"podSelector": {}}]}}
+ASKED = {
+    "without secrets": {},
+    "docker without group": {**SET, "boxes": {"kind": "docker"}},
+    "a setting of the chart": {**SET, "config": {**KEYS, "store": {"url": "sqlite:///t"}}},
+    "an unknown kind": {**SET, "boxes": {"kind": "process"}},
+    "least": SET,
+    "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
+    "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
+}
+
+
+@pytest.fixture(scope="module")
+def rendered():
+    """The answers of one process of Helm to all values."""
+    done = subprocess.run(
+        [chart_python(), "-c", RENDER],
+        input=json.dumps(list(ASKED.values())),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return {**found, "answers": dict(zip(ASKED, found["answers"], strict=True))}
+
+
+def test_the_chart_has_no_error_of_lint(rendered) -> None:
+    assert rendered["lint"] == []
+
+
+def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) -> None:
+    said = rendered["answers"]["without secrets"]
+    assert said.startswith("error: ")
+    assert "these values have to be set: postgresql.secret" in said
+    assert "config.server.api_keys (made by: sandbox-service keys new TENANT)" in said
+    assert said.count("have to be set") == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ("docker without group", "boxes.docker.group"),
+        ("a setting of the chart", "config.store.url is the chart's"),
+        ("an unknown kind", "'gvisor', 'docker'"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, reason) -> None:
+    assert rendered["answers"][values].startswith("error: ")
+    assert reason in rendered["answers"][values]
+
+
+def test_the_least_values_give_valid_manifests(rendered) -> None:
+    assert "kind: RayService" in rendered["answers"]["least"]
+    assert "kind: RayCluster\n" not in rendered["answers"]["least"]
+
+
+def test_policies_can_be_left_to_the_platform(rendered) -> None:
+    assert "kind: NetworkPolicy" not in rendered["answers"]["everything off"]
+    assert "kind: PodDisruptionBudget" not in rendered["answers"]["everything off"]
+
+
+def test_numbers_of_the_configuration_stay_what_they_are(rendered) -> None:
+    assert "step_s = 90.5\n" in rendered["answers"]["numbers"]
+    assert "agent_s = 3600\n" in rendered["answers"]["numbers"]
+
+
+def test_the_manifests_in_the_repository_are_those_of_the_chart(rendered) -> None:
+    for name, text in rendered["files"].items():
+        assert (ROOT / "deploy" / "kubernetes" / name).read_text() == text, f"render {name} anew: make chart"

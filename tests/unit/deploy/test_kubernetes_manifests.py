@@ -1,0 +1,172 @@
+"""The manifests of deploy/kubernetes, and the chart's values: what every cluster can rely on."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from deploy.exposure import check_reach
+from sandbox_service.config import ServiceConfig
+from sandbox_service.trajectories.engine import store_url
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART = DEPLOY / "helm" / "training-sandbox"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+FILES = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if ".values." not in path.name)
+
+
+def read(path):
+    """Return the documents of a file by kind and name."""
+    documents = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+
+
+def clusters(documents):
+    """Return the specification of each Ray cluster."""
+    return [
+        each["spec"].get("rayClusterConfig", each["spec"])
+        for (kind, _), each in documents.items()
+        if kind in ("RayService", "RayCluster")
+    ]
+
+
+def pods(documents):
+    """Return the specifications of all pods."""
+    return [
+        group["template"]["spec"]
+        for cluster in clusters(documents)
+        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])
+    ]
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def documents(request):
+    return read(request.param)
+
+
+def service(documents):
+    return yaml.safe_load(documents["RayService", "sandbox"]["spec"]["serveConfigV2"])
+
+
+def test_the_service_takes_its_configuration_and_may_serve_its_address(documents) -> None:
+    serve = service(documents)
+    config = ServiceConfig.model_validate(serve["applications"][0]["args"])
+    assert (config.server.host, config.server.port) == tuple(serve["http_options"].values())
+    assert config.server.api_keys
+    assert not config.server.insecure
+    check_reach(config)
+    assert store_url(config.store.url).get_backend_name() == "postgresql"
+
+
+def test_the_nodes_front_and_the_service_have_one_configuration(documents) -> None:
+    text = documents["Secret", "sandbox-config"]["stringData"]["service.toml"]
+    node = ServiceConfig.model_validate(tomllib.loads(text))
+    assert node == ServiceConfig.model_validate(service(documents)["applications"][0]["args"])
+
+
+def test_every_cluster_of_ray_requires_a_token(documents) -> None:
+    assert clusters(documents)
+    assert all(cluster["authOptions"]["mode"] == "token" for cluster in clusters(documents))
+
+
+def test_pods_have_no_rights(documents) -> None:
+    for pod in pods(documents):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for key in ("hostNetwork", "hostPID", "hostIPC"):
+            assert key not in pod
+        for container in pod["containers"]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert "privileged" not in own
+
+
+def test_only_docker_boxes_get_folders_of_the_node() -> None:
+    def of_node(name):
+        volumes = [each for pod in pods(read(DEPLOY / "kubernetes" / name)) for each in pod["volumes"]]
+        return sorted(each["name"] for each in volumes if "hostPath" in each)
+
+    assert of_node("gvisor.yaml") == []
+    assert of_node("docker.yaml") == ["engine", "state"]
+
+
+def test_pods_have_probes_and_time_to_drain(documents) -> None:
+    for pod in pods(documents):
+        assert pod["terminationGracePeriodSeconds"] >= 90
+        assert all(container["livenessProbe"] for container in pod["containers"])
+    (worker,) = clusters(documents)[-1]["workerGroupSpecs"][:1]
+    assert worker["minReplicas"] <= worker["replicas"] <= worker["maxReplicas"]
+
+
+def test_pods_of_the_service_take_the_variables_of_the_node(documents) -> None:
+    cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert group["template"]["metadata"]["annotations"]["ray.io/overwrite-container-cmd"] == "true"
+        (container,) = group["template"]["spec"]["containers"]
+        assert "sandbox-service node-env" in container["args"][0]
+        assert container["args"][0].rstrip().endswith('"$KUBERAY_GEN_RAY_START_CMD"')
+
+
+def test_policies_select_the_pods_and_open_only_the_api_to_clients(documents) -> None:
+    policy = documents["NetworkPolicy", "sandbox"]["spec"]
+    cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
+    labels = cluster["workerGroupSpecs"][0]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    among_each_other, clients, _ = policy["ingress"]
+    assert among_each_other["from"][0]["podSelector"] == policy["podSelector"]
+    assert [each["port"] for each in clients["ports"]] == [8080]
+    assert all(each["to"] for each in policy["egress"])
+    budget = documents["PodDisruptionBudget", "sandbox-sandbox"]["spec"]
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_trainers_ask_for_gpus_and_heads_for_none() -> None:
+    cluster = read(DEPLOY / "kubernetes" / "gvisor.yaml")["RayCluster", "sandbox-trainer"]["spec"]
+    (worker,) = cluster["workerGroupSpecs"]
+    limits = worker["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpu"] == worker["rayStartParams"]["num-gpus"] == "8"
+    head = cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["resources"]
+    assert "nvidia.com/gpu" not in head["limits"]
+
+
+def test_no_manifest_holds_a_password(documents) -> None:
+    text = json.dumps(list(documents.values()))
+    assert not re.search(r"postgresql\+psycopg://[^\"\\]", text)
+    assert [name for kind, name in documents if kind == "Secret"] == ["sandbox-config"]
+
+
+def test_the_defaults_of_the_chart_keep_its_schema_and_are_complete() -> None:
+    jsonschema.validate(DEFAULTS, SCHEMA)
+    assert DEFAULTS.keys() | {"global"} == SCHEMA["properties"].keys()
+
+
+WRONG = {
+    "an unknown name": {"replicas": 3},
+    "process boxes, which may not serve other machines": {"boxes": {"kind": "process"}},
+    "a key in place of its digest": {"config": {"server": {"api_keys": {"sk-secret": "team-a"}}}},
+    "a Ray without token authentication": {"rayVersion": "1.13.0"},
+    "an unfiltered container by a typing error": {"boxes": {"gvisor": {"seccompProfile": {"type": "None"}}}},
+    "a quantity without a unit that Kubernetes knows": {"sandbox": {"sharedMemory": "512MB"}},
+    "no port": {"postgresql": {"port": 0}},
+    "Redis without a port": {"ray": {"redis": {"address": "redis"}}},
+}
+
+
+@pytest.mark.parametrize("values", WRONG.values(), ids=WRONG)
+def test_wrong_values_are_refused(values) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, SCHEMA)
+
+
+def test_the_chart_and_its_image_are_of_one_release() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    assert chart["appVersion"] == DEFAULTS["image"]["tag"] == project["project"]["version"]
+    pins = project["project"]["optional-dependencies"]["service"]
+    assert f"ray[serve]=={DEFAULTS['rayVersion']}" in pins

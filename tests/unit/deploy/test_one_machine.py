@@ -1,0 +1,103 @@
+"""The files for one machine: deploy/compose and deploy/systemd."""
+
+import configparser
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sandbox_service.config import ServiceConfig
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+COMPOSE = DEPLOY / "compose"
+SERVICES = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+EXAMPLE = dict(
+    line.split("=", 1)
+    for line in (COMPOSE / "example.env").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<default>:-[^}]*)?(?P<required>:\?[^}]*)?\}")
+
+
+def variables():
+    return {found["name"]: found for found in VARIABLE.finditer((COMPOSE / "compose.yaml").read_text())}
+
+
+def test_every_variable_has_a_default_or_an_error_that_names_it() -> None:
+    for name, found in variables().items():
+        assert found["default"] or name in found["required"]
+
+
+def test_passwords_have_no_default_and_the_example_leaves_them_empty() -> None:
+    required = {name for name, found in variables().items() if found["required"]}
+    assert required == {"POSTGRES_PASSWORD", "GRAFANA_PASSWORD", "DOCKER_GROUP"}
+    assert {name for name, value in EXAMPLE.items() if not value} == required
+    assert EXAMPLE.keys() <= variables().keys()
+
+
+def test_ports_are_open_on_loopback_only() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert published
+    assert all(port.split(":-")[1].startswith("127.0.0.1:") for port in published)
+    assert "ports" not in SERVICES["postgres"]
+
+
+def test_no_container_gains_rights() -> None:
+    for service in SERVICES.values():
+        assert "no-new-privileges:true" in service["security_opt"]
+        assert not service.get("privileged")
+    assert SERVICES["service"]["cap_drop"] == ["ALL"]
+    assert SERVICES["service"]["read_only"] is True
+
+
+def test_the_example_of_a_configuration_fits_the_containers() -> None:
+    config = ServiceConfig.model_validate(tomllib.loads((COMPOSE / "example.service.toml").read_text()))
+    assert config.server.host == "0.0.0.0"
+    assert str(config.sandbox.state_dir) == EXAMPLE["SANDBOX_STATE"]
+    assert config.store.url.endswith("@postgres/" + SERVICES["postgres"]["environment"]["POSTGRES_DB"])
+
+
+def test_files_that_containers_mount_are_there_or_are_the_operators() -> None:
+    mounted = [
+        volume.split(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", [])
+        if volume.startswith("./")
+    ]
+    missing = {name for name in mounted if not (COMPOSE / name).is_file()}
+    assert missing == {"./service.toml", "./metrics.key"}
+
+
+def test_prometheus_reads_the_metrics_of_the_service_with_a_key() -> None:
+    (job,) = yaml.safe_load((COMPOSE / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["service:8080"]}]
+    assert job["authorization"]["credentials_file"] == "/etc/prometheus/metrics.key"
+
+
+@pytest.fixture(scope="module")
+def unit() -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
+    parser.optionxform = str
+    parser.read(DEPLOY / "systemd" / "sandbox-service.service")
+    return parser["Service"]
+
+
+def test_the_unit_examines_the_machine_before_it_serves(unit) -> None:
+    assert " doctor " in unit["ExecStartPre"]
+    assert unit["ExecStartPre"].replace(" doctor ", " serve ") == unit["ExecStart"]
+
+
+def test_the_unit_leaves_time_to_drain_and_room_for_boxes(unit) -> None:
+    deadline = ServiceConfig().deadline
+    assert int(unit["TimeoutStopSec"]) > deadline.drain_s + deadline.release_s + 30
+    assert unit["KillSignal"] == "SIGTERM"
+    assert unit["TasksMax"] == "infinity"
+
+
+def test_the_unit_has_no_rights(unit) -> None:
+    assert unit["User"] != "root"
+    assert unit["NoNewPrivileges"] == "yes"
+    assert unit["CapabilityBoundingSet"] == ""
+    assert unit["ProtectSystem"] == "strict"
