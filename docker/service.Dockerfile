@@ -3,10 +3,10 @@
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS packages
 COPY wheels/ /wheels/
-# The base has no pip: it runs from its own wheel. --prefix is on the import path of Debian's Python and of the
-# official image's alike.
+# The base has no pip: it runs from its own wheel. It installs where this Python imports from,
+# /usr/local/lib/python3.11/dist-packages for Debian's and site-packages for the official one.
 RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --find-links /wheels --no-warn-script-location \
-    --break-system-packages --root-user-action ignore --root /built --prefix /usr/local 'training-sandbox[service]' pip
+    --break-system-packages --root-user-action ignore --root /built 'training-sandbox[service]' pip
 
 FROM ${BASE}
 ARG VERSION=unknown
