@@ -75,7 +75,11 @@ def overview(
     boxes = sum(row.pool.starting + row.pool.idle + row.pool.busy + row.pool.resetting for row in rows)
     return Overview(
         tiles=(
-            Tile("nodes", len({each.node for each in fleet}), f"{len(fleet)} supervisors"),
+            Tile(
+                "nodes",
+                len({each.node for each in fleet}),
+                f"{len(fleet)} supervisor" + ("s" if len(fleet) != 1 else ""),
+            ),
             Tile("boxes", boxes, f"{sum(row.pool.idle for row in rows)} warm and free"),
             Tile("live instances", sum(row.pool.instances for row in rows), "of all tenants"),
             Tile("your live instances", len(live), "or more" if more_instances else ""),
