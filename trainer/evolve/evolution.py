@@ -142,6 +142,8 @@ class Evolution:
         detail = f"{explored.solved} of {explored.episodes} episodes solved"
         if explored.reflected:
             detail += f", {explored.mended} of them after {explored.reflected} reflections"
+        for reason, count in explored.unreflected.items():
+            detail += f"; {count} without a reflection: {reason}"
         self._listener.begin_phase(folder.number, "select", detail)
         episodes = read_explored(Path(explored.file), folder.number)
         scored = [each for each in episodes if each.scored]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from local_processes.threads import run_in_thread
 from trainer.batches.exports import TRAJECTORIES
@@ -71,15 +72,19 @@ def read_explored(file: Path, number: int) -> tuple[Trajectory, ...]:
 def summarise_explored(file: Path, episodes: Sequence[Trajectory], temperatures: Sequence[float]) -> Explored:
     """Return the summary of an exploration."""
     scored = [each for each in episodes if each.scored]
-    reflections = _mended(file.with_name(REFLECTIONS))
+    noted = _reflections(file.with_name(REFLECTIONS))
+    mended = [row["mended"] for row in noted.values() if "mended" in row]
     return Explored(
         file=str(file),
         episodes=len(scored),
         solved=sum(each.success is True for each in scored),
         failures=len(episodes) - len(scored),
         by_temperature=_by_temperature(scored, temperatures),
-        reflected=len(reflections),
-        mended=sum(reflections.values()),
+        reflected=len(mended),
+        mended=sum(mended),
+        unreflected=dict(
+            Counter(row["skipped"].partition(":")[0] for row in noted.values() if "skipped" in row)
+        ),
     )
 
 
@@ -93,14 +98,24 @@ def _by_temperature(episodes: Sequence[Trajectory], temperatures: Sequence[float
     return {name: sum(solved) / len(solved) for name, solved in sorted(results.items())}
 
 
-def _mended(file: Path) -> dict[str, bool]:
-    """Return for each episode with a reflection whether it was solved then; the last line counts, since an
-    interrupted group is played again.
+class _ReflectionRow(TypedDict, total=False):
+    """A line of the file: of a second attempt, or of one that was skipped."""
+
+    id: str
+    mended: bool
+    skipped: str
+
+
+def _reflections(file: Path) -> dict[str, _ReflectionRow]:
+    """Return the row of each failed episode; the last one counts, since an interrupted group is played again.
+
+    A last line without its line feed was torn and does not count.
     """
     if not file.exists():
         return {}
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return {row["id"]: row["mended"] for row in rows}
+    whole = file.read_text(encoding="utf-8").split("\n")[:-1]
+    rows: list[_ReflectionRow] = [json.loads(line) for line in whole]
+    return {row["id"]: row for row in rows}
 
 
 class _Look:

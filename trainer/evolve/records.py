@@ -35,6 +35,8 @@ class Explored:
     """Episodes that were played once more after a reflection."""
     mended: int = 0
     """Those of them that were solved then."""
+    unreflected: Mapping[str, int] = field(default_factory=dict)
+    """Failed episodes that were not played once more, by the reason."""
 
     @property
     def success_rate(self) -> float:

@@ -9,7 +9,7 @@ model trained on the new attempt learns to act so without it. Memory over more t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,14 +110,18 @@ class ReflectivePlayer(EpisodePlayer):
         held_out = spec.index < 0
         if held_out or not first.scored or first.success or not first.turns:
             return first
+        place = _behind_task(first, self.chat)
+        if place is None:
+            return self._skipped(first, "the chat template shows the task in other words")
         try:
             text = await self._reflect(first, sampling)
-        except (EngineError, Stalled):
-            return first  # the attempt stands; a reflection is no part of the episode
-        hint = self.chat.encode(_HINT + text) if text else []
-        place = _behind_task(first, self.chat)
-        if not hint or place is None:
-            return first
+        except (EngineError, Stalled) as error:
+            return self._skipped(first, f"the engine failed: {error}")
+        if text is None:
+            return self._skipped(first, "the attempt does not fit the context together with a reflection")
+        if not text:
+            return self._skipped(first, "the model wrote nothing")
+        hint = self.chat.encode(_HINT + text)
         opening = first.segments[0].token_ids[:place]
         self._hinted.add_hint(first.id, opening, hint)
         try:
@@ -127,14 +131,14 @@ class ReflectivePlayer(EpisodePlayer):
         self._keep(first, second, text)
         return second if _is_better(second, first) else first
 
-    async def _reflect(self, failed: Trajectory, sampling: SamplingConfig) -> str:
-        """Return the model's reflection on a failed attempt; empty where the attempt does not fit."""
+    async def _reflect(self, failed: Trajectory, sampling: SamplingConfig) -> str | None:
+        """Return the model's reflection on a failed attempt; None where the attempt does not fit."""
         settings = self._reflection
         transcript = "\n\n".join(f"[{line.role}]\n{line.content}" for line in failed.lines)
         asked = _ASK.format(transcript=transcript, instruction=settings.instruction)
         prompt = tuple(self.chat.opening([Message(role="user", content=asked)]))
         if len(prompt) + settings.max_tokens > self.context_tokens:
-            return ""
+            return None
         limit_s = self.config.generate_timeout_s
         request = GenerationRequest(
             key=EpisodeKey(f"{failed.id}~reflection", failed.task, failed.seed),
@@ -155,8 +159,31 @@ class ReflectivePlayer(EpisodePlayer):
             "after": second.score,
             "mended": second.scored and second.success is True,
         }
+        self._append(row)
+
+    def _skipped(self, first: Trajectory, reason: str) -> Trajectory:
+        """Put on record why an attempt is not played again, and return it: a reflection is no part of it."""
+        self._append({"id": first.id, "task_id": first.task.task_id, "skipped": reason})
+        return first
+
+    def _append(self, row: Mapping[str, object]) -> None:
+        cut_torn_line(self._file)
         with self._file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def cut_torn_line(file: Path) -> None:
+    """Cut off the end of a file of lines that an interrupted process left without its line feed."""
+    if not file.exists():
+        return
+    with file.open("r+b") as lines:
+        size = lines.seek(0, 2)
+        if not size:
+            return
+        lines.seek(size - 1)
+        if lines.read(1) != b"\n":
+            lines.seek(0)
+            lines.truncate(lines.read().rfind(b"\n") + 1)
 
 
 def _is_better(second: Trajectory, first: Trajectory) -> bool:

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox_contract.messages import Message
 from trainer.errors import DataError
+from trainer.recorded.bad_rows import RowError
+from trainer.recorded.rows import jsonl_rows
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -89,19 +91,12 @@ def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) ->
 def json_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
     """Yield line numbers, from 1, and values of a JSONL file without its empty lines. Raises DataError."""
     try:
-        # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
-        lines = path.read_bytes().decode().split("\n")
+        for number, row in jsonl_rows(path):
+            if isinstance(row, RowError):
+                raise DataError(f"{path}:{number}: {row}")
+            yield number, row
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text at byte {error.start}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
 
 
 def invalid_line(place: str, error: ValidationError) -> DataError:

@@ -45,6 +45,8 @@ def test_success_is_told_by_temperature_where_there_are_several() -> None:
 def test_failures_that_a_reflection_mended_are_counted_once_each(tmp_path: Path) -> None:
     rows = [("0.0", True), ("0.1", True), ("0.1", False), ("0.2", False)]  # 0.1 was played again
     lines = [json.dumps({"id": name, "mended": mended}) + "\n" for name, mended in rows]
+    lines += [json.dumps({"id": "0.3", "skipped": "the engine failed: gone"}) + "\n", '{"id": "0.4", "men']
     (tmp_path / "reflections.jsonl").write_text("".join(lines))
     explored = summarise_explored(tmp_path / "trajectories.jsonl", [episode()], ())
     assert (explored.reflected, explored.mended) == (3, 1)
+    assert explored.unreflected == {"the engine failed": 1}

@@ -139,6 +139,14 @@ async def test_without_a_reflection_the_first_attempt_stands(tmp_path: Path) -> 
         trajectory, service = await played(tmp_path, policy, [0.0])
         assert (trajectory.score, trajectory.failure) == (0.0, None)
         assert len(service.bodies("create_instance")) == 1
+    skipped = [row["skipped"] for row in rows(tmp_path)]
+    assert skipped == ["the engine failed: the engine is gone", "the model wrote nothing"]
+
+
+async def test_a_torn_last_line_is_cut_off_before_another_is_added(tmp_path: Path) -> None:
+    (tmp_path / REFLECTIONS).write_text('{"id": "1"}\n{"id": "2", "ref')
+    await played(tmp_path, ToldPolicy(reflection=" "), [0.0])
+    assert [row["id"] for row in rows(tmp_path)] == ["1", "3.2"]
 
 
 async def test_a_transcript_that_does_not_fit_into_the_context_gets_no_reflection(tmp_path: Path) -> None:
@@ -147,6 +155,7 @@ async def test_a_transcript_that_does_not_fit_into_the_context_gets_no_reflectio
     trajectory, _ = await played(tmp_path, policy, [0.0], context=opening + 120)
     assert trajectory.score == 0.0
     assert not policy.reflected
+    assert "does not fit" in str(rows(tmp_path)[0]["skipped"])
 
 
 @pytest.mark.parametrize("rollout", [{"reflection": {}}, {"temperatures": [0.5, 1.0]}])
