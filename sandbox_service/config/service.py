@@ -121,6 +121,8 @@ class PoolConfig(Branch):
     """Instances after which a box with agent code is destroyed."""
     queue_limit: Count = 4096
     """Maximum queued creates of one tenant; more get status 429."""
+    idle_s: Seconds = 300.0
+    """Time without instances after which a box is destroyed, unless it is one of ``min_boxes``."""
     queue_timeout_s: Seconds = 60.0
     """Maximum wait for a box."""
     max_instances_per_tenant: Positive | None = None

@@ -53,6 +53,7 @@ def assign(state: PoolState, now: float) -> Decisions:
     if state.backoff.permanently_failing:
         decisions.unservable = _drain_unservable(state)
     _keep_warm(state, now, decisions)
+    _shrink(state, now, decisions)
     return decisions
 
 
@@ -204,3 +205,17 @@ def _keep_warm(state: PoolState, now: float, decisions: Decisions) -> None:
             return
         decisions.starts.append(state.begin_start(None).serial)
         warm += 1
+
+
+def _shrink(state: PoolState, now: float, decisions: Decisions) -> None:
+    """Destroy boxes that have long been idle, the longest idle first, down to those that are kept warm."""
+    if len(state.queues):
+        return
+    idle = sorted(
+        (box for box in state.boxes.values() if box.state is BoxState.IDLE),
+        key=lambda box: (box.idle_since, box.serial),
+    )
+    for box in idle[: max(0, len(idle) - state.policy.min_boxes)]:
+        if now - box.idle_since >= state.policy.idle_s:
+            state.retire(box)
+            decisions.destroys.append(box.serial)

@@ -75,6 +75,8 @@ class PoolPolicy:
     """Boxes that one tenant may use at once; None for no bound."""
     max_creating: int | None = None
     """Instances that are set up at once; None for no bound."""
+    idle_s: float = float("inf")
+    """Time after which an idle box beyond ``min_boxes`` is destroyed."""
 
     @classmethod
     def of(
@@ -102,4 +104,5 @@ class PoolPolicy:
             tenants=sharing.tenants,
             tenant_boxes=sharing.tenant_boxes(max_boxes),
             max_creating=config.max_creating or node.cores * creates_per_core or None,
+            idle_s=config.idle_s,
         )

@@ -218,6 +218,10 @@ class PoolState:
         box.state = BoxState.DESTROYING
         box.wanted_by = wanted_by
 
+    def retire(self, box: PoolBox) -> None:
+        """Destroy an idle box that nobody needs."""
+        box.state = BoxState.DESTROYING
+
     def destroyed(self, serial: int) -> None:
         """Remove a box of which nothing is left."""
         del self.boxes[serial]

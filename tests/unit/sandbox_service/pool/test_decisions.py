@@ -223,3 +223,32 @@ def test_a_start_whose_waiter_left_serves_the_next_one() -> None:
     pool.finish_starts()
     pool.decide()
     assert pool.where[bob] == serial
+
+
+def test_a_pool_that_grew_shrinks_to_its_minimum_once_its_boxes_have_been_idle_for_long() -> None:
+    pool = PoolInHand(min_boxes=1, max_boxes=4, max_starting=4, idle_s=300.0)
+    instances = [pool.take("ada") for _ in range(4)]
+    for number, instance in enumerate(instances):
+        pool.now = float(number)
+        pool.leave(instance)
+        pool.finish_cleaning()
+    pool.now = 300.0
+    assert pool.decide().destroys == [1]
+    pool.now = 1000.0
+    pool.settle()
+    assert [box.serial for box in pool.boxes(BoxState.IDLE)] == [4]
+    assert len(pool.state.boxes) == 1
+
+
+def test_a_box_with_an_instance_is_never_idle_and_none_goes_while_somebody_waits() -> None:
+    pool = PoolInHand(max_boxes=2, idle_s=10.0)
+    kept, left = pool.take("ada"), pool.take("ada")
+    box = pool.where[kept]
+    pool.leave(left)
+    pool.finish_cleaning()
+    pool.now = 100.0
+    pool.ask("ada")
+    assert pool.decide().destroys == []
+    pool.now = 500.0
+    pool.settle()
+    assert box in pool.state.boxes
