@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _SECONDS = "sandbox_gateway_request_seconds"
 _ERRORS = "sandbox_gateway_errors"
+_OWN = "/console"
+"""Routes of the console itself, which would hide those of the service."""
 _VERBS = ("create_instance", "step", "evaluate", "release_instance", "fork_instance", "run_agent", "batch")
 
 
@@ -67,6 +69,8 @@ def _latencies(family: Metric) -> list[RouteLatency]:
     sums: dict[str, float] = {}
     for sample in family.samples:
         route = sample.labels["route"]
+        if route.startswith(_OWN):
+            continue
         if sample.name.endswith("_bucket"):
             buckets.setdefault(route, []).append((float(sample.labels["le"]), sample.value))
         elif sample.name.endswith("_sum"):

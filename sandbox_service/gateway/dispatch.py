@@ -38,6 +38,8 @@ _MOST_PARAMS = 1024 * 1024
 _MARGIN_S = 5.0
 _INSPECTION_S = 10.0
 _FILES_S = 30.0
+_SEARCH_S = 30.0
+"""The first search after a while starts a process beside the supervisor."""
 
 
 class Backend(Protocol):
@@ -86,6 +88,7 @@ class Deadlines:
             Op.FILE_READ: _FILES_S + rebuild_s,
             Op.FILE_WRITE: _FILES_S + rebuild_s,
             Op.FILE_LIST: _FILES_S + rebuild_s,
+            Op.SEARCH: _SEARCH_S,
         }
 
     def timeout_of(self, op: Op, requested_s: float | None = None) -> float:
