@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import CodeConfig, ServiceConfig
+from sandbox_service.config.reading import read_config
 from sandbox_service.environments.base import Catalog
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
@@ -96,8 +97,6 @@ def test_evaluation_data_are_not_trained_on(path: Path) -> None:
 
 @each_run
 def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
-    from sandbox_service.config.reading import read_config
-
     run = read_run(path)
     read_config(None, run.service.start)
 
@@ -131,6 +130,24 @@ def test_demonstrations_are_what_the_service_writes_now(name: str, split: str, c
     written = [json.loads(each.line()) for each in demonstrations(catalog, ids, text=True)]
     path = FOLDER / "data" / f"{name}.jsonl"
     assert [json.loads(line) for line in path.read_text().splitlines()] == written
+
+
+def test_demonstrations_of_questions_are_what_the_service_writes_and_are_not_asked_again(
+    catalogs: Mapping[str, Catalog],
+) -> None:
+    if "reasoning_gym" not in catalogs:
+        pytest.skip("reasoning_gym is not set up")
+    catalog = catalogs["reasoning_gym"]
+    written = demonstrations(catalog, catalog.task_ids("family_relationships_train"), text=True)
+    lines = (FOLDER / "data" / "family_relationships.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [json.loads(each.line()) for each in written]
+    started = read_config(None, read_run(FOLDER / "smollm_reasoning_cpu.toml").service.start)
+    asked = build_registry(started.environments).catalogs["reasoning_gym"]
+    shown = {json.loads(line)["task_id"] for line in lines}
+    for split, count in (("family_relationships_train", 1600), ("family_relationships_test", 200)):
+        ids = asked.task_ids(split)
+        assert len(ids) == count
+        assert shown.isdisjoint(ids)
 
 
 def test_the_demo_has_its_demonstrations_and_makes_its_model_itself() -> None:
