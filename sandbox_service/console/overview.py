@@ -55,7 +55,8 @@ class Overview:
     pools: tuple[PoolRow, ...]
     supervisors_without_pools: tuple[SupervisorStats, ...]
     instances: tuple[InstanceStatus, ...]
-    more_instances: bool
+    unlisted: int
+    """Live instances of the visitor's tenant that are not listed."""
     traffic: Traffic
 
 
@@ -63,15 +64,17 @@ def overview(
     fleet: Sequence[SupervisorStats],
     instances: Sequence[InstanceStatus],
     *,
-    more_instances: bool,
+    live: int,
     waiting: int,
     traffic: Traffic,
 ) -> Overview:
-    """Return the page's contents. ``waiting`` are the tenant's requests that wait at this replica."""
+    """Return the page's contents. ``live`` is the number of the tenant's live instances, of which the newest
+    are listed, ``waiting`` that of its requests that wait at this replica.
+    """
     rows = tuple(
         PoolRow(each.node, each.name, _flags(each), pool, _bar(pool)) for each in fleet for pool in each.pools
     )
-    live = tuple(one for one in instances if one.state in LIVE_STATES)
+    shown = tuple(one for one in instances if one.state in LIVE_STATES)
     boxes = sum(row.pool.starting + row.pool.idle + row.pool.busy + row.pool.resetting for row in rows)
     return Overview(
         tiles=(
@@ -82,14 +85,14 @@ def overview(
             ),
             Tile("boxes", boxes, f"{sum(row.pool.idle for row in rows)} warm and free"),
             Tile("live instances", sum(row.pool.instances for row in rows), "of all tenants"),
-            Tile("your live instances", len(live), "or more" if more_instances else ""),
+            Tile("your live instances", live),
             Tile("creates that wait", sum(row.pool.queued for row in rows), "for a box"),
             Tile("your requests that wait", waiting, "at this gateway"),
         ),
         pools=rows,
         supervisors_without_pools=tuple(each for each in fleet if not each.pools),
-        instances=live,
-        more_instances=more_instances,
+        instances=shown,
+        unlisted=max(0, live - len(instances)),
         traffic=traffic,
     )
 

@@ -28,7 +28,7 @@ from sandbox_service.trajectories.search import EpisodeQuery
 from .console_access import CONSOLE, LOGIN, check_same_site, is_secure, local_path, set_cookie
 from .console_answers import as_page, page
 from .episode_search import search_episodes
-from .inspection import exchange_of, fleet_stats, instances_page, trajectory_page
+from .inspection import exchange_of, fleet_stats, newest_instances, trajectory_page
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
@@ -43,7 +43,7 @@ _PAGE = 50
 """Episodes of a page."""
 _EVENTS = 200
 """Events of a page of the player."""
-_LISTED = 200
+_LISTED = 100
 """Instances that the overview asks of each supervisor."""
 _FLEET_S = 2.0
 _MOST_FORM = 8192
@@ -99,16 +99,15 @@ class ConsoleRoutes:
         exchange = exchange_of(request)
         try:
             fleet = await fleet_stats(self._dispatcher, exchange, _FLEET_S)
-            listed = await instances_page(self._dispatcher, exchange, limit=_LISTED)
-            instances, more = listed.instances, listed.next_cursor is not None
+            instances, live = await newest_instances(self._dispatcher, exchange, _LISTED)
         except ServiceError as error:
             if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE:
                 raise
             # The rest of the page is worth most when the fleet is away.
-            fleet, instances, more = [], (), False
+            fleet, instances, live = [], [], 0
         waiting = 0 if self._queue is None else self._queue.waiting_of(exchange.tenant)
         traffic = traffic_of(self._metrics.collect_families())
-        view = overview(fleet, instances, more_instances=more, waiting=waiting, traffic=traffic)
+        view = overview(fleet, instances, live=live, waiting=waiting, traffic=traffic)
         return page(exchange, "overview.html", {"view": view}, section="Overview")
 
     @as_page

@@ -106,6 +106,16 @@ async def instances_page(
     return Instances(instances=tuple(listed), next_cursor=more or None)
 
 
+async def newest_instances(
+    dispatcher: Dispatcher, exchange: HttpExchange, limit: int
+) -> tuple[list[InstanceStatus], int]:
+    """Return the tenant's newest live instances, ``limit`` of each supervisor, and the number of all."""
+    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details={"limit": limit, "live": True})
+    listed = [_LISTS.validate_json(frame.body).instances for frame in frames]
+    totals = [frame.meta.get("total", len(part)) for frame, part in zip(frames, listed, strict=True)]
+    return [status for part in listed for status in part], sum(totals)
+
+
 async def list_all_instances(
     dispatcher: Dispatcher, exchange: HttpExchange, prefix: str = ""
 ) -> list[InstanceStatus]:

@@ -38,7 +38,7 @@ class Inspection:
         self._clock = clock
 
     async def instances(self, frame: Frame) -> Frame:
-        """Return a page of the tenant's instances, or the one that the frame names."""
+        """Return a page of the tenant's instances, its newest live ones, or the one that the frame names."""
         tenant, table = frame.meta["tenant"], self._table
         now = self._clock.monotonic()
         if frame.instance_id:
@@ -46,6 +46,12 @@ class Inspection:
             if one is None:
                 raise unknown_error(frame.instance_id)
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
+        if frame.meta.get("live"):
+            live, total = table.newest_live(
+                tenant, min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
+            )
+            newest = Instances(instances=tuple(self._live(each, now) for each in live))
+            return frame.reply(newest.model_dump_json().encode(), {"total": total})
         after = frame.meta.get("after", {self._name: -1}).get(self._name)
         if after is None:
             # The listing continues at other supervisors; all instances here were on an earlier page.

@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -211,6 +212,11 @@ class InstanceTable:
         """Return a page of a tenant's instances, live and recently ended; see ``Listing``."""
         ids, more = self._listing.page(tenant, after, limit, prefix)
         return [self._live.get(each) or self._tombstones[each] for each in ids], more
+
+    def newest_live(self, tenant: str, limit: int) -> tuple[list[Instance], int]:
+        """Return a tenant's live instances, the newest first and at most ``limit``, and the number of all."""
+        own = (each for each in reversed(self._live.values()) if each.tenant == tenant)
+        return list(islice(own, limit)), self._of_tenant[tenant]
 
     def new_id(self) -> str:
         """Return an unguessable id that names its supervisor."""

@@ -45,6 +45,18 @@ async def test_a_trajectory_tells_the_whole_episode() -> None:
         assert step.result["terminated"] is True
 
 
+async def test_the_newest_live_instances_are_listed_however_many_have_ended() -> None:
+    async with supervised() as service:
+        names = [await service.create() for _ in range(5)]
+        await service.tenant_named("bob").create()
+        for name in names[3:]:
+            await service.release(name)
+        reply = await service.call(Op.INSTANCES, live=True, limit=2)
+        listing = Instances.model_validate_json(reply.body)
+        assert [status.instance_id for status in listing.instances] == [names[2], names[1]]
+        assert reply.meta["total"] == 3
+
+
 async def test_a_search_is_of_the_callers_tenant_whatever_its_query_names() -> None:
     async with supervised() as service:
         instance = await service.create()
