@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 _KEEP_ALIVE = (
-    (socket.TCP_KEEPIDLE, 10),
-    (socket.TCP_KEEPINTVL, 5),
+    (socket.TCP_KEEPIDLE, 4),
+    (socket.TCP_KEEPINTVL, 2),
     (socket.TCP_KEEPCNT, 3),
-    (socket.TCP_USER_TIMEOUT, 25_000),
+    (socket.TCP_USER_TIMEOUT, 10_000),
 )
-"""A peer whose node vanished is detected within half a minute, not after the kernel's two hours."""
+"""A peer whose node vanished is detected after ten seconds, when its lease ends, too (``store.lease_s``), and
+not after the kernel's two hours."""
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
