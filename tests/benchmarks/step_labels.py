@@ -76,7 +76,8 @@ def main() -> int:
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory(prefix="labels-") as folder:
-        config = read_run(None, [f"service.start={json.dumps(options.service)}"])
+        words = [f"service.start={json.dumps(options.service)}", "service.start_timeout_s=600"]
+        config = read_run(None, words)
         names = tuple(options.environments)
         with sandbox_service(config.service, names, Path(folder)) as url:
             for name in names:

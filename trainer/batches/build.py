@@ -13,12 +13,12 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.agents.launchers import make_launcher
 from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
-from trainer.distillation.player import TaughtPlayer
+from trainer.distillation.player import taught_player
 from trainer.distillation.server import TeacherServer
 from trainer.errors import ConfigError, TeacherFailed
 from trainer.offline.prepare import prepare_stage
 from trainer.outcomes.opening import open_learned, open_outcomes
-from trainer.outcomes.player import OutcomeRewards, RewardedPlayer
+from trainer.outcomes.player import OutcomeRewards, rewarded_player
 from trainer.reward.compose import score
 from trainer.rollout.base_player import context_limit
 from trainer.rollout.episode import EpisodePlayer
@@ -199,10 +199,10 @@ def _rewarded(
     outcomes = open_outcomes(config, folder)
     if outcomes is not None:
         closed.append(outcomes.close)
-        rewarded = RewardedPlayer(rewarded, OutcomeRewards(outcomes), watch)
+        rewarded = rewarded_player(rewarded, OutcomeRewards(outcomes), watch)
     for learned in open_learned(config, folder, model):
         closed.append(learned.close)
-        rewarded = RewardedPlayer(rewarded, learned, watch)
+        rewarded = rewarded_player(rewarded, learned, watch)
     return rewarded
 
 
@@ -230,7 +230,7 @@ async def _taught(
         await teacher.check_tokenizer(_PROBE, chat.encode(_PROBE))
     except TeacherFailed as error:
         raise ConfigError(f"algorithm.distillation.teacher: {error}") from error
-    return TaughtPlayer(player, teacher, watch, wanted.timeout_s)
+    return taught_player(player, teacher, watch, wanted.timeout_s)
 
 
 def _recorded(

@@ -8,8 +8,9 @@ import pytest
 from tests.harness.episodes_played import FAILURE, played
 from trainer.batches.payloads import group_from_payload, group_to_payload
 from trainer.config import SamplingConfig
-from trainer.distillation.player import MOST_IN_A_ROW, TaughtPlayer
+from trainer.distillation.player import taught_player
 from trainer.errors import ConfigError, TeacherFailed, TrainerError
+from trainer.rollout.completion import MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
 from trainer.types import GroupSpec, Segment, TrajectoryGroup
@@ -40,7 +41,7 @@ class Teacher:
 
 
 def player_of(teacher, trajectory, timeout_s=5.0):
-    return TaughtPlayer(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s)
+    return taught_player(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s)
 
 
 async def play(teacher, trajectory, spec=SPEC):

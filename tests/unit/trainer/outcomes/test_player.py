@@ -7,8 +7,9 @@ import pytest
 from tests.harness.episodes_played import FAILURE, played
 from trainer.config import RewardConfig, SamplingConfig
 from trainer.errors import BudgetSpent, JudgeFailed, RewardFailed, TrainerError
-from trainer.outcomes.player import MOST_IN_A_ROW, OutcomeRewards, RewardedPlayer
+from trainer.outcomes.player import OutcomeRewards, rewarded_player
 from trainer.reward import score
+from trainer.rollout.completion import MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
 from trainer.types import GroupSpec
 
@@ -40,7 +41,7 @@ class Outcomes:
 
 async def play(outcome, trajectory=None, spec=SPEC):
     source = Outcomes(outcome)
-    player = RewardedPlayer(OneEpisode(trajectory or played({})), OutcomeRewards(source), ProgressMonitor())
+    player = rewarded_player(OneEpisode(trajectory or played({})), OutcomeRewards(source), ProgressMonitor())
     return await player.play_episode(spec, 0, SamplingConfig()), source
 
 
@@ -78,7 +79,7 @@ async def test_held_out_and_failed_episodes_are_left_as_they_are() -> None:
 
 async def test_the_run_ends_when_no_episode_gets_a_reward() -> None:
     source = Outcomes(RewardFailed("it raised"))
-    player = RewardedPlayer(OneEpisode(played({})), OutcomeRewards(source), ProgressMonitor())
+    player = rewarded_player(OneEpisode(played({})), OutcomeRewards(source), ProgressMonitor())
     for _ in range(MOST_IN_A_ROW - 1):
         assert (await player.play_episode(SPEC, 0, SamplingConfig())).failure is not None
     with pytest.raises(TrainerError, match=f"{MOST_IN_A_ROW} episodes in a row got no reward: it raised"):

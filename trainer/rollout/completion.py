@@ -1,0 +1,58 @@
+"""Complete episodes as they are played, before anything is journaled: with rewards, or a teacher's scores.
+
+What is added becomes a part of the trajectory, so that it is found once, whatever is restarted afterwards. An
+episode that cannot be completed has a failure in place of a score: it is not learned from. Held-out episodes
+are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from trainer.errors import TrainerError
+
+from .failures import note_of
+
+if TYPE_CHECKING:
+    from trainer.config.rollout import SamplingConfig
+    from trainer.types import GroupSpec, Trajectory
+
+    from .attempts import AttemptPlayer
+    from .progress import ProgressMonitor
+
+MOST_IN_A_ROW = 32
+"""Failures without a success in between after which the run ends: another episode would fail as well."""
+
+
+@dataclass(slots=True)
+class CompletedPlayer:
+    """Implements ``trainer.rollout.attempts.AttemptPlayer`` around another one."""
+
+    player: AttemptPlayer
+    complete: Callable[[Trajectory], Awaitable[Trajectory]]
+    """Returns the completed episode; raises ``failure`` for this one, other TrainerErrors to end the run."""
+    failure: type[TrainerError]
+    phase: str
+    watch: ProgressMonitor
+    ended: str
+    """The reason why the run ends, with ``{count}`` for the episodes in a row that failed."""
+    _failed_in_a_row: int = field(default=0, init=False)
+
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """Play one episode, and complete it. Raises TrainerError when no episode can be completed."""
+        trajectory = await self.player.play_episode(spec, member, sampling)
+        held_out = spec.index < 0
+        if held_out or not trajectory.scored:
+            return trajectory
+        self.watch.entered(trajectory.id, self.phase)
+        try:
+            completed = await self.complete(trajectory)
+        except self.failure as error:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= MOST_IN_A_ROW:
+                raise TrainerError(f"{self.ended.format(count=self._failed_in_a_row)}: {error}") from error
+            return replace(trajectory, failure=note_of(error, self.phase, trajectory.instance_id))
+        self._failed_in_a_row = 0
+        return completed
