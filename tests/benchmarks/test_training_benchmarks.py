@@ -1,6 +1,7 @@
 """The arithmetic of the training benchmarks, without a training."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import aiohttp
@@ -8,7 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.benchmarks import trainer_vs_trl, variants
+from tests.benchmarks import process_rewards, trainer_vs_trl, variants
+from tests.benchmarks import training_runs as bench
 from tests.benchmarks.slow_service import LongTail, slow_service
 from tests.benchmarks.training_runs import RunFailed, Steps, run
 from trainer.config.reading import read_run
@@ -122,3 +124,24 @@ def test_demonstrations_leave_the_answer_of_the_reference_in_their_last_turn(
     expression = said["content"].partition("$((")[2].partition("))")[0]
     assert f"print({expression})" in reference["messages"][0]["content"]
     assert "answer.txt" in said["content"]
+
+
+def test_runs_with_and_without_process_rewards_are_valid_and_differ_in_nothing_else(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("")
+    options = Namespace(steps=4, model_steps=3)
+    plain, rewarded = (
+        read_run(bench.DEMO, process_rewards.learning(labels, weight, options)) for weight in (0.0, 0.5)
+    )
+    assert plain.reward.process is None
+    assert rewarded.reward.process is not None
+    assert rewarded.reward.process.weight == 0.5
+    assert [stage.kind for stage in rewarded.stages] == ["process_reward_model", "rl"]
+    assert (plain.steps, plain.algorithm) == (rewarded.steps, rewarded.algorithm)
+
+
+def test_steps_to_a_success_are_counted_over_a_window() -> None:
+    found = process_rewards.figures(
+        Steps(tuple({"clock": 1.0, "success/mean": each} for each in (0.0, 0.2, 0.6, 0.6, 0.8))), 0.6, 2
+    )
+    assert (found["first"], found["last"], found["steps_to_success"]) == (0.1, 0.7, 4)

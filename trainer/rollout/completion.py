@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from trainer.errors import TrainerError
+from trainer.errors import RewardFailed, TeacherFailed, TrainerError
 
 from .failures import note_of
 
@@ -33,7 +33,7 @@ class CompletedPlayer:
     player: AttemptPlayer
     complete: Callable[[Trajectory], Awaitable[Trajectory]]
     """Returns the completed episode; raises ``failure`` for this one, other TrainerErrors to end the run."""
-    failure: type[TrainerError]
+    failure: type[RewardFailed] | type[TeacherFailed]
     phase: str
     watch: ProgressMonitor
     ended: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer.errors import JudgeFailed
-from trainer.outcomes.player import MOST_IN_A_ROW
+from trainer.rollout.completion import MOST_IN_A_ROW
 
 from .sources import Feedback
 

@@ -14,7 +14,7 @@ from trainer.evolve.feedback.judged import JudgeFeedback
 from trainer.evolve.feedback.people import read_feedback
 from trainer.evolve.feedback.sources import Feedback
 from trainer.evolve.feedback.values import FeedbackScope, gather_feedback, open_sources, value_episodes
-from trainer.outcomes.player import MOST_IN_A_ROW
+from trainer.rollout.completion import MOST_IN_A_ROW
 from trainer.types import Trajectory
 
 EPISODES = [replace(episode(f"1/{place}.0", place / 2), outcome=1 - place / 4) for place in range(3)]
