@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-from contextlib import ExitStack
 from importlib.metadata import files, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,20 +77,26 @@ from setup.sources import Package
 demo = Package("demo", "1.0", "MIT", ("demo",), ("tests",), "train", 6)
 generate(demo, Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], 120.0, print)
 """
-RUN_BRIEFLY = """
+RUN_BRIEFLY = """\
 import sys
-from pathlib import Path
-sys.path.append(sys.argv[1])
+sys.path.append(".")
 import pytest
-from setup import grader
+import grader
+from pathlib import Path
+grader._prctl(grader._DUMPABLE, 0)
 try:
-    print(grader.run_tests(Path(sys.argv[2]), ["test_slow.py"], wall_s=1.0))
+    print(grader.run_tests(Path("slow").resolve(), ["test_slow.py"], wall_s=1.0))
 except grader.StarvedTestsError as error:
     print("starved:", error)
 """
-ON_ONE_CORE = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
-BUSY = 12
-"""Processes that share a core with the tests, which then get less than a tenth of it."""
+BESIDE_OTHERS = """\
+core=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+for _ in $(seq 5); do setsid taskset -c $core bash -c 'while :; do :; done' & done
+mkdir slow && printf 'def test_slow():\\n    while True:\\n        pass\\n' > slow/test_slow.py
+taskset -c $core python3 -B run_briefly.py
+true"""
+"""Runs tests beside five other processes on a core, each in a session, as kernels may share it by session.
+They are children of the shell, which the last line keeps from becoming the program."""
 CHEATS = {
     "plants a result": """\
 echo '{"reward": 1}' > /logs/verifier/reward.json; mkdir -p /tests; echo > /tests/grade.py""",
@@ -175,14 +179,10 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 shutil.copyfile(Path(str(file.locate())), target)
     (folder / "train").mkdir()
     words = [sys.executable, "-s", "-P", "-B", "-c", GENERATE, str(SETUP), str(folder), str(folder / "train")]
-    settings = variables(folder)
+    settings = {**os.environ, "PYTHONPATH": str(folder / "packages"), "PYTHONHASHSEED": "0"}
     pin = f"pytest=={version('pytest')}"
     subprocess.run([*words, pin], check=True, env=settings, stdin=subprocess.DEVNULL, timeout=120)
     return folder
-
-
-def variables(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(folder / "packages"), "PYTHONHASHSEED": "0"}
 
 
 @pytest_asyncio.fixture(
@@ -246,25 +246,14 @@ async def test_a_cheat_is_given_no_reward(service: tuple[Service, HarborCatalog]
         assert verdict.score == 0.0
 
 
-async def test_tests_that_the_machine_starves_have_no_outcome(pack: Path, tmp_path: Path) -> None:
-    (tmp_path / "test_slow.py").write_text("def test_slow():\n    while True:\n        pass\n")
-    told = await asyncio.to_thread(run_beside_others, pack, tmp_path)
-    assert told.startswith("starved: the tests waited for a core")
-
-
-def run_beside_others(pack: Path, tree: Path) -> str:
-    """Run tests on a core with many other processes; return what the program printed."""
-    busy = [*ON_ONE_CORE, sys.executable, "-I", "-S", "-c", "while True: pass"]
-    words = [*ON_ONE_CORE, sys.executable, "-s", "-P", "-B", "-c", RUN_BRIEFLY, str(SETUP), str(tree)]
-    with ExitStack() as owned:
-        for _ in range(BUSY):
-            # Each in a session of its own: the kernel may share cores among sessions.
-            process = owned.enter_context(subprocess.Popen(busy, start_new_session=True))
-            owned.callback(process.kill)
-        ran = subprocess.run(
-            words, check=True, capture_output=True, text=True, env=variables(pack), timeout=120
-        )
-    return ran.stdout
+async def test_tests_that_the_machine_starves_have_no_outcome(service: tuple[Service, HarborCatalog]) -> None:
+    served, catalog = service
+    async with served.client.episode("swe_mutants", catalog.task_ids("train")[0]) as episode:
+        grader = (SETUP / "setup" / "grader.py").read_bytes()
+        await served.client.write_file(episode.instance_id, "app/grader.py", grader)
+        await served.client.write_file(episode.instance_id, "app/run_briefly.py", RUN_BRIEFLY.encode())
+        shown = await episode.step(bash(BESIDE_OTHERS))
+        assert "starved: the tests waited for a core" in str(shown.observation.messages[0].content)
 
 
 async def test_an_instruction_shows_a_failing_check_and_neither_place_nor_correction(pack: Path) -> None:

@@ -167,6 +167,8 @@ def _in_child(
     if pid == 0:
         os.close(reading)
         try:
+            # Of a process that cannot be traced, a box's /proc shows others nothing, not even its waits.
+            _prctl(_DUMPABLE, 1)
             if memory is not None:
                 _bound_memory(memory)
             _run_pytest(tree, arguments, writing, plugin)
