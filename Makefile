@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image chart sbom audit clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image chart sbom audit clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,6 +51,16 @@ lock: $(BIN)/uv ## Write the locked versions of all dependencies from pyproject.
 
 lock-check: $(BIN)/uv ## Compare them with what the package index resolves to now, without local wheels.
 	PATH="$(BIN):$$PATH" $(BIN)/python scripts/lock.py --check
+
+SITE_VENV := var/site-venv
+$(SITE_VENV)/.installed: constraints/docs.txt
+	$(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/docs.txt
+	@touch $@
+
+docs: $(STAMP) $(SITE_VENV)/.installed ## Build the site of docs/ into var/site; a broken link fails.
+	$(BIN)/python -m scripts.openapi_document var/openapi.json
+	$(SITE_VENV)/bin/mkdocs build --quiet
 
 check: lint types imports test ## All that CI checks.
 
