@@ -106,7 +106,7 @@ sbom: $(SUPPLY_TOOLS)/.installed ## Write a CycloneDX bill of materials of each 
 
 audit: $(SUPPLY_TOOLS)/.installed ## Report known vulnerabilities of the locked packages (asks an advisory service).
 	for build in cpu cuda; do \
-	    $(SUPPLY_TOOLS)/bin/pip-audit --no-deps --disable-pip --progress-spinner off \
+	    $(SUPPLY_TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
 	        --requirement constraints/$$build.txt || exit 1; \
 	done
 

@@ -18,6 +18,7 @@ EXAMPLE = dict(
     for line in (COMPOSE / "example.env").read_text().splitlines()
     if line and not line.startswith("#")
 )
+PROVISIONING = "/etc/grafana/provisioning/"
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<default>:-[^}]*)?(?P<required>:\?[^}]*)?\}")
 
 
@@ -64,16 +65,32 @@ def test_files_that_containers_mount_are_there_or_are_the_operators() -> None:
         volume.split(":")[0]
         for service in SERVICES.values()
         for volume in service.get("volumes", [])
-        if volume.startswith("./")
+        if volume.startswith(".")
     ]
-    missing = {name for name in mounted if not (COMPOSE / name).is_file()}
+    missing = {name for name in mounted if not (COMPOSE / name).exists()}
     assert missing == {"./service.toml", "./metrics.key"}
 
 
-def test_prometheus_reads_the_metrics_of_the_service_with_a_key() -> None:
-    (job,) = yaml.safe_load((COMPOSE / "prometheus.yml").read_text())["scrape_configs"]
+def test_prometheus_reads_the_metrics_of_the_service_with_a_key_and_the_rules() -> None:
+    config = yaml.safe_load((COMPOSE / "prometheus.yml").read_text())
+    (job,) = config["scrape_configs"]
+    # The rules in deploy/observability select this job.
+    assert job["job_name"] == "sandbox-service"
+    mounts = SERVICES["prometheus"]["volumes"]
+    assert config["rule_files"] == ["alerts.yaml"]
+    assert "../observability/alerts.yaml:/etc/prometheus/alerts.yaml:ro" in mounts
     assert job["static_configs"] == [{"targets": ["service:8080"]}]
     assert job["authorization"]["credentials_file"] == "/etc/prometheus/metrics.key"
+
+
+def test_grafana_finds_the_dashboards_and_their_source_of_data() -> None:
+    folders = dict(volume.split(":")[1::-1] for volume in SERVICES["grafana"]["volumes"])
+    provider = yaml.safe_load(
+        (COMPOSE / folders[PROVISIONING + "dashboards/sandbox-service.yaml"]).read_text()
+    )
+    (path,) = [each["options"]["path"] for each in provider["providers"]]
+    assert list((COMPOSE / folders[path]).glob("*.json"))
+    assert (COMPOSE / folders[PROVISIONING + "datasources/prometheus.yaml"]).is_file()
 
 
 @pytest.fixture(scope="module")
