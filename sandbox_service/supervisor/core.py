@@ -84,7 +84,7 @@ class SupervisorCore:
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
-        self._lease = SupervisorLease(
+        self.lease = SupervisorLease(
             name=name, store=store, clock=self._clock, duration_s=config.store.lease_s
         )
         self._takeover = self._build_takeover()
@@ -123,8 +123,8 @@ class SupervisorCore:
     async def start(self) -> None:
         """Take over from an earlier run, start the pools and begin the maintenance."""
         # Before anything is written: from now on an earlier process of this name cannot write any more.
-        await self._lease.acquire()
-        self._lease.start()
+        await self.lease.acquire()
+        self.lease.start()
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
         # Not before: a start that fails must leave the record of the earlier run as it is.
@@ -137,19 +137,19 @@ class SupervisorCore:
 
     async def wait_fenced(self) -> None:
         """Return when another supervisor has taken over; then this one can only be closed."""
-        await self._lease.fenced.wait()
+        await self.lease.fenced.wait()
 
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
             if frame.op in _WITHOUT_LEASE:
                 return await self._answer(frame)
-            if not self._lease.is_held():
-                await self._lease.require()
+            if not self.lease.is_held():
+                await self.lease.require()
             answer = await self._answer(frame)
             # Again, since another supervisor may have the instance when the operation took longer.
-            if not self._lease.is_held():
-                await self._lease.require()
+            if not self.lease.is_held():
+                await self.lease.require()
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
         return answer
@@ -206,7 +206,7 @@ class SupervisorCore:
         # First no operation begins, then none runs. Then instances end and leave their boxes, which go last:
         # their loss would end the instances as failures.
         self._admission.draining = True
-        fenced = self._lease.is_lost()
+        fenced = self.lease.is_lost()
         if not fenced:
             await self.drain()
         await self.maintenance.stop()
@@ -217,8 +217,8 @@ class SupervisorCore:
         await self.pools.close()
         await self._tasks.finish(self._config.deadline.release_s)
         await self._tasks.cancel()
-        await self._lease.stop()
-        if self._has_begun and not self._lease.is_lost():
+        await self.lease.stop()
+        if self._has_begun and not self.lease.is_lost():
             await self._end_life()
 
     async def _end_life(self) -> None:
@@ -227,7 +227,7 @@ class SupervisorCore:
             await self._store.end_life(self._name)
         except ServiceError:
             # What could not be written was refused because another supervisor has the instances.
-            if not self._lease.is_lost():
+            if not self.lease.is_lost():
                 raise
 
     def _build_takeover(self) -> Takeover:

@@ -30,6 +30,8 @@ class FleetLoad:
     """Players, what became of their episodes, and when each call of an instance was answered."""
 
     router: Router
+    name: str = "load"
+    """First part of the keys of its creates, which no other load of the database may have."""
     pause_s: float = 0.0
     """Time between two steps: that in which a model would think."""
     finished: list[str] = field(default_factory=list)
@@ -74,7 +76,7 @@ class FleetLoad:
         for number in itertools.count():
             if self.stopping:
                 return
-            instance = await self.create("echo", "echo-10", f"p{player}-{number}")
+            instance = await self.create("echo", "echo-10", f"{self.name}-{player}-{number}")
             self.answered[instance] = []
             try:
                 await self._play_episode(instance, player)

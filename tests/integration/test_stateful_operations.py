@@ -271,6 +271,7 @@ class Operations(ModelledService):
             self.loop.run_until_complete(self.service.core.close())
         else:
             self.loop.run_until_complete(self.service.core.maintenance.stop())
+            self.loop.run_until_complete(self.service.core.lease.stop())
         for instance in self.model.values():
             instance.lose_state()
             self._used(instance)
