@@ -44,7 +44,13 @@ class RequestLog:
 
     def log_defect(self, exchange: HttpExchange, error: Exception) -> None:
         """Log an unexpected error with its traceback, which is not sent to the client."""
-        logger.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
+        logger.error(
+            "defect",
+            request_id=exchange.request_id,
+            route=exchange.route,
+            instance_id=exchange.instance_id,
+            exc_info=error,
+        )
 
     def _sampled(self) -> bool:
         if not self._sample_every:

@@ -24,5 +24,11 @@ def error_answer(frame: Frame, error: Exception) -> Frame:
     """
     if isinstance(error, ServiceError):
         return error_frame(frame, error)
-    logger.error("operation_failed", op=frame.op.name, instance_id=frame.instance_id, exc_info=error)
+    logger.error(
+        "operation_failed",
+        op=frame.op.name,
+        request_id=frame.meta.get("request_id"),
+        instance_id=frame.instance_id,
+        exc_info=error,
+    )
     return error_frame(frame, ServiceError(ErrorCode.INTERNAL))
