@@ -6,7 +6,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,8 +51,8 @@ def prune_folders(
     for name, folders in _by_name(root).items():
         if name in spared_names or (names is not None and name not in names):
             continue
-        # A set-up in progress holds this lock while it fills its draft.
-        with locked(root, name):
+        # A set-up in progress holds this lock while it fills its draft; who only looks need not wait for it.
+        with nullcontext() if dry_run else locked(root, name):
             for folder in folders:
                 if folder not in spared and folder.is_dir():
                     _prune(folder, done, dry_run=dry_run)

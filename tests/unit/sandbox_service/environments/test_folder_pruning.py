@@ -2,6 +2,7 @@ import pytest
 
 from sandbox_service.environments.folder_pruning import prune_folders
 from sandbox_service.environments.in_use import UseMarks
+from sandbox_service.environments.installation import locked
 
 NEW, OLD = "0123456789abcdef", "fedcba9876543210"
 
@@ -42,6 +43,11 @@ def test_spared_environments_and_dry_runs_change_nothing(root):
     assert prune_folders(root, [], spared_names={"code", "code-x"}).removed == []
     assert len(prune_folders(root, [], dry_run=True).removed) == 6
     assert [name for name in names(root.iterdir()) if not name.endswith(".lock")] == before
+
+
+def test_a_dry_run_does_not_wait_for_a_set_up(root):
+    with locked(root, "code"):
+        assert prune_folders(root, [], names={"code"}, dry_run=True).removed
 
 
 def test_a_folder_that_a_service_uses_stays_until_the_service_has_ended(root):
