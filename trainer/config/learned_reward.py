@@ -51,7 +51,7 @@ class LearnedRewardConfig(Branch):
     """The score of an ensemble. min: the least score. deviations: the mean minus ``deviations`` standard
     deviations over the models.
     """
-    deviations: NonNegative = 1.0
+    deviations: NonNegative = 2.0
     """Number of those standard deviations."""
     least: float | None = None
     """Lower cap of the learned reward, before its weight."""
