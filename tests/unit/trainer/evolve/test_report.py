@@ -41,6 +41,7 @@ def test_results_of_iterations_are_given_to_programs_as_json(tmp_path: Path) -> 
         "failures": 0,
         "by_temperature": {},
         "reflected": 0,
+        "unreflected": {},
         "mended": 0,
     }
     assert isinstance(first["held_out"], dict)
