@@ -123,7 +123,8 @@ async def test_of_two_supervisors_that_are_asked_at_once_one_takes_an_instance_o
         assert sorted(answer.op.name for answer in answers) == ["ERROR", "REPLY"]
         refused = next(answer for answer in answers if answer.op is Op.ERROR)
         heir = next(each.name for each, answer in zip(others, answers, strict=True) if answer.op is Op.REPLY)
-        assert refused.meta["owner"] == heir
+        # It was refused because the heir was faster, or because the heir's own lease holds already.
+        assert heir in (refused.meta.get("owner") or error_of(refused).detail)
         steps = [each for each in await first.store.events(instance) if each.kind.value == "step"]
         assert len(steps) == 1
 
