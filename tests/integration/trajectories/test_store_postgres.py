@@ -57,7 +57,9 @@ class TestPostgresPruning(PruningContract):
 def test_the_condition_of_a_server_is_seen_without_changing_it(url):
     assert examine_store(url).state is StoreState.EMPTY
     assert examine_store(url).state is StoreState.EMPTY
-    prepare(connect(url))
+    engine = connect(url)
+    prepare(engine)
+    engine.dispose()
     condition = examine_store(url)
     assert condition.state is StoreState.CURRENT
     assert condition.clock_ahead_s is not None
