@@ -3,9 +3,10 @@
 An id that the service made names its supervisor. An id that a client chose belongs to the supervisor that
 wins it by rendezvous hashing; since the fleet may have changed after the create, the others are asked once
 when that one does not know it. A supervisor that reads in a shared store that another one has the instance
-names it. While nobody is reached who has it, the others are asked to take it over, which the store allows
-them once the owner's lease has run out. A frame is sent a second time only when it was never sent, or when
-the supervisor reports that it did not act on it. Everything else is settled by the idempotency key.
+names it. While the owner is not reached, the others are asked to take the instance over from it, which the
+store allows them once the owner's lease has run out; one that reads there that it has another owner by now
+names that one instead. A frame is sent a second time only when it was never sent, or when the supervisor
+reports that it did not act on it. Everything else is settled by the idempotency key.
 """
 
 from __future__ import annotations
@@ -133,8 +134,10 @@ class Router:
                 except ServiceError as error:
                     if error.code is not ErrorCode.UNKNOWN_INSTANCE:
                         raise
-        reply = await self._ask_successors(frame, members or asked, deadline, without="")
-        return reply_or_raise(reply or await self._wait_for_successor(frame, deadline))
+        owner = owner_of(frame.instance_id) or ""
+        reply = await self._ask_successors(frame, members or asked, deadline, owner)
+        reply = reply or await self._wait_for_successor(frame, deadline, owner)
+        return reply_or_raise(await self._follow(frame, reply, deadline))
 
     async def _follow(self, frame: Frame, reply: Frame, deadline: float) -> Frame:
         """Return the answer of the supervisor that has the instance, if ``reply`` says that it is another."""
@@ -148,14 +151,19 @@ class Router:
             if owner in members:
                 reply = await self._send(owner, frame, deadline, wait=True)
             else:
-                reply = await self._wait_for_successor(frame, deadline)
+                reply = await self._wait_for_successor(frame, deadline, owner)
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
 
-    async def _wait_for_successor(self, frame: Frame, deadline: float) -> Frame:
-        """Return the answer of a supervisor that takes the instance over, waiting until one may."""
+    async def _wait_for_successor(self, frame: Frame, deadline: float, owner: str) -> Frame:
+        """Wait until a supervisor may take the instance over from ``owner``; return its answer.
+
+        An owner that comes back meanwhile, as one does that was restarted, answers itself.
+        """
         while True:
             members = await self._discovery.members()
-            reply = await self._ask_successors(frame, members, deadline, without="")
+            reply = await self._unless_away(owner, frame, deadline) if owner in members else None
+            if reply is None or _code_of(reply) is ErrorCode.SUPERVISOR_UNAVAILABLE:
+                reply = await self._ask_successors(frame, members, deadline, owner)
             if reply is not None:
                 return reply
             if asyncio.get_running_loop().time() + self._held_pause_s >= deadline:
@@ -165,28 +173,28 @@ class Router:
             await self._discovery.refresh()
 
     async def _ask_successors(
-        self, frame: Frame, members: Iterable[str], deadline: float, *, without: str
+        self, frame: Frame, members: Iterable[str], deadline: float, owner: str
     ) -> Frame | None:
-        """Ask the first supervisor that is reached and does not drain to take an instance over.
+        """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
         Returns its answer; None if there is none, or while the owner's lease holds.
         """
-        wanted = replace(frame, meta={**frame.meta, "adopt": True})
+        wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
         for name in rank(frame.instance_id, members):
-            if name == without:
+            reply = await self._unless_away(name, wanted, deadline) if name != owner else None
+            if reply is None or _code_of(reply) is ErrorCode.DRAINING:
                 continue
-            try:
-                reply = await self._send(name, wanted, deadline, wait=False)
-            except ServiceError as error:
-                if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE:
-                    raise
-                continue
-            code = error_of(reply).code if reply.op is Op.ERROR else None
-            if code is ErrorCode.SUPERVISOR_UNAVAILABLE:
-                return None
-            if code is not ErrorCode.DRAINING:
-                return reply
+            return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
         return None
+
+    async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:
+        """Return a supervisor's answer, or None if the frame cannot be sent to it now."""
+        try:
+            return await self._send(name, frame, deadline, wait=False)
+        except ServiceError as error:
+            if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE:
+                raise
+            return None
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
         """Return the supervisors to ask, the most likely owner first."""
@@ -233,7 +241,7 @@ class Router:
         while True:
             member = members.get(name)
             if member is None and wait and _is_on_instance(frame) and members:
-                return await self._wait_for_successor(frame, deadline)
+                return await self._wait_for_successor(frame, deadline, name)
             if member is None:
                 detail = f"supervisor {name} has left the fleet"
                 raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
@@ -244,7 +252,7 @@ class Router:
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
             if _is_on_instance(frame) and loop.time() >= ask_others_at:
-                reply = await self._ask_successors(frame, members, deadline, without=name)
+                reply = await self._ask_successors(frame, members, deadline, name)
                 if reply is not None and not _is_unknown(reply):
                     return reply
                 ask_others_at = loop.time() + self._held_pause_s
@@ -271,6 +279,9 @@ def _new_owner(reply: Frame) -> str | None:
     return owner if isinstance(owner, str) else None
 
 
+def _code_of(reply: Frame) -> ErrorCode | None:
+    return error_of(reply).code if reply.op is Op.ERROR else None
+
+
 def _is_unknown(reply: Frame) -> bool:
-    unknown = reply.op is Op.ERROR and error_of(reply).code is ErrorCode.UNKNOWN_INSTANCE
-    return unknown and _new_owner(reply) is None
+    return _code_of(reply) is ErrorCode.UNKNOWN_INSTANCE and _new_owner(reply) is None

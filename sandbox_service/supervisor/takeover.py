@@ -104,18 +104,17 @@ class Takeover:
             instance = self._table.find(tenant, instance_id)
         if instance is not None:
             return instance
-        return await self._take_over(tenant, instance_id, adopt=frame.meta.get("adopt") is True)
+        return await self._take_over(frame)
 
-    async def _take_over(self, tenant: str, instance_id: str, *, adopt: bool) -> Instance:
-        """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does.
-
-        ``adopt`` means that the gateway does not reach the owning supervisor.
-        """
+    async def _take_over(self, frame: Frame) -> Instance:
+        """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does."""
+        tenant, instance_id = frame.meta["tenant"], frame.instance_id
         record = await self._store.instance(tenant, instance_id)
         if record is None:
             raise unknown_error(instance_id)
         owner = record.owner
-        if adopt and owner != self._name:
+        # The gateway names the owner that it does not reach. It may have missed that there is another by now.
+        if owner != self._name and owner == frame.meta.get("adopt_from"):
             owner = await self._claim(record)
         # Read after the claim: until then the former owner may add to them.
         events = await self._store.events(record.instance_id)

@@ -78,7 +78,7 @@ class FakeCore:
             return frame.reply(json.dumps({"name": self.name, "draining": self.draining}).encode())
         if frame.op is Op.INSTANCES:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
-        if self.adopts and frame.meta.get("adopt"):
+        if self.adopts and self._is_left_by(frame.meta.get("adopt_from")):
             self._adopt(frame.instance_id)
         if frame.instance_id not in self.instances and self.owner_on_record is not None:
             raise MovedError(f"{self.name} has no {frame.instance_id}", self.owner_on_record)
@@ -89,6 +89,9 @@ class FakeCore:
         if frame.op is Op.RELEASE:
             del self.instances[frame.instance_id]
         return frame.reply(frame.body, {"run_ms": 0.0})
+
+    def _is_left_by(self, named: object) -> bool:
+        return named is not None and self.owner_on_record in (None, named)
 
     def _adopt(self, instance_id: str) -> None:
         if self.draining:

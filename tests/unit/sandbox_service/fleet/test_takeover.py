@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -9,6 +11,7 @@ from sandbox_service.errors import MovedError, ServiceError
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
 from tests.harness.town import Town, town_of
+from tests.harness.waiting import until
 
 NAMES = ("a", "b", "c")
 
@@ -23,7 +26,7 @@ async def town():
 
 def asked(town: Town) -> list[str]:
     """The supervisors that were asked to take something over."""
-    return [name for name, core in town.cores.items() for each in core.handled if each.meta.get("adopt")]
+    return [name for name, core in town.cores.items() for each in core.handled if "adopt_from" in each.meta]
 
 
 async def test_a_supervisor_that_names_the_owner_is_followed(town):
@@ -59,6 +62,32 @@ async def test_a_call_waits_until_the_lease_of_the_dead_has_run_out(town):
     await town.call(Op.STEP, "a.x")
     assert heir.instances == {"a.x": 1}
     assert len(asked(town)) == 4
+
+
+async def test_the_owner_that_is_away_is_named_so_that_an_heir_is_found_though_another_is_asked(town):
+    await town.stop("a")
+    asked_first, heir = rank("a.x", ("b", "c"))
+    town.cores[heir].instances["a.x"] = 0
+    # As in a shared store by now: an heir is there, and its lease holds.
+    town.cores[asked_first].owner_on_record = heir
+    town.cores[asked_first].held = 1000
+    await town.call(Op.STEP, "a.x")
+    assert [each.meta.get("adopt_from") for each in town.cores[asked_first].handled] == ["a"]
+    assert [each.meta.get("adopt_from") for each in town.cores[heir].handled] == [None]
+    assert town.cores[heir].instances == {"a.x": 1}
+
+
+async def test_an_owner_that_comes_back_while_its_lease_is_awaited_answers_itself(town):
+    await town.stop("a", forget=True)
+    for name in ("b", "c"):
+        town.cores[name].owner_on_record = "a"
+        town.cores[name].held = 1000
+    call = asyncio.create_task(town.call(Op.STEP, "a.x"))
+    await until(lambda: asked(town))
+    core = await town.start("a")
+    core.instances["a.x"] = 0
+    await call
+    assert core.instances == {"a.x": 1}
 
 
 async def test_a_call_gives_up_at_its_deadline_when_the_lease_holds_for_longer(town):

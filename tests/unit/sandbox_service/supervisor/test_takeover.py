@@ -161,12 +161,12 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     store.complete = False
     heir = Supervised(fake_config(), factory, store, FakeClock())
     await heir.core.start()
-    assert (await heir.step(instance, adopt=True))["step_index"] == 0
+    assert (await heir.step(instance, adopt_from="dead"))["step_index"] == 0
     recover = next(event for event in store.own_events[instance] if event.kind.value == "recover")
     assert json.loads(recover.response) == {"supervisor": "s1", "complete": True}
     again = await _killed(heir)
     message = _message(instance)
-    assert await again.refusal(Op.STEP, instance, message, adopt=True) is ErrorCode.INSTANCE_RECOVERED
+    assert await again.refusal(Op.STEP, instance, message, adopt_from="s1") is ErrorCode.INSTANCE_RECOVERED
     await again.core.close()
 
 
@@ -177,13 +177,13 @@ async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomp
     store.complete = False
     heir = Supervised(fake_config(), first.factory, store, first.clock, "s2")
     await heir.core.start()
-    await heir.step(instance, adopt=True)
+    await heir.step(instance, adopt_from="s1")
     await heir.core.maintenance.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
     returned = await _killed(first)
     message = _message(instance)
     assert await returned.refusal(Op.STEP, instance, message) is ErrorCode.UNKNOWN_INSTANCE
-    assert await returned.refusal(Op.STEP, instance, message, adopt=True) is ErrorCode.INSTANCE_RECOVERED
+    assert await returned.refusal(Op.STEP, instance, message, adopt_from="s2") is ErrorCode.INSTANCE_RECOVERED
     recover = [each for each in store.own_events[instance] if each.kind is EventKind.RECOVER]
     assert [json.loads(each.response)["supervisor"] for each in recover] == ["s2", "s1"]
     await returned.core.close()
@@ -253,7 +253,7 @@ async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() 
     store.lives["dead"] = "ended"
     async with supervised(store=store) as other:
         assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
-        result = await other.step(instance, "second", adopt=True)
+        result = await other.step(instance, "second", adopt_from="dead")
         assert result["step_index"] == 1
 
 

@@ -68,7 +68,7 @@ async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
 async def test_an_instance_is_left_to_its_supervisor_while_the_lease_of_that_one_holds(nodes: Nodes) -> None:
     first, second = await nodes("s1"), await nodes("s2")
     instance = await first.service.create()
-    answer = await second.ask(Op.STEP, instance, adopt=True)
+    answer = await second.ask(Op.STEP, instance, adopt_from="s1")
     error = error_of(answer)
     assert error.code is ErrorCode.SUPERVISOR_UNAVAILABLE
     assert error.retry_after_s == pytest.approx(600, abs=60)
@@ -81,13 +81,13 @@ async def test_a_supervisor_that_is_cut_off_answers_nothing_once_another_goes_on
     instance, other = await first.service.create(), await first.service.create()
     await first.service.step(instance, "one")
     end_lease(first.url, "s1")
-    assert (await second.service.step(instance, "two", adopt=True, step_index=1))["step_index"] == 1
+    assert (await second.service.step(instance, "two", adopt_from="s1", step_index=1))["step_index"] == 1
     for op in (Op.STEP, Op.EVALUATE, Op.RELEASE):
         assert await first.refusal(op, instance) is ErrorCode.SUPERVISOR_UNAVAILABLE
     # The whole process has lost its right, not only that instance.
     assert await first.refusal(Op.STEP, other) is ErrorCode.SUPERVISOR_UNAVAILABLE
     assert (await second.service.step(instance, "three"))["step_index"] == 2
-    assert (await second.service.step(other, adopt=True))["step_index"] == 0
+    assert (await second.service.step(other, adopt_from="s1"))["step_index"] == 0
     await asyncio.wait_for(first.service.core.wait_fenced(), 5)
     kinds = [event.kind.value for event in await second.store.events(instance)]
     assert kinds == ["create", "step", "recover", "replay", "step", "step"]
@@ -97,7 +97,7 @@ async def test_a_supervisor_whose_lease_cannot_be_renewed_answers_nothing(nodes:
     first, second = await nodes("s1"), await nodes("s2")
     instance = await first.service.create()
     end_lease(first.url, "s1")
-    await second.service.step(instance, adopt=True)
+    await second.service.step(instance, adopt_from="s1")
     # It has written nothing since, so it learns of it when its own clock says that the lease is over.
     first.service.clock.advance(601)
     assert await first.refusal(Op.FILE_LIST, instance) is ErrorCode.SUPERVISOR_UNAVAILABLE
@@ -119,14 +119,30 @@ async def test_of_two_supervisors_that_are_asked_at_once_one_takes_an_instance_o
     ids = [await first.service.create() for _ in range(2)]
     end_lease(first.url, "s1")
     for instance in ids:
-        answers = await asyncio.gather(*(each.ask(Op.STEP, instance, adopt=True) for each in others))
+        answers = await asyncio.gather(*(each.ask(Op.STEP, instance, adopt_from="s1") for each in others))
         assert sorted(answer.op.name for answer in answers) == ["ERROR", "REPLY"]
         refused = next(answer for answer in answers if answer.op is Op.ERROR)
         heir = next(each.name for each, answer in zip(others, answers, strict=True) if answer.op is Op.REPLY)
-        # It was refused because the heir was faster, or because the heir's own lease holds already.
-        assert heir in (refused.meta.get("owner") or error_of(refused).detail)
+        assert refused.meta == {"owner": heir}
         steps = [each for each in await first.store.events(instance) if each.kind.value == "step"]
         assert len(steps) == 1
+
+
+@pytest.mark.parametrize("believed", ["s1", ""])
+async def test_a_gateway_that_names_a_former_owner_learns_who_has_the_instance(
+    nodes: Nodes, believed: str
+) -> None:
+    first, second, third = [await nodes(name) for name in ("s1", "s2", "s3")]
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    await second.service.step(instance, adopt_from="s1")
+    for op in (Op.STEP, Op.EVALUATE, Op.RELEASE):
+        answer = await third.ask(op, instance, adopt_from=believed)
+        assert (answer.op, answer.meta) == (Op.ERROR, {"owner": "s2"})
+    # Also once the heir's lease has run out: this gateway has not found that one dead.
+    end_lease(first.url, "s2")
+    assert (await third.ask(Op.STEP, instance, adopt_from=believed)).meta == {"owner": "s2"}
+    assert (await third.service.step(instance, adopt_from="s2"))["step_index"] == 1
 
 
 async def test_what_cannot_be_rebuilt_is_lost_as_soon_as_the_first_call_finds_the_owner_dead(
@@ -135,7 +151,7 @@ async def test_what_cannot_be_rebuilt_is_lost_as_soon_as_the_first_call_finds_th
     first, second = await nodes("s1"), await nodes("s2")
     lost, unasked = await first.service.create("diary"), await first.service.create("diary")
     end_lease(first.url, "s1")
-    assert await second.refusal(Op.EVALUATE, lost, adopt=True) is ErrorCode.INSTANCE_LOST
+    assert await second.refusal(Op.EVALUATE, lost, adopt_from="s1") is ErrorCode.INSTANCE_LOST
     await until(lambda: unasked in second.service.core.table)
     assert [event.kind.value for event in await second.store.events(unasked)] == ["create", "lost"]
 
@@ -144,7 +160,7 @@ async def test_a_supervisor_that_comes_back_names_the_new_owners_of_its_instance
     first, second = await nodes("s1"), await nodes("s2")
     instance = await first.service.create()
     end_lease(first.url, "s1")
-    await second.service.step(instance, adopt=True)
+    await second.service.step(instance, adopt_from="s1")
     again = await nodes("s1")
     answer = await again.ask(Op.STEP, instance)
     assert (answer.op, answer.meta) == (Op.ERROR, {"owner": "s2"})
@@ -159,12 +175,12 @@ async def test_a_draining_supervisor_hands_over_what_can_be_rebuilt_and_keeps_th
     # The call arrives while the handover runs, and waits for its end.
     answer = await first.ask(Op.STEP, moved)
     assert (answer.op, answer.meta) == (Op.ERROR, {"owner": ""})
-    assert (await second.service.step(moved, "two", adopt=True))["step_index"] == 1
+    assert (await second.service.step(moved, "two", adopt_from=""))["step_index"] == 1
     repeated = await second.ask(Op.STEP, moved, "one", key="k")
     assert repeated.op is Op.REPLY
     assert (await first.service.step(kept))["step_index"] == 0
     assert await first.refusal(Op.CREATE, "") is ErrorCode.DRAINING
-    assert await first.refusal(Op.STEP, moved, adopt=True) is ErrorCode.DRAINING
+    assert await first.refusal(Op.STEP, moved, adopt_from="s2") is ErrorCode.DRAINING
     assert len(first.service.core.table) == 1
 
 
@@ -179,7 +195,7 @@ async def test_a_running_operation_ends_where_it_began_and_the_instance_moves_af
     assert (await step)["step_index"] == 0
     first.service.core.tick()
     assert (await first.ask(Op.STEP, instance)).meta == {"owner": ""}
-    assert (await second.service.step(instance, adopt=True))["step_index"] == 1
+    assert (await second.service.step(instance, adopt_from=""))["step_index"] == 1
 
 
 async def test_a_draining_supervisor_takes_nothing_over_until_the_drain_is_cancelled(nodes: Nodes) -> None:
@@ -187,6 +203,6 @@ async def test_a_draining_supervisor_takes_nothing_over_until_the_drain_is_cance
     instance = await first.service.create()
     end_lease(first.url, "s1")
     await second.service.core.begin_drain(move=True)
-    assert await second.refusal(Op.STEP, instance, adopt=True) is ErrorCode.DRAINING
+    assert await second.refusal(Op.STEP, instance, adopt_from="s1") is ErrorCode.DRAINING
     await second.service.core.cancel_drain()
-    assert (await second.service.step(instance, adopt=True))["step_index"] == 0
+    assert (await second.service.step(instance, adopt_from="s1"))["step_index"] == 0
