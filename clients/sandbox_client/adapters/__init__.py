@@ -8,6 +8,7 @@ Each module needs the framework it is named after and is imported only by those 
     sandbox_client.adapters.openenv      OpenEnv's /ws, /schema, /health and task routes
     sandbox_client.adapters.harbor       an environment provider of Harbor
     sandbox_client.adapters.nemo_gym     NeMo Gym's resources server, which verifiers plays, too
+    sandbox_client.adapters.verifiers    a taskset of verifiers, which loads it as sandbox_taskset
 
 All of them go through the public client, so they have its deadlines, retries and errors.
 """
