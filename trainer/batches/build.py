@@ -241,7 +241,7 @@ def _recorded(
     data = {
         place: StageData(
             f"the data of stage {stage.name}",
-            partial(prepare_stage, stage, config.seed, context, chat),
+            partial(prepare_stage, stage, folder, config.seed, context, chat),
             stage.timeout_s,
         )
         for place, stage in config.offline_stages.items()

@@ -67,7 +67,7 @@ def host_memory(
         hardware.learner.most_workers if hardware.learner.sharding == "ddp" else hardware.learner.replicas
     )
     parts = {
-        "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
+        "learner": workers * (_WORKER + max(held, _LOADED * max(learner.weights, learner.teacher))),
         "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "weights of sleeping engines": engines * asleep,

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from transformers import AutoConfig
 
 from trainer.config.algorithm import Grpo
-from trainer.update.memory import rank_memory, shape_of
+from trainer.config.model import PretrainedModel
+from trainer.errors import ConfigError
+from trainer.update.memory import rank_memory, scoring_memory, shape_of
 from trainer.update.mesh import Mesh
+from trainer.update.teacher import scoring_settings
 from trainer.weight_sync.choice import resolve_device
 
+from .described import described_model
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
 from .object_store import batch_bytes, object_store, positions_of
@@ -70,6 +74,8 @@ class Needs:
     object_store: int
     """Bytes of Ray's, where the run starts Ray."""
     tied: bool
+    teacher: ModelShape | None
+    """The model that distils into the one in training on the learner's workers; None without one."""
     measured: bool
     """Whether the GPU's memory is known."""
 
@@ -99,6 +105,14 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
     batch = batch_bytes(config.rollout, learner.context_parallel, context)
     adapter = shape.trained if learner.lora is not None else 0
+    mesh = Mesh(0, config.learner.most_workers, learner.replicas, learner.context_parallel)
+    tokens = _pass_tokens(config, context)
+    memory = rank_memory(
+        shape, learner, mesh, half=half, reference=config.algorithm.needs_reference, tokens=tokens
+    )
+    teacher = _teacher_shape(config)
+    if teacher is not None:
+        memory = memory.with_teacher(scoring_memory(teacher, learner, mesh, half=half, tokens=tokens))
     return Needs(
         config=config,
         device=device,
@@ -106,20 +120,35 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
         base=base,
         positions=positions,
         context=context,
-        learner=rank_memory(
-            shape,
-            learner,
-            Mesh(0, config.learner.most_workers, learner.replicas, learner.context_parallel),
-            half=half,
-            reference=config.algorithm.needs_reference,
-            tokens=_pass_tokens(config, context),
-        ),
+        learner=memory,
         engine=engine_memory(base, adapter, engine, device, machine.gpu_memory),
         batch=batch,
         object_store=object_store(config.ray, batch, machine.shared_memory),
         tied=bool(text.tie_word_embeddings),
+        teacher=teacher,
         measured=machine.gpu_memory is not None,
     )
+
+
+def teacher_model(config: RunConfig) -> PretrainedModel | None:
+    """Return the teacher that the learner's workers hold; None without one."""
+    wanted = config.algorithm.model_teacher
+    if wanted is None or not config.steps:
+        return None
+    return PretrainedModel(path=wanted.path, revision=wanted.revision)
+
+
+def _teacher_shape(config: RunConfig) -> ModelShape | None:
+    """Return the shape of that teacher. Raises ConfigError."""
+    teacher = teacher_model(config)
+    if teacher is None:
+        return None
+    try:
+        with described_model(teacher) as folder:
+            return shape_of(folder, scoring_settings(config.learner_settings))
+    except ConfigError as error:
+        named = str(error).replace("model.path", "algorithm.distillation.teacher.path")
+        raise ConfigError(named) from error
 
 
 def _pass_tokens(config: RunConfig, context: int) -> int:
@@ -167,6 +196,7 @@ def _at_once(
         "gradients": workers * learner.gradients,
         "Adam's moments": workers * learner.moments,
         "reference": workers * learner.reference,
+        "teacher": workers * learner.teacher,
         "gathered or cast weights": workers * learner.gathered,
         "activations": workers * learner.activations,
         "logits": workers * learner.logits,

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 from .described import described_model, is_on_hub
 from .host import boxes_of, host_memory
-from .needs import gpu_groups, needs_of
+from .needs import gpu_groups, needs_of, teacher_model
 from .problems import problems_of, warnings_of
 from .storage import checkpoint_bytes, storage_of
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
+    from trainer.update.memory import ModelShape
 
     from .machine import Machine
-    from .needs import GpuGroup
+    from .needs import GpuGroup, Needs
     from .storage import StorageNeeds
 
 
@@ -83,7 +84,7 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         tied=needs.tied,
         checkpoint_size=checkpoint,
         object_store=store,
-        downloaded=is_on_hub(config.model),
+        downloaded=_downloaded(config, needs),
     )
     return CapacityPlan(
         name=config.name,
@@ -100,6 +101,15 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         problems=problems_of(needs, groups, host, storage, machine),
         warnings=warnings_of(needs),
     )
+
+
+def _downloaded(config: RunConfig, needs: Needs) -> dict[str, ModelShape]:
+    """Return the shapes of models that come from the hub."""
+    found = {"model": needs.base} if is_on_hub(config.model) else {}
+    teacher = teacher_model(config)
+    if needs.teacher is not None and teacher is not None and is_on_hub(teacher):
+        found["teacher"] = needs.teacher
+    return found
 
 
 def _tokens(config: RunConfig, context: int) -> StepTokens:

@@ -111,6 +111,11 @@ def _remedy(part: str, needs: Needs) -> str:
         checkpoints = needs.config.learner.gradient_checkpointing
         first = "" if checkpoints else "set learner.gradient_checkpointing=true, or "
         return f"{first}lower learner.micro_batch_tokens and rollout.max_context_tokens"
+    if part == "teacher":
+        return (
+            "raise learner.workers with learner.sharding=fsdp2, set learner.offload=parameters, or ask the "
+            "teacher on a server (algorithm.distillation.teacher.kind=server)"
+        )
     if needs.config.learner.sharding == "ddp":
         return "set learner.sharding=fsdp2 with more learner.workers, or learner.lora"
     return "raise learner.workers, or set learner.offload=parameters or learner.lora"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def storage_of(
     tied: bool,
     checkpoint_size: int,
     object_store: int,
-    downloaded: bool,
+    downloaded: Mapping[str, ModelShape],
 ) -> StorageNeeds:
     """Return the sizes at the peak.
 
@@ -54,7 +55,7 @@ def storage_of(
         tied: the output layer is the embedding, which a weight sync then holds twice.
         checkpoint_size: bytes of a checkpoint.
         object_store: bytes of Ray's object store, 0 where the run does not start Ray.
-        downloaded: the model comes from the hub.
+        downloaded: models that come from the hub, by their part in the run.
     """
     shared = {"Ray's object store": object_store} if object_store else {}
     disk: dict[str, int] = {}
@@ -69,8 +70,7 @@ def storage_of(
     disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
     if checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
-    if downloaded:
-        disk["the model from the hub"] = _DISK_DTYPE * base.parameters
+    disk |= {f"the {part} from the hub": _DISK_DTYPE * each.parameters for part, each in downloaded.items()}
     return StorageNeeds(shared, disk)
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from trainer.recorded.value_rules import alike, at_least, best_of_each
+
 if TYPE_CHECKING:
     from trainer.config import EpisodeSelectionConfig
     from trainer.types import TaskRef, Trajectory
@@ -70,7 +72,7 @@ def _with_turns(episodes: Episodes) -> Episodes:
 
 
 def _above(threshold: float, episodes: Episodes) -> Episodes:
-    return [each for each in episodes if each.value >= threshold]
+    return _at(episodes, at_least(_values(episodes), threshold))
 
 
 def _accepted(temperature: float, seed: int, episodes: Episodes) -> Episodes:
@@ -87,29 +89,26 @@ def _accepted(temperature: float, seed: int, episodes: Episodes) -> Episodes:
 
 
 def _distinct(episodes: Episodes) -> Episodes:
-    found: dict[tuple[object, ...], ValuedEpisode] = {}
-    for each in episodes:
-        turns = tuple(line.content for line in each.trajectory.lines if line.role == "assistant")
-        key = (each.task, turns)
-        if key not in found or each.value > found[key].value:
-            found[key] = each
-    kept = {id(each) for each in found.values()}
-    return [each for each in episodes if id(each) in kept]
+    said = (
+        tuple(line.content for line in each.trajectory.lines if line.role == "assistant") for each in episodes
+    )
+    keys = zip((each.task for each in episodes), said, strict=True)
+    return _at(episodes, best_of_each(_values(episodes), alike(keys), lambda _: 1))
 
 
 def _per_task(count: int, episodes: Episodes) -> Episodes:
-    by_task: dict[tuple[str, str, str], list[ValuedEpisode]] = {}
-    for each in episodes:
-        by_task.setdefault(each.task, []).append(each)
-    best = {id(each) for group in by_task.values() for each in _best(count, group)}
-    return [each for each in episodes if id(each) in best]
+    tasks = alike(each.task for each in episodes)
+    return _at(episodes, best_of_each(_values(episodes), tasks, lambda _: count))
 
 
 def _best_share(share: float, episodes: Episodes) -> Episodes:
-    best = {id(each) for each in _best(math.ceil(share * len(episodes)), episodes)}
-    return [each for each in episodes if id(each) in best]
+    whole = [range(len(episodes))]
+    return _at(episodes, best_of_each(_values(episodes), whole, lambda size: math.ceil(share * size)))
 
 
-def _best(count: int, episodes: Episodes) -> Episodes:
-    """Return the episodes of greatest value; of equal ones, the earlier ones."""
-    return sorted(episodes, key=lambda each: -each.value)[:count]
+def _values(episodes: Episodes) -> list[float]:
+    return [each.value for each in episodes]
+
+
+def _at(episodes: Episodes, places: Sequence[int]) -> Episodes:
+    return [episodes[place] for place in places]

@@ -22,7 +22,8 @@ from trainer.evaluate.results import EvaluationResult, read_evaluations
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
-from trainer.offline.records import with_counted_steps
+from trainer.offline.data_note import check_same_data, write_data_note
+from trainer.offline.records import read_stages
 from trainer.outcomes.opening import check_reward_models
 from trainer.report.page import write_report
 from trainer.tracking.jsonl import read_metrics
@@ -39,6 +40,7 @@ from .phases import phase_seconds
 from .plugin_check import check_plugins
 from .preflight import check_chat, check_machine, check_model
 from .service import sandbox_service
+from .stage_check import check_later_stages
 from .teacher_check import teacher_folder
 
 if TYPE_CHECKING:
@@ -97,7 +99,9 @@ def train(
             "at one temperature and without a reflection; leave them out, or see sandbox-trainer evolve"
         )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
-    config = with_counted_steps(config)
+    config, data = read_stages(config)
+    if resume:
+        check_same_data(config.folder, data)
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (
@@ -105,6 +109,7 @@ def train(
         started_run(config, folder, on_warning=on_warning) as started,
         following(folder.metrics, on_metrics),
     ):
+        write_data_note(folder.path, data)
         if config.engine.sleep:
             sleep_engines(started.engines, config.sync.timeout_s)
         settings = WorkerSettings(
@@ -165,6 +170,7 @@ def started_run(
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)
+        check_later_stages(config, folder.path, model)
         context, models = config.rollout.max_context_tokens, config.root / "models"
         teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
         if learner and config.steps:

@@ -26,18 +26,29 @@ def write_progress(folder: Path, step: int, stage: str) -> None:
     draft.replace(folder / _FILE)
 
 
+def read_progress(folder: Path) -> tuple[int, str] | None:
+    """Return the steps before the newest checkpoint and the stage of the last one; None without any.
+
+    Raises CheckpointError for an unreadable note.
+    """
+    try:
+        noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        return int(noted["step"]), str(noted["stage"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / _FILE} cannot be read: {error}") from error
+
+
 def check_resumable(folder: Path, plan: StagePlan) -> None:
     """Check that a run without a checkpoint has never had one.
 
     Raises CheckpointError, naming the stage that cannot begin and the one whose checkpoint is missing.
     """
-    try:
-        noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        step, stage = int(noted["step"]), str(noted["stage"])
-    except FileNotFoundError:
+    progress = read_progress(folder)
+    if progress is None:
         return
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder / _FILE} cannot be read: {error}") from error
+    step, stage = progress
     following = plan.from_step(step)
     what = f"stage {following[0].name} cannot begin" if following else "the run cannot be resumed"
     raise CheckpointError(

@@ -26,11 +26,12 @@ from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
 from .progress_note import check_resumable
-from .recorder import Position, RunRecorder
+from .recorder import RunRecorder, restored
 from .remote import RemoteBatchSource
 
 if TYPE_CHECKING:
     from .plan import StagePlan
+    from .recorder import Position
 
 
 logger = logging.getLogger(__name__)
@@ -119,11 +120,7 @@ def _restore(learner: Learner, plan: StagePlan, folder: Path) -> Position | None
         check_resumable(folder, plan)
         return None
     with checkpoint.as_directory() as name:
-        position = Position.from_checkpoint(Path(name))
-        stage = plan.stages[position.stage]
-        learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
-        learner.load_checkpoint(Path(name))
-    return position
+        return restored(learner, plan, Path(name))
 
 
 def _trained(position: Position | None, plan: StagePlan) -> int:

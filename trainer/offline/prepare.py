@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config import ProcessRewardModelStageConfig, RewardModelStageConfig, ScoringStageConfig
@@ -14,6 +15,7 @@ from trainer.recorded.bad_rows import BadRows
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 from trainer.sft.row_batches import RowBatches
 
+from .data_note import DataDigest, check_same_data
 from .records import stage_records
 from .scored_rows import ScoreBatches, score_batches
 from .step_rows import step_batches
@@ -29,10 +31,19 @@ if TYPE_CHECKING:
 
 
 async def prepare_stage(
-    stage: OfflineStageConfig, seed: int, context_tokens: int, chat: ChatTokenizer
+    stage: OfflineStageConfig, folder: Path, seed: int, context_tokens: int, chat: ChatTokenizer
 ) -> RowBatches | ScoreBatches:
-    """Return the batches of a stage on recorded data, read and tokenized in a thread. Raises DataError."""
-    return await asyncio.to_thread(stage_batches, stage, stage_records(stage), seed, context_tokens, chat)
+    """Return the batches of a stage on recorded data, read and tokenized in a thread.
+
+    Raises DataError, also for data that changed since the run in ``folder`` began.
+    """
+
+    def batches() -> RowBatches | ScoreBatches:
+        records = stage_records(stage)
+        check_same_data(folder, {stage.name: DataDigest.of(stage, records)})
+        return stage_batches(stage, records, seed, context_tokens, chat)
+
+    return await asyncio.to_thread(batches)
 
 
 def stage_batches(

@@ -6,7 +6,7 @@ No tokens are needed, so that a run's data is checked before a model is loaded.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from trainer.config import (
 from trainer.errors import DataError
 from trainer.recorded.reading import check_labels, read_episodes, read_records
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
+
+from .data_note import DataDigest
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -34,20 +36,26 @@ def stage_records(stage: OfflineStageConfig) -> Sequence[Record]:
 
 
 def with_counted_steps(config: RunConfig) -> RunConfig:
-    """Return the run with the steps of all stages known, after reading and checking all recorded data.
+    """Return the run with the steps of all stages known. See ``read_stages``."""
+    return read_stages(config)[0]
 
-    A pass over the data is one over all its records, those that do not fit the context included. Raises
-    DataError.
+
+def read_stages(config: RunConfig) -> tuple[RunConfig, Mapping[str, DataDigest]]:
+    """Read and check all recorded data of a run. Raises DataError.
+
+    Returns the run with the steps of all stages known, and digests of recorded data by the names of stages. A
+    pass over the data is one over all its records, those that do not fit the context included.
     """
-    counted = []
+    counted, found = [], {}
     for stage in config.stages:
         if isinstance(stage, OfflineStageConfig):
-            rows = len(stage_records(stage))
+            data = DataDigest.of(stage, stage_records(stage))
             if stage.epochs is not None:
-                steps = max(1, math.ceil(rows * stage.epochs / stage.batch))
+                steps = max(1, math.ceil(data.rows * stage.epochs / stage.batch))
                 stage = stage.model_copy(update={"steps": steps})
+            found[stage.name] = data
         counted.append(stage)
-    return config.model_copy(update={"stages": tuple(counted)})
+    return config.model_copy(update={"stages": tuple(counted)}), found
 
 
 def _records(stage: OfflineStageConfig) -> Sequence[Record]:

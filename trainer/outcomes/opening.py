@@ -40,7 +40,7 @@ def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
     if config.kind == "judge":
         judge = config.judge
         store = JudgeStore(Path(judge.cache) if judge.cache is not None else folder / _CACHE, str(folder))
-        return Judge(judge, rubric_of(judge), OpenaiEndpoint(judge), store)
+        return Judge(judge, rubric_of(judge), OpenaiEndpoint(judge, "reward.judge"), store)
     function = plugin_function(PluginGroup.REWARDS, config.kind, config.options)
     return FunctionOutcome(config.kind, function, config.options, config.timeout_s)
 

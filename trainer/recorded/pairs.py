@@ -11,8 +11,8 @@ from trainer.errors import DataError
 
 from .measures import by_task, measured
 from .reading import check_labels
-from .selection import ranked
 from .types import LabelledCompletion, Preference
+from .value_rules import ranked
 
 if TYPE_CHECKING:
     from trainer.config.selection import LabelsConfig, PairsConfig

@@ -31,6 +31,7 @@ from trainer.errors import DataError
 from .measures import MEASURES, by_task, measured
 from .quality import reason_to_drop
 from .similarity import NearDuplicateIndex, ngrams
+from .value_rules import alike, at_least, best_of_each, ranked
 
 if TYPE_CHECKING:
     from trainer.config.selection import SelectionConfig
@@ -85,11 +86,6 @@ def select(episodes: Sequence[RecordedEpisode], config: SelectionConfig) -> Sele
     return SelectedEpisodes(weighted, dropped)
 
 
-def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
-    """Return places by descending value; of equal ones the first comes first."""
-    return sorted(places, key=lambda place: -values[place])
-
-
 _Kept = Sequence["RecordedEpisode"]
 _Values = Sequence[float]
 _Places = list[int]
@@ -100,13 +96,12 @@ def _all(kept: _Kept, values: _Values, rule: object) -> _Places:
 
 
 def _threshold(kept: _Kept, values: _Values, rule: ThresholdRule) -> _Places:
-    return [place for place, value in enumerate(values) if value >= rule.least]
+    return at_least(values, rule.least)
 
 
 def _top_share(kept: _Kept, values: _Values, rule: TopShareRule) -> _Places:
     groups = by_task(kept).values() if rule.within == "task" else [range(len(kept))]
-    best = (ranked(values, group)[: max(1, round(rule.share * len(group)))] for group in groups if len(group))
-    return sorted(place for group in best for place in group)
+    return best_of_each(values, groups, lambda size: max(1, round(rule.share * size)))
 
 
 def _percentiles(kept: _Kept, values: _Values, rule: PercentileRule) -> _Places:
@@ -117,19 +112,12 @@ def _percentiles(kept: _Kept, values: _Values, rule: PercentileRule) -> _Places:
 
 
 def _ranking(kept: _Kept, values: _Values, rule: RankingRule) -> _Places:
-    best = (ranked(values, group)[: rule.best] for group in by_task(kept).values())
-    return sorted(place for group in best for place in group)
+    return best_of_each(values, by_task(kept).values(), lambda _: rule.best)
 
 
 def _without_exact(kept: _Kept, values: _Values, rule: object) -> _Places:
-    seen: set[object] = set()
-    unlike = []
-    for place in ranked(values, range(len(kept))):
-        text = (kept[place].task, *(message.model_dump_json() for message in kept[place].messages))
-        if text not in seen:
-            seen.add(text)
-            unlike.append(place)
-    return sorted(unlike)
+    texts = ((each.task, *(message.model_dump_json() for message in each.messages)) for each in kept)
+    return best_of_each(values, alike(texts), lambda _: 1)
 
 
 def _without_near(kept: _Kept, values: _Values, rule: NearDuplicates) -> _Places:

@@ -55,4 +55,4 @@ def _judge(rule: JudgeRule, output: Path) -> Judge:
     kept = rule.judge.cache
     file = Path(kept) if kept is not None else output.with_name(f"{output.name}.judge.sqlite")
     store = JudgeStore(file, str(output.absolute()))
-    return Judge(rule.judge, rubric_of(rule.judge), OpenaiEndpoint(rule.judge), store)
+    return Judge(rule.judge, rubric_of(rule.judge), OpenaiEndpoint(rule.judge, "rule.judge"), store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ from pydantic import ValidationError
 
 from local_processes.waiting import exponential_wait_s
 from sandbox_contract.messages import Message
-from trainer.errors import ConfigError, EngineError
+from trainer.errors import EngineError
+from trainer.outcomes.openai_client import OpenaiClient
 
 if TYPE_CHECKING:
     from openai.types.chat.chat_completion import Choice
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sandbox_contract.messages import Tool
     from trainer.config.step_labels import ContinuingModelConfig
 
-_MENDED_BY_NO_ATTEMPT = (401, 403, 404)
 _TOO_LONG = ("context length", "context_length", "context size", "context window", "too long")
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
@@ -29,22 +28,8 @@ class ServedPolicy:
     """Implements ``ContinuingPolicy``. Raises ConfigError without the package ``openai``."""
 
     def __init__(self, config: ContinuingModelConfig) -> None:
-        try:
-            import openai
-        except ImportError as error:
-            raise ConfigError(
-                f"continuations by a served model need the package openai ({error}); install it with: "
-                "pip install 'training-sandbox[model-policy]'"
-            ) from error
         self._config = config
-        self._openai = openai
-        self._client = openai.AsyncOpenAI(
-            base_url=config.base_url,
-            # A server without keys takes any, and the client wants one.
-            api_key=os.environ.get(config.api_key_variable) or "none",
-            timeout=config.timeout_s,
-            max_retries=0,
-        )
+        self._client = OpenaiClient(config, "the policy's server", "rule.policy", EngineError)
 
     async def write_turn(
         self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
@@ -60,36 +45,39 @@ class ServedPolicy:
         await self._client.close()
 
     async def _asked(self, messages: Sequence[Message], tools: Sequence[Tool], seed: int) -> Message | None:
-        config, where = self._config, f"the policy's server at {self._config.base_url}"
+        attempts = self._config.attempts
+        for attempt in range(1, attempts + 1):
+            try:
+                return await self._asked_once(messages, tools, seed)
+            except EngineError:
+                if attempt == attempts:
+                    raise
+            await asyncio.sleep(exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt))
+        raise AssertionError("there is at least one attempt")
+
+    async def _asked_once(
+        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
+    ) -> Message | None:
+        """Return the turn; None where the context is full."""
+        config, client = self._config, self._client
         given: Any = [message.model_dump(mode="json", exclude_none=True) for message in messages]
         offered: Any = [tool.model_dump(mode="json", exclude_none=True) for tool in tools]
-        problem = EngineError(f"{where} was not asked")
-        for attempt in range(1, config.attempts + 1):
+        with client.named_errors():
             try:
-                completion = await self._client.chat.completions.create(
+                completion = await client.api.chat.completions.create(
                     model=config.model,
                     messages=given,
-                    tools=offered or self._openai.omit,
+                    tools=offered or client.omit,
                     temperature=config.temperature,
                     max_tokens=config.max_tokens,
                     seed=seed,
                 )
-                return _message_of(completion.choices or (), where)
-            except self._openai.APIStatusError as error:
-                text = str(error)
-                if error.status_code in (400, 413, 422) and any(sign in text.lower() for sign in _TOO_LONG):
+            except client.status_error as error:
+                text = str(error).lower()
+                if error.status_code in (400, 413, 422) and any(sign in text for sign in _TOO_LONG):
                     return None
-                sentence = f"{where} answered {error.status_code}: {text[:500]}"
-                if error.status_code in _MENDED_BY_NO_ATTEMPT:
-                    raise ConfigError(f"{sentence}; check rule.policy") from error
-                problem = EngineError(sentence)
-            except self._openai.OpenAIError as error:
-                problem = EngineError(f"{where} cannot be asked: {type(error).__name__}: {error}")
-            except EngineError as error:
-                problem = error
-            if attempt < config.attempts:
-                await asyncio.sleep(exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt))
-        raise problem
+                raise
+        return _message_of(completion.choices or (), client.where)
 
 
 def _message_of(choices: Sequence[Choice], where: str) -> Message:

@@ -11,7 +11,7 @@ out: the CUDA context and libraries (about 1 GB), fragmentation, and buffers of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,16 +136,35 @@ class RankMemory:
     logits: int
     host: int
     """Offloaded to host memory; not part of the other fields."""
+    teacher: int = 0
+    """Weights of a frozen teacher."""
 
     @property
     def states(self) -> int:
-        """Permanent state: weights, gradients, moments, reference."""
-        return self.weights + self.gradients + self.moments + self.reference
+        """Permanent state: weights, gradients, moments, reference, teacher."""
+        return self.weights + self.gradients + self.moments + self.reference + self.teacher
 
     @property
     def total(self) -> int:
         """Peak of an update on the device."""
-        return self.states + self.gathered + self.activations + self.logits
+        return self.states + self.passing
+
+    @property
+    def passing(self) -> int:
+        """Peak of a pass, beside the permanent state."""
+        return self.gathered + self.activations + self.logits
+
+    def with_teacher(self, teacher: RankMemory) -> RankMemory:
+        """Return the memory of a rank that holds a teacher, too; one of both passes tokens at a time."""
+        peak = max(self, teacher, key=lambda each: each.passing)
+        return replace(
+            self,
+            teacher=teacher.weights,
+            gathered=peak.gathered,
+            activations=peak.activations,
+            logits=peak.logits,
+            host=self.host + teacher.host,
+        )
 
 
 def shape_of(folder: Path, settings: LearnerSettings) -> ModelShape:
@@ -210,6 +229,24 @@ def rank_memory(
         logits=2 * rows * shape.vocabulary * (_HALF if half else _FLOAT32),
         host=host,
     )
+
+
+def scoring_memory(
+    shape: ModelShape, learner: LearnerConfig, mesh: Mesh, *, half: bool, tokens: int
+) -> RankMemory:
+    """Return the memory of one rank for a frozen model that only scores, such as a teacher.
+
+    A pass keeps the activations of one layer. See ``rank_memory`` for the arguments.
+    """
+    frozen = replace(
+        shape,
+        layers=tuple(tuple(replace(each, trained=False) for each in layer) for layer in shape.layers),
+        rest=tuple(replace(each, trained=False) for each in shape.rest),
+    )
+    plain = learner.model_copy(update={"gradient_checkpointing": False, "offload_activations": False})
+    whole = rank_memory(frozen, plain, mesh, half=half, tokens=tokens)
+    one_layer = plain.model_copy(update={"gradient_checkpointing": True})
+    return replace(whole, activations=_activations(frozen, one_layer, tokens, half=half))
 
 
 def _moments(learner: LearnerConfig, parts: Sequence[tuple[Weight, int]]) -> int:

@@ -120,7 +120,9 @@ def _judge(config: FeedbackConfig, scope: FeedbackScope) -> FeedbackSource:
     judge = config.judge
     kept = Path(judge.cache) if judge.cache is not None else scope.folder.parent / "judge.sqlite"
     store = JudgeStore(kept, str(scope.folder.parent))
-    return JudgeFeedback(Judge(judge, rubric_of(judge), OpenaiEndpoint(judge), store))
+    return JudgeFeedback(
+        Judge(judge, rubric_of(judge), OpenaiEndpoint(judge, "evolve.feedback.judge"), store)
+    )
 
 
 def _people(config: FeedbackConfig, scope: FeedbackScope, known: Collection[str]) -> FeedbackSource:

@@ -119,7 +119,7 @@ def test_a_snapshot_is_as_large_as_its_file(folder, tmp_path):
         tied=learner.model.core.language.config.tie_word_embeddings,
         checkpoint_size=0,
         object_store=0,
-        downloaded=False,
+        downloaded={},
     )
     assert storage.shared_memory["weight snapshots"] / 3 == pytest.approx(size, rel=0.02)
 

@@ -23,7 +23,7 @@ async def complete(server, monkeypatch, url=None, **settings):
             api_key_variable="JUDGE_KEY",
             **settings,
         )
-        endpoint = OpenaiEndpoint(config)
+        endpoint = OpenaiEndpoint(config, "reward.judge")
         try:
             return await endpoint.complete(ASKED)
         finally:

@@ -1,0 +1,80 @@
+"""A teacher on the learner's workers is a part of what they need."""
+
+import pytest
+
+from tests.harness.learning import run_config, small_model
+from trainer.capacity.machine import GIB, Machine
+from trainer.capacity.plan import capacity_plan
+from trainer.config import RunConfig
+from trainer.errors import ConfigError
+from trainer.update.memory import scoring_memory, shape_of
+from trainer.update.mesh import Mesh
+from trainer.update.model import load_model
+from trainer.update.teacher import scoring_settings
+
+EIGHT = Machine(gpus=8, gpu_memory=80 * GIB)
+QWEN = {"kind": "pretrained", "path": "Qwen/Qwen3-4B-Instruct-2507"}
+TEACHER = {"kind": "model", "path": "Qwen/Qwen3-32B"}
+
+
+def distilled(teacher=TEACHER, **learner):
+    learner = {"workers": 4, "gpus": 1, "sharding": "fsdp2", "gradient_checkpointing": True} | learner
+    return RunConfig.model_validate(
+        {
+            "model": QWEN,
+            "rollout": {"max_context_tokens": 8192},
+            "learner": learner,
+            "engine": {"count": 4, "eager": False},
+            "algorithm": {"distillation": {"teacher": teacher}} if teacher else {},
+        }
+    )
+
+
+def learner_of(plan):
+    (learner, _) = plan.groups
+    return learner
+
+
+def test_a_teachers_weights_are_divided_among_the_workers_beside_those_of_the_model():
+    plain, taught = capacity_plan(distilled(None), EIGHT), capacity_plan(distilled(), EIGHT)
+    parameters = 32.8e9
+    assert learner_of(taught).parts["teacher"] == pytest.approx(4 * parameters / 4, rel=0.01)
+    assert "teacher" not in learner_of(plain).parts
+    grown = learner_of(taught).total - learner_of(plain).total
+    assert grown >= learner_of(taught).parts["teacher"]
+    assert taught.storage.disk["the teacher from the hub"] == pytest.approx(2 * parameters, rel=0.01)
+
+
+def test_a_teacher_on_a_server_takes_no_memory_here():
+    server = {"kind": "server", "base_url": "http://127.0.0.1:8000/v1", "model": "teacher"}
+    plan, plain = capacity_plan(distilled(server), EIGHT), capacity_plan(distilled(None), EIGHT)
+    assert learner_of(plan) == learner_of(plain)
+
+
+def test_offloaded_parameters_of_a_teacher_are_in_host_memory():
+    offloaded = {"offload": "parameters"}
+    plan = capacity_plan(distilled(**offloaded), EIGHT)
+    plain = capacity_plan(distilled(None, **offloaded), EIGHT)
+    assert "teacher" not in learner_of(plan).parts
+    assert plan.host["learner"] - plain.host["learner"] == pytest.approx(4 * 32.8e9, rel=0.01)
+
+
+def test_a_teacher_is_as_large_as_the_weights_that_are_loaded(tmp_path):
+    folder = small_model(tmp_path / "teacher", hidden=64)
+    settings = scoring_settings(run_config().learner_settings)
+    shape = shape_of(folder, settings)
+    found = scoring_memory(shape, settings.learner, Mesh.of(settings.learner, 0, 1), half=False, tokens=48)
+    core = load_model(folder, settings)
+    assert found.weights == sum(each.nbytes for each in core.parameters())
+    assert (found.gradients, found.moments, found.reference) == (0, 0, 0)
+
+
+def test_a_teacher_that_does_not_fit_is_told_with_what_to_change():
+    plan = capacity_plan(distilled(workers=1), Machine(gpus=5, gpu_memory=80 * GIB))
+    assert any("most of it is teacher" in each and "teacher.kind=server" in each for each in plan.problems)
+
+
+def test_a_teacher_that_is_not_there_is_named_by_its_setting():
+    missing = {"kind": "model", "path": "./no/such/teacher"}
+    with pytest.raises(ConfigError, match=r"algorithm\.distillation\.teacher\.path: \./no/such/teacher is"):
+        capacity_plan(distilled(missing), EIGHT)

@@ -1,0 +1,20 @@
+"""Selection by value: the best places of groups, in order, and the first of equal ones."""
+
+from trainer.recorded.value_rules import alike, at_least, best_of_each, ranked
+
+VALUES = [0.5, 1.0, 0.5, 0.0, 1.0]
+
+
+def test_of_equal_values_the_first_is_better():
+    assert ranked(VALUES, range(5)) == [1, 4, 0, 2, 3]
+
+
+def test_a_threshold_itself_is_enough():
+    assert at_least(VALUES, 0.5) == [0, 1, 2, 4]
+
+
+def test_the_best_of_each_group_keep_their_order():
+    groups = alike("aabab")
+    assert groups == [[0, 1, 3], [2, 4]]
+    assert best_of_each(VALUES, groups, lambda size: size - 1) == [0, 1, 4]
+    assert best_of_each([], [range(0)], lambda _: 1) == []

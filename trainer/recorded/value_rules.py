@@ -1,0 +1,33 @@
+"""Rules that select by value: places in a sequence of values, in order; of equal values the first is better.
+
+Selections of recorded episodes, and of explored ones in an evolution, are made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+
+def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
+    """Return places by descending value; of equal ones the first comes first."""
+    return sorted(places, key=lambda place: -values[place])
+
+
+def at_least(values: Sequence[float], least: float) -> list[int]:
+    """Return the places of values from ``least`` on."""
+    return [place for place, value in enumerate(values) if value >= least]
+
+
+def best_of_each(
+    values: Sequence[float], groups: Iterable[Sequence[int]], count: Callable[[int], int]
+) -> list[int]:
+    """Return the best places of each group; ``count`` gives their number by the size of a group."""
+    return sorted(place for group in groups for place in ranked(values, group)[: count(len(group))])
+
+
+def alike(keys: Iterable[Hashable]) -> list[list[int]]:
+    """Return the places of equal keys together."""
+    found: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(keys):
+        found.setdefault(key, []).append(place)
+    return [*found.values()]
