@@ -100,6 +100,12 @@ class ToldService:
         common = {"instance_id": body["instance_id"], "step_index": index, "reward": 0.0}
         return {**common, "terminated": False, "truncated": False, **answer}
 
+    def _fork_instance(self, body: Json) -> Json:
+        index = self.live[body["instance_id"]]
+        copies = [f"i{next(self._serial)}" for _ in range(body.get("count", 1))]
+        self.live |= dict.fromkeys(copies, index)
+        return {"instance_id": body["instance_id"], "instance_ids": copies, "step_index": index}
+
     def _evaluate(self, body: Json) -> Json:
         return {"instance_id": body["instance_id"], **self.verdict}
 

@@ -77,6 +77,8 @@ def make_player(
     reflection = config.rollout.reflection if config.steps else None
     if reflection is not None and config.agent is not None:
         raise ConfigError("a reflection needs the trainer's own loop: leave agent or the reflection out")
+    if reflection is not None and reflection.fork_turn is not None and config.rollout.counterpart is not None:
+        raise ConfigError("a counterpart cannot be forked: leave rollout.counterpart or fork_turn out")
     if reflection is not None:
         parts = (config.rollout, config.service, watch, reflection, folder)
         player = ReflectivePlayer(client, policy, chat, *parts)

@@ -104,6 +104,11 @@ class ReflectionConfig(Branch):
         "In a few sentences, say what went wrong, and what to do differently in the next attempt."
     )
     """The request for a reflection, behind the transcript of the attempt."""
+    fork_turn: int | None = None
+    """Begin the new attempt in a fork of the first one's instance, before this turn of it: 0 is the first, -1
+    the last. Its turns before that are kept. None: begin in a fresh instance, as where the instance cannot be
+    forked.
+    """
 
 
 class RolloutConfig(Branch):

@@ -36,6 +36,8 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Learning": (
         Plot("Success by difficulty, in training", ("success/",), unit="share of episodes"),
         Plot("Loss", ("loss/policy", "loss/value"), unit="loss"),
+        Plot("Costs that constraints limit", ("cost/",), unit="mean of an episode"),
+        Plot("Multipliers of constraints", ("multiplier/",), unit="multiplier"),
     ),
     "Episodes": (
         Plot("Turns of an episode", ("episodes/turns",), unit="turns"),

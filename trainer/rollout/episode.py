@@ -26,6 +26,7 @@ from .conversation import Conversation
 from .counterparts import Counterparts
 from .episode_steps import EpisodeSteps
 from .failures import note_of
+from .forks import PlayedTurn
 from .phases import EpisodePhases
 from .step_results import changed_tools, described_task, turn_metrics
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from trainer.engines.generation import Generation, Policy
     from trainer.types import FailureNote, GroupSpec, Line, Segment
 
+    from .forks import ForkPoint, TurnForks
     from .progress import ProgressMonitor
 
 logger = logging.getLogger(__name__)
@@ -89,7 +91,22 @@ class EpisodePlayer(BasePlayer):
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
-        played = _Played(self, spec, member, sampling)
+        return await self.play_attempt(spec, member, sampling)
+
+    async def play_attempt(
+        self,
+        spec: GroupSpec,
+        member: int,
+        sampling: SamplingConfig,
+        *,
+        forks: TurnForks | None = None,
+        start: ForkPoint | None = None,
+    ) -> Trajectory:
+        """Play one episode in a fresh instance, or on from ``start``, which is released.
+
+        ``forks`` fork the instance before turns. Raises ConfigError if the template does not fit.
+        """
+        played = _Played(self, spec, member, sampling, forks, start)
         failure: FailureNote | None = None
         try:
             await played.play()
@@ -109,8 +126,20 @@ class EpisodePlayer(BasePlayer):
 class _Played:
     """One episode in progress."""
 
-    def __init__(self, player: EpisodePlayer, spec: GroupSpec, member: int, sampling: SamplingConfig) -> None:
+    def __init__(
+        self,
+        player: EpisodePlayer,
+        spec: GroupSpec,
+        member: int,
+        sampling: SamplingConfig,
+        forks: TurnForks | None,
+        start: ForkPoint | None,
+    ) -> None:
         self._player = player
+        self._forks = forks
+        self._start = start
+        self._turns: list[PlayedTurn] = []
+        """Turns with their steps, where the instance is forked between them."""
         self._config = player.config
         self._spec = spec
         self._task = spec.task
@@ -140,8 +169,7 @@ class _Played:
         service = self._player.service
         async with AsyncExitStack() as stack:
             try:
-                opened = self._player.instances.enter(stack, self._spec, self._member)
-                episode = await self.phases.within("create", service.create_timeout_s, opened)
+                episode = await self._entered(stack)
                 self._deadline = self._player.clock() + self._config.episode_timeout_s
                 self._stop = await self._play_out(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
@@ -150,6 +178,13 @@ class _Played:
                 self._player.instances.release(episode)
             finally:
                 self.phases.enter_phase("release")
+
+    async def _entered(self, stack: AsyncExitStack) -> AsyncEpisode:
+        """Return the episode with its instance, which the stack releases."""
+        if self._start is not None:
+            return await stack.enter_async_context(self._start.episode)
+        opened = self._player.instances.enter(stack, self._spec, self._member)
+        return await self.phases.within("create", self._player.service.create_timeout_s, opened)
 
     def build_trajectory(self, failure: FailureNote | None) -> Trajectory:
         """Return the trajectory of what was played."""
@@ -192,18 +227,22 @@ class _Played:
         self.phases.instance_id = episode.instance_id
         self._tools = episode.tools
         self._task = described_task(self._task, episode.info)
-        opening = (await steps.open()).messages
-        begin = partial(conversation.begin, opening, episode.tools)
-        await self._player.offload.run(sum(len(message.content or "") for message in opening), begin)
-        for turn in range(self._spec.max_turns):
+        opening = await steps.open() if self._start is None else self._start.opening
+        begin = partial(conversation.begin, opening.messages, episode.tools)
+        length = sum(len(message.content or "") for message in opening.messages)
+        await self._player.offload.run(length, begin)
+        for turn in range(await self._take_again(), self._spec.max_turns):
             room = conversation.room()
             if not room:
                 return StopReason.CONTEXT_FULL
+            if self._forks is not None:
+                await self._forks.before_turn(episode, opening, self._turns, self.phases)
             limit_s = min(self._config.generate_timeout_s, self._deadline - self._player.clock())
             if limit_s <= 0:
                 return StopReason.TIME_LIMIT
             generation = await self._generate(turn, room, limit_s)
-            message = await self._add_turn(generation)
+            sampling_s = self.phases.took_s
+            message = await self._add_turn(generation, sampling_s)
             if generation.finish is Finish.TIMEOUT:
                 return StopReason.TIME_LIMIT
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
@@ -214,10 +253,23 @@ class _Played:
                 conversation.note(result.observation.messages)
                 return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
             await self._add_observation(result)
+            if self._forks is not None:
+                self._turns.append(PlayedTurn(generation, sampling_s, result, steps.took_s))
         return StopReason.HORIZON
 
-    async def _add_turn(self, generation: Generation) -> Message:
-        add = partial(self._conversation.add_turn, generation, self.phases.took_s)
+    async def _take_again(self) -> int:
+        """Add the turns that were played before the fork, as they were; return their number."""
+        given = () if self._start is None else self._start.turns
+        for played in given:
+            self._conversation.room()  # forgets the exchanges that it forgot then
+            message = await self._add_turn(played.generation, played.sampling_s)
+            terms = turn_metrics(message, played.result)
+            self._conversation.add_reward(played.result.reward, terms, played.sandbox_s)
+            await self._add_observation(played.result)
+        return len(given)
+
+    async def _add_turn(self, generation: Generation, sampling_s: float) -> Message:
+        add = partial(self._conversation.add_turn, generation, sampling_s)
         return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), add)
 
     async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:

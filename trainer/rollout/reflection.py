@@ -1,9 +1,10 @@
 """Play episodes again that failed, with the model's own reflection on the failure in the prompt.
 
 Reflexion (Shinn et al. 2023, arXiv 2303.11366): an attempt that failed is shown to the model, which writes
-what went wrong, and plays the task again in a fresh instance. The better attempt is the episode. The
-reflection is added to what the engine reads, behind the task, and is no part of the recorded conversation: a
-model trained on the new attempt learns to act so without it. Memory over more than one attempt is left out.
+what went wrong, and plays the task again in a fresh instance, or on from a turn of the first attempt in a
+fork of its instance. The better attempt is the episode. The reflection is added to what the engine reads,
+behind the task, and is no part of the recorded conversation: a model trained on the new attempt learns to act
+so without it. Memory over more than one attempt is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey
 
 from .episode import EpisodePlayer
+from .forks import TurnForks
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
@@ -106,9 +108,27 @@ class ReflectivePlayer(EpisodePlayer):
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode; return the better one of two attempts where the first was not solved."""
-        first = await super().play_episode(spec, member, sampling)
-        held_out = spec.index < 0
-        if held_out or not first.scored or first.success or not first.turns:
+        if spec.index < 0:  # held out
+            return await self.play_attempt(spec, member, sampling)
+        turn, create_s = self._reflection.fork_turn, self.service.create_timeout_s
+        forks = TurnForks(turn, self.instances, create_s) if turn is not None else None
+        try:
+            first = await self.play_attempt(spec, member, sampling, forks=forks)
+            return await self._mended(first, spec, member, sampling, forks)
+        finally:
+            if forks is not None:
+                forks.close()
+
+    async def _mended(
+        self,
+        first: Trajectory,
+        spec: GroupSpec,
+        member: int,
+        sampling: SamplingConfig,
+        forks: TurnForks | None,
+    ) -> Trajectory:
+        """Return the better one of a first attempt and another after a reflection, if it was not solved."""
+        if not first.scored or first.success or not first.turns:
             return first
         place = _behind_task(first, self.chat)
         if place is None:
@@ -123,12 +143,16 @@ class ReflectivePlayer(EpisodePlayer):
             return self._skipped(first, "the model wrote nothing")
         hint = self.chat.encode(_HINT + text)
         opening = first.segments[0].token_ids[:place]
+        start = forks.take() if forks is not None else None
         self._hinted.add_hint(first.id, opening, hint)
         try:
-            second = await super().play_episode(spec, member, sampling)
+            second = await self.play_attempt(spec, member, sampling, start=start)
         finally:
             self._hinted.drop_hint(first.id)
-        self._keep(first, second, text)
+        begun: dict[str, object] = {"fork_turn": None if start is None else len(start.turns)}
+        if forks is not None and forks.problem:
+            begun["not_forked"] = forks.problem
+        self._keep(first, second, text, begun)
         return second if _is_better(second, first) else first
 
     async def _reflect(self, failed: Trajectory, sampling: SamplingConfig) -> str | None:
@@ -150,7 +174,7 @@ class ReflectivePlayer(EpisodePlayer):
         )
         return self.chat.said((await self.policy.generate(request)).token_ids).strip()
 
-    def _keep(self, first: Trajectory, second: Trajectory, text: str) -> None:
+    def _keep(self, first: Trajectory, second: Trajectory, text: str, begun: Mapping[str, object]) -> None:
         row = {
             "id": first.id,
             "task_id": first.task.task_id,
@@ -158,6 +182,7 @@ class ReflectivePlayer(EpisodePlayer):
             "before": first.score,
             "after": second.score,
             "mended": second.scored and second.success is True,
+            **begun,
         }
         self._append(row)
 

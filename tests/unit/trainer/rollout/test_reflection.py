@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from sandbox_client import AsyncSandboxClient
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport
-from tests.fakes.told_service import ToldService
+from tests.fakes.told_service import TASK_MESSAGES, ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, spoken
 from tests.harness.tiny_chat import tiny_chat
 from trainer.batches.build import make_player
@@ -56,9 +57,12 @@ async def played(
     *,
     index: int = 3,
     context: int = 4000,
+    steps: Sequence[dict[str, object]] = (END,),
+    refuses: dict[str, ErrorCode] | None = None,
+    fork_turn: int | None = None,
 ) -> tuple[Trajectory, ToldService]:
     """An episode whose attempts are graded so, one after the other."""
-    service = ToldService([END])
+    service = ToldService(steps, refuses=refuses)
     left = list(scores)
 
     def graded(request: httpx.Request) -> httpx.Response:
@@ -69,7 +73,8 @@ async def played(
 
     async with AsyncSandboxClient("http://service", transport=ScriptedTransport(graded)) as client:
         config = RolloutConfig(max_context_tokens=context)
-        parts = (config, SandboxServiceConfig(), None, ReflectionConfig(max_tokens=64), folder)
+        reflection = ReflectionConfig(max_tokens=64, fork_turn=fork_turn)
+        parts = (config, SandboxServiceConfig(), None, reflection, folder)
         player = ReflectivePlayer(client, policy, policy.chat, *parts)
         spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=3)
         try:
@@ -89,6 +94,7 @@ async def test_a_failed_episode_is_played_again_with_the_reflection_in_the_promp
     first, reflecting, second = policy.prompts
     assert REFLECTION not in first
     assert PROGRAM in reflecting  # the attempt, which failed
+    assert str(TASK_MESSAGES[0]["content"]) in reflecting  # the environment's system prompt
     assert REFLECTION in second
     assert second.index(REFLECTION) < second.rindex("assistant")  # before the model's turn
     assert spoken(trajectory) == [SUBMIT]
@@ -117,6 +123,62 @@ async def test_the_better_attempt_is_kept_and_both_are_on_record(tmp_path: Path)
         (0.2, 0.5, False),
     ]
     assert rows(tmp_path)[0]["reflection"] == REFLECTION
+
+
+TWO_TURNS = (observed("95"), END)
+
+
+@pytest.mark.parametrize(
+    ("fork_turn", "turns"),
+    [
+        (0, [SUBMIT, SUBMIT]),
+        (1, [PROGRAM, SUBMIT]),
+        (9, [PROGRAM, SUBMIT]),
+        (-1, [PROGRAM, SUBMIT]),
+        (-2, [SUBMIT, SUBMIT]),
+        (-9, [SUBMIT, SUBMIT]),
+    ],
+)
+async def test_the_new_attempt_begins_in_a_fork_before_the_turn_that_was_chosen(
+    tmp_path: Path, fork_turn: int, turns: list[str]
+) -> None:
+    policy = ToldPolicy()
+    trajectory, service = await played(tmp_path, policy, [0.0, 1.0], steps=TWO_TURNS, fork_turn=fork_turn)
+    assert spoken(trajectory) == turns
+    assert trajectory.score == 1.0
+    assert len(service.bodies("create_instance")) == 1
+    kept = turns.count(PROGRAM)
+    assert rows(tmp_path)[0]["fork_turn"] == kept
+    second = policy.prompts[3]  # behind those of two turns and the reflection
+    assert REFLECTION in second
+    assert second.count(PROGRAM) == kept
+    assert service.live == {}  # no fork is left
+
+
+async def test_the_turns_before_a_fork_are_recorded_as_they_were_sampled(tmp_path: Path) -> None:
+    whole, _ = await played(tmp_path, ToldPolicy(), [1.0], steps=TWO_TURNS)
+    forked, _ = await played(tmp_path, ToldPolicy(), [0.0, 1.0], steps=TWO_TURNS, fork_turn=1)
+    first, same = whole.segments[0], forked.segments[0]
+    end = first.turns[0].end
+    assert same.token_ids[:end] == first.token_ids[:end]
+    assert same.turns[0] == first.turns[0]
+    assert [line.role for line in forked.lines] == [line.role for line in whole.lines]
+
+
+async def test_an_instance_that_cannot_be_forked_has_its_new_attempt_in_a_fresh_one(tmp_path: Path) -> None:
+    refuses = {"fork_instance": ErrorCode.FORK_UNSUPPORTED}
+    trajectory, service = await played(tmp_path, ToldPolicy(), [0.0, 1.0], fork_turn=0, refuses=refuses)
+    assert trajectory.score == 1.0
+    assert len(service.bodies("create_instance")) == 2
+    (row,) = rows(tmp_path)
+    assert row["fork_turn"] is None
+    assert "cannot be forked" in str(row["not_forked"])
+
+
+async def test_forks_of_an_episode_that_was_solved_are_released(tmp_path: Path) -> None:
+    _, service = await played(tmp_path, ToldPolicy(), [1.0], steps=TWO_TURNS, fork_turn=-2)
+    assert len(service.bodies("fork_instance")) == 2
+    assert service.live == {}
 
 
 async def test_a_solved_episode_needs_no_reflection(tmp_path: Path) -> None:
