@@ -18,14 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.errors import CheckpointError, DataError
+from trainer.errors import CheckpointError
 from trainer.rollout.attempts import Attempts
-from trainer.rollout.backpressure import Slots, follow_pool
+from trainer.rollout.backpressure import Slots
 from trainer.rollout.collector import Collector
 from trainer.types import Batch, Objective
 
 from .admission import AdmissionLimits
 from .assemble import ScoredGroup
+from .collection import Collection
 from .dependencies import ProducerStatus
 from .events import Assembled, TasksListed
 from .exports import Exports
@@ -35,13 +36,14 @@ from .held_out import HeldOut
 from .journal import journal_file
 from .ledger import Ledger
 from .listing import list_run
+from .prepared_stages import PreparedStages
 from .waiting import ProgressWaiter
 from .writer import JournalWriter
 
 if TYPE_CHECKING:
     from trainer.config import BatchSettings
 
-    from .dependencies import Dependencies, RecordedBatches
+    from .dependencies import Dependencies
 
 
 logger = logging.getLogger(__name__)
@@ -58,7 +60,9 @@ class BatchProducer:
         self._journal = parts.journal(journal_file(folder))
         self._slots = Slots(rollout.concurrency)
         self._attempts = Attempts(parts.player, rollout, self._slots, parts.watch, parts.sleep)
-        self._collector = Collector(self._attempts, rollout, self._slots, parts.sleep)
+        collector = Collector(self._attempts, rollout, self._slots, parts.sleep)
+        environments = settings.tasks.environments
+        self._collection = Collection(collector, self._slots, parts, environments, rollout.concurrency)
         self._waiter = ProgressWaiter(
             parts.watch,
             report_s=rollout.stall_report_s,
@@ -69,9 +73,8 @@ class BatchProducer:
         self._writer = JournalWriter(self._journal)
         costs = [each.cost for each in settings.algorithm.constraints]
         self._groups = GroupCache(self._writer, parts.score, costs)
-        self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
-        self._recorded: dict[int, asyncio.Task[RecordedBatches]] = {}
+        self._stages = PreparedStages(parts.recorded, self._waiter)
         self._latest: Batch | None = None
         self._serving = asyncio.Lock()
         self._commits: list[int] = []
@@ -123,7 +126,7 @@ class BatchProducer:
         and DataError for a stage that has no data.
         """
         if stage is not None:
-            return await self._recorded_batch(step, stage)
+            return await self._stages.get_batch(step, stage)
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
         total_s = self._settings.batch_timeout_s
@@ -143,10 +146,7 @@ class BatchProducer:
         # On record first: a process that takes over plays with this version.
         await self._writer.call_journal(lambda journal: journal.set_version(version))
         self._source.version = version
-        if self._collecting is None:
-            self._collecting = asyncio.create_task(self._collect())
-            self._collecting.add_done_callback(lambda _: self._waiter.notify())
-        self._collector.wake()
+        self._collection.play(self._source, self._waiter.notify)
 
     async def rewind(self, step: int) -> None:
         """Serve batches from this step on again; what is under way begins anew after
@@ -160,7 +160,7 @@ class BatchProducer:
                 f"{self._ledger.next_step} only: they are not of one run"
             )
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
-        await self._stop_collecting()
+        await self._collection.stop()
         # Before anything is played again: a process that takes over now must not play with weights that the
         # learner has taken back.
         await self._writer.call_journal(lambda journal: journal.set_version(None))
@@ -203,11 +203,11 @@ class BatchProducer:
 
     async def close(self) -> None:
         """Stop playing and close everything; may be called twice."""
-        others = [*self._evaluations.values(), *self._recorded.values()]
-        for task in others:
+        for task in self._evaluations.values():
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._stop_collecting()
+        await asyncio.gather(*self._evaluations.values(), return_exceptions=True)
+        await self._stages.close()
+        await self._collection.stop()
         if self._parts.close is not None:
             await self._parts.close()
         self._parts.tracker.close()
@@ -221,15 +221,6 @@ class BatchProducer:
         )
         self._journal.append(listed)
         return listed
-
-    async def _recorded_batch(self, step: int, stage: int) -> Batch:
-        data = self._parts.recorded.get(stage)
-        if data is None:
-            raise DataError(f"stage {stage} of the run has no data")
-        if stage not in self._recorded:
-            self._recorded[stage] = asyncio.ensure_future(data.prepare())
-        batches = await self._waiter.wait_for(data.name, self._recorded[stage], data.timeout_s)
-        return batches.get_batch(step)
 
     def _group_settings(self) -> GroupSettings:
         settings = self._settings
@@ -248,8 +239,7 @@ class BatchProducer:
         """Return whether a step has a batch, or the groups for one. Raises what ended the collection."""
         if step in self._ledger.batches:
             return True
-        if self._collecting is not None and self._collecting.done():
-            self._collecting.result()
+        self._collection.check()
         return self._source.select(step) is not None
 
     async def _make_batch(self, step: int) -> Batch | None:
@@ -302,31 +292,3 @@ class BatchProducer:
                 if free > 0:
                     self._parts.prepare(spec, member)
                     free -= 1
-
-    async def _collect(self) -> None:
-        following = follow_pool(
-            self._parts.service,
-            self._settings.tasks.environments,
-            self._slots,
-            self._settings.rollout.concurrency,
-            lambda: self._parts.watch.in_phase("create"),
-        )
-        tasks = {
-            asyncio.create_task(self._collector.run(self._source)),
-            asyncio.create_task(following),
-        }
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _stop_collecting(self) -> None:
-        # Forgotten before the wait, or ``_is_ready`` would raise its cancellation.
-        collecting, self._collecting = self._collecting, None
-        if collecting is not None:
-            collecting.cancel()
-            await asyncio.gather(collecting, return_exceptions=True)

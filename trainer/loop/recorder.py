@@ -20,7 +20,6 @@ from .progress_note import write_progress
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from trainer.config import OptimizerConfig
     from trainer.reward_models.note import RewardModelNote
 
     from .export import Exporter
@@ -64,20 +63,14 @@ class Position:
 class Restorable(Protocol):
     """State that goes on from a checkpoint."""
 
-    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool) -> None:
-        """Begin a stage with a fresh optimizer and schedule, and a copy of the model as ``reference``."""
-        ...
-
     def load_checkpoint(self, folder: Path) -> None:
         """Go on from a checkpoint of the stage. Raises CheckpointError."""
         ...
 
 
-def restored(learner: Restorable, plan: StagePlan, folder: Path) -> Position:
+def restored(learner: Restorable, folder: Path) -> Position:
     """Have a learner go on from a checkpoint, and return its position; collective. Raises CheckpointError."""
     position = Position.from_checkpoint(folder)
-    stage = plan.stages[position.stage]
-    learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
     learner.load_checkpoint(folder)
     return position
 

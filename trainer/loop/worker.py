@@ -120,7 +120,7 @@ def _restore(learner: Learner, plan: StagePlan, folder: Path) -> Position | None
         check_resumable(folder, plan)
         return None
     with checkpoint.as_directory() as name:
-        return restored(learner, plan, Path(name))
+        return restored(learner, Path(name))
 
 
 def _trained(position: Position | None, plan: StagePlan) -> int:

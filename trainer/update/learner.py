@@ -6,7 +6,6 @@ result. Every rank has the metadata of all samples of a batch, and needs the tok
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from sandbox_settings import read_stored
-from trainer.config import OptimizerConfig
 from trainer.types import Batch, Objective
 
 from .checkpoint import (
-    LearnerNote,
     TensorWriter,
     read_note,
     read_random,
@@ -33,16 +29,14 @@ from .export import write_model
 from .flops import Meter
 from .mesh import Mesh
 from .model import make_model
-from .multipliers import initial_multipliers, updated_multipliers
-from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
-from .optimizer import Optimizer
+from .objective import mismatch_metrics, reported
 from .packing import Row
 from .partition import RankShare, minibatches
-from .reference import Reference
 from .reward_export import write_reward_model
 from .row_table import RowTable
 from .scoring import Scorer
 from .sharding import Parallel
+from .stage_state import StageState
 from .teacher import Teacher
 from .training import Sums, Updater
 from .training_tensors import TrainingTensors
@@ -53,12 +47,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from trainer.config import LearnerSettings
+    from trainer.config import LearnerSettings, OptimizerConfig
     from trainer.types import FloatT, Sample
 
-
-_MOMENT = "optimizer."
-_REFERENCE = "reference."
+    from .optimizer import Optimizer
+    from .reference import Reference
 
 
 class Learner:
@@ -91,37 +84,37 @@ class Learner:
         self._scorer = Scorer(self.model, budget, layout)
         self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
         self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature)
-        self._kl = AdaptiveCoefficient.of(settings.algorithm.kl)
-        self._multipliers = initial_multipliers(settings.algorithm.constraints)
-        self.optimizer: Optimizer | None = None
-        """The optimizer of the current stage; None before ``begin``."""
-        self.reference: Reference | None = None
-        """Copy of the weights at the start of the stage, if the algorithm compares with it."""
+        self._stage: StageState | None = None
         self._teacher = self._load_teacher(teacher, mesh)
         self._writer: TensorWriter | None = None
 
     @property
+    def optimizer(self) -> Optimizer | None:
+        """The optimizer of the current stage; None before ``begin_stage``."""
+        return self._stage.optimizer if self._stage is not None else None
+
+    @property
+    def reference(self) -> Reference | None:
+        """Copy of the weights at the start of the stage, if the stage compares with it."""
+        return self._stage.reference if self._stage is not None else None
+
+    @property
     def kl_coefficient(self) -> float:
         """Weight of the KL penalty to the reference model, as adapted so far."""
-        return self._kl.value
+        return self._begun().kl.value
 
     @property
     def multipliers(self) -> Mapping[str, float]:
         """Lagrange multipliers of the costs that the algorithm's constraints name, as adapted so far."""
-        return self._multipliers
+        return self._begun().multipliers
 
     def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool | None = None) -> None:
         """Begin a stage: fresh optimizer and a schedule over ``steps`` steps.
 
         The model is copied as reference if ``reference`` is true, by default if the algorithm needs one.
         """
-        rate = self.settings.algorithm.value.learning_rate
-        waiting = self.settings.learner.offload == "optimizer"
-        self.optimizer = Optimizer(self.model.core, optimizer, steps, rate, waiting=waiting)
-        self._kl = AdaptiveCoefficient.of(self.settings.algorithm.kl)
-        self._multipliers = initial_multipliers(self.settings.algorithm.constraints)
         needed = self.settings.algorithm.needs_reference if reference is None else reference
-        self.reference = Reference(self.optimizer.parameters) if needed else None
+        self._stage = StageState(self.model.core, self.settings, optimizer, steps, reference=needed)
 
     def restore_policy(self) -> None:
         """Put the model back as it was before the stage that trained a reward model, with a fresh head."""
@@ -186,10 +179,11 @@ class Learner:
     def update(self, batch: Batch, kl_coefficient: float | None = None) -> dict[str, float]:
         """Learn from a batch with advantages. Returns metrics, the same on every rank."""
         began = time.monotonic()
-        optimizer = self._ready()
+        stage = self._begun()
+        optimizer = stage.optimizer
         data = TrainingTensors.of(batch)
         reinforce = batch.objective is Objective.REINFORCE
-        coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
+        coefficient = stage.kl.value if kl_coefficient is None else kl_coefficient
         seen = RowTable(data.rows, 2, self.device) if reinforce else None
         once = min(self.settings.learner.minibatches, len(data.rows))
         sums, norms = Sums(), []
@@ -202,8 +196,8 @@ class Learner:
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
         if seen is not None:
             samples = self._trained(batch, seen)
-            metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch) | self._adapt(samples)
-            metrics |= self._restrain(batch)
+            metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch)
+            metrics |= stage.adapt(samples, batch.facts)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
         passes = self.settings.learner.epochs if reinforce else 1
@@ -214,7 +208,7 @@ class Learner:
             "policy/skipped": float(len(norms) - len(finite)),
             "policy/updates": float(len(finite)),
             "policy/lr": rate,
-            "policy/kl_coefficient": self._kl.value,
+            "policy/kl_coefficient": stage.kl.value,
             "time/update": seconds,
         }
 
@@ -259,22 +253,12 @@ class Learner:
 
         Learning may continue at once; the checkpoint is complete when the result is there.
         """
-        optimizer = self._ready()
+        stage = self._begun()
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = self._tensors()
+        tensors = stage.tensors()
         write_random(folder, self.rank, self.device)
         if self.rank == 0:
-            note = LearnerNote(
-                optimizer=optimizer.config.model_dump(),
-                steps=optimizer.steps,
-                done=optimizer.done,
-                updates=optimizer.updates,
-                kl_coefficient=self._kl.value,
-                multipliers=dict(self._multipliers),
-                world=self.model.world,
-                shapes={name: list(tensor.shape) for name, tensor in tensors.items()},
-            )
-            write_note(folder, note)
+            write_note(folder, stage.note(tensors, self.model.world))
         if self._writer is None:
             self._writer = TensorWriter()
         return self._writer.write(folder, tensors)
@@ -282,16 +266,13 @@ class Learner:
     def load_checkpoint(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
-        compared = any(name.startswith(_REFERENCE) for name in note.shapes)
-        optimizer_config = read_stored(OptimizerConfig, json.dumps(note.optimizer))
-        self.begin_stage(optimizer_config, note.steps, reference=compared)
-        optimizer, tensors = self._ready(), self._tensors()
+        self._stage = None  # freed before the checkpoint's is made
+        stage = StageState.of_note(self.model.core, self.settings, note)
+        tensors = stage.tensors()
         read_tensors(folder, tensors, note.shapes)
-        optimizer.load_moments({name.removeprefix(_MOMENT): value for name, value in tensors.items()})
+        stage.load_moments(tensors, note.updates)
         read_random(folder, self.rank, self.device)
-        optimizer.done, optimizer.updates = note.done, note.updates
-        self._kl = replace(self._kl, value=note.kl_coefficient)
-        self._multipliers |= {name: note.multipliers.get(name, at) for name, at in self._multipliers.items()}
+        self._stage = stage
 
     def _scores_policy(self, batch: Batch) -> bool:
         """Return whether credit assignment needs log-probabilities of the model before the update."""
@@ -314,10 +295,10 @@ class Learner:
             raise ValueError("the algorithm has a teacher, and its folder was not given")
         return Teacher(folder, self.settings, self.device, mesh, wanted.temperature)
 
-    def _ready(self) -> Optimizer:
-        if self.optimizer is None:
-            raise RuntimeError("begin() has to be called before this")
-        return self.optimizer
+    def _begun(self) -> StageState:
+        if self._stage is None:
+            raise RuntimeError("begin_stage() has to be called before this")
+        return self._stage
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
@@ -341,27 +322,3 @@ class Learner:
             )
             for sample, first_T, sampling_T in zip(samples, *seen.read(self.model.world), strict=True)
         ]
-
-    def _adapt(self, samples: list[Sample]) -> dict[str, float]:
-        """Adapt the KL coefficient to the measured KL of a sequence."""
-        measured = sequence_kl(samples)
-        if measured is None:
-            return {}
-        self._kl = self._kl.after(measured, len(samples))
-        return {"reference/kl_sequence": measured}
-
-    def _restrain(self, batch: Batch) -> dict[str, float]:
-        """Adapt the multipliers to the batch's mean costs, which credit assignment measured."""
-        constraints = self.settings.algorithm.constraints
-        costs = {each.cost: batch.facts[f"cost/{each.cost}"] for each in constraints}
-        self._multipliers = updated_multipliers(self._multipliers, costs, constraints)
-        return {f"multiplier/{name}": value for name, value in self._multipliers.items()}
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return all tensors of a checkpoint, which are loaded in place."""
-        optimizer = self._ready()
-        tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
-        tensors |= {f"{_MOMENT}{name}": value for name, value in optimizer.moments().items()}
-        if self.reference is not None:
-            tensors |= {f"{_REFERENCE}{name}": value for name, value in self.reference.values.items()}
-        return tensors

@@ -133,7 +133,7 @@ def run(config, model, *, keep=None, resume=None):
     """Run to the end, from a checkpoint if there is one; return the learner, of a process of its own."""
     learner = Learner(model, config.learner_settings, "cpu")
     plan = plan_of(config)
-    position = restored(learner, plan, resume) if resume else None
+    position = restored(learner, resume) if resume else None
     loop = TrainingLoop(
         settings=config.loop_settings,
         plan=plan,
