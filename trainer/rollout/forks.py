@@ -61,7 +61,7 @@ class TurnForks:
         self._held: deque[ForkPoint] = deque()
         self._most = max(1, -turn)
         self.problem = ""
-        """Why an instance could not be forked; empty where none failed."""
+        """Reason that an instance could not be forked; empty where none failed."""
 
     async def before_turn(
         self,

@@ -1,4 +1,4 @@
-"""What a stage changes besides the model: optimizer, reference, KL coefficient and multipliers.
+"""State of a stage besides the model: optimizer, reference, KL coefficient and multipliers.
 
 With the model's trained weights and the random state of each rank it is all that the next update depends on,
 and so what a checkpoint holds.
