@@ -33,6 +33,7 @@ COMPOSITION = {
     "trainer/launch/run.py",
     "trainer/launch/simulation.py",
     "trainer/launch/gpu_selection.py",
+    "trainer/launch/stage_check.py",
     "trainer/loop/plan.py",
     "trainer/loop/worker.py",
     "trainer/offline/records.py",

@@ -35,7 +35,7 @@ class Collection:
         self._concurrency = concurrency
         self._task: asyncio.Task[None] | None = None
 
-    def play(self, source: JournaledGroupSource, on_end: Callable[[], None]) -> None:
+    def begin_playing(self, source: JournaledGroupSource, on_end: Callable[[], None]) -> None:
         """Begin to play, or look for groups that may begin; ``on_end`` is called when playing ends."""
         if self._task is None:
             self._task = asyncio.create_task(self._play(source))

@@ -146,7 +146,7 @@ class BatchProducer:
         # On record first: a process that takes over plays with this version.
         await self._writer.call_journal(lambda journal: journal.set_version(version))
         self._source.version = version
-        self._collection.play(self._source, self._waiter.notify)
+        self._collection.begin_playing(self._source, self._waiter.notify)
 
     async def rewind(self, step: int) -> None:
         """Serve batches from this step on again; what is under way begins anew after

@@ -21,7 +21,7 @@ _QUOTED = 500
 """Characters of an answer that are quoted."""
 
 
-class ServerSettings(Protocol):
+class OpenaiServerSettings(Protocol):
     """Settings of a server, as a run's judge or a labeller's policy has them."""
 
     @property
@@ -39,7 +39,7 @@ class OpenaiClient:
 
     def __init__(
         self,
-        config: ServerSettings,
+        config: OpenaiServerSettings,
         role: str,
         setting: str,
         failure: type[TrainerError],

@@ -86,7 +86,7 @@ class TurnForks:
         if len(self._held) > self._most:
             self._instances.release(self._held.popleft().episode)
 
-    def take(self) -> ForkPoint | None:
+    def take_fork(self) -> ForkPoint | None:
         """Return the fork to begin from, which the caller then owns; None without one.
 
         In an episode with fewer turns it is the one nearest to the wanted turn.

@@ -143,7 +143,7 @@ class ReflectivePlayer(EpisodePlayer):
             return self._skipped(first, "the model wrote nothing")
         hint = self.chat.encode(_HINT + text)
         opening = first.segments[0].token_ids[:place]
-        start = forks.take() if forks is not None else None
+        start = forks.take_fork() if forks is not None else None
         self._hinted.add_hint(first.id, opening, hint)
         try:
             second = await self.play_attempt(spec, member, sampling, start=start)
