@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image chart sbom audit clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image trainer-image chart sbom audit clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -53,9 +53,9 @@ lock-check: $(BIN)/uv ## Compare them with what the package index resolves to no
 	PATH="$(BIN):$$PATH" $(BIN)/python scripts/lock.py --check
 
 SITE_VENV := var/site-venv
-$(SITE_VENV)/.installed: constraints/docs.txt
-	$(PYTHON) -m venv $(SITE_VENV)
-	$(SITE_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/docs.txt
+$(SITE_VENV)/.installed: constraints/docs.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(SITE_VENV)
+	$(BIN)/uv pip install --quiet --python $(SITE_VENV) --no-deps -r constraints/docs.txt
 	@touch $@
 
 docs: $(STAMP) $(SITE_VENV)/.installed ## Build the site of docs/ into var/site; a broken link fails.
@@ -80,21 +80,24 @@ chromium: ## Install Chromium from Debian's packages, for the tests of the conso
 	sh scripts/chromium.sh
 
 service-image: $(STAMP) ## Build the container image of the service, in the locked versions.
-	$(BIN)/python -m scripts.service_image
+	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image service
+
+trainer-image: $(STAMP) ## Build the container image of the trainer; ENGINE=vllm for GPUs.
+	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image trainer
 
 CHART_TOOLS := var/chart-tools
-$(CHART_TOOLS)/.installed: scripts/chart_tools.txt
-	$(PYTHON) -m venv $(CHART_TOOLS)
-	$(CHART_TOOLS)/bin/python -m pip install --quiet -r scripts/chart_tools.txt
+$(CHART_TOOLS)/.installed: scripts/chart_tools.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(CHART_TOOLS)
+	$(BIN)/uv pip install --quiet --python $(CHART_TOOLS) -r scripts/chart_tools.txt
 	@touch $@
 
 chart: $(CHART_TOOLS)/.installed ## Render the manifests of deploy/kubernetes from the Helm chart, and check them.
 	$(CHART_TOOLS)/bin/python -m scripts.render_chart
 
 SUPPLY_TOOLS := var/supply-tools
-$(SUPPLY_TOOLS)/.installed: scripts/supply_tools.txt
-	$(PYTHON) -m venv $(SUPPLY_TOOLS)
-	$(SUPPLY_TOOLS)/bin/python -m pip install --quiet -r scripts/supply_tools.txt
+$(SUPPLY_TOOLS)/.installed: scripts/supply_tools.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(SUPPLY_TOOLS)
+	$(BIN)/uv pip install --quiet --python $(SUPPLY_TOOLS) -r scripts/supply_tools.txt
 	@touch $@
 
 sbom: $(SUPPLY_TOOLS)/.installed ## Write a CycloneDX bill of materials of each lock to var/sbom.

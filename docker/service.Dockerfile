@@ -1,12 +1,12 @@
-# training-sandbox: the service, from wheels in the locked versions (scripts/service_image.py makes them).
+# training-sandbox: the service, from wheels in the locked versions (scripts/project_image.py makes them).
 # BASE is python:3.11-slim where a registry answers, else the Debian tree of build_base_image.sh.
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS packages
 COPY wheels/ /wheels/
 # The base has no pip: it runs from its own wheel. It installs where this Python imports from,
 # /usr/local/lib/python3.11/dist-packages for Debian's and site-packages for the official one.
-RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --find-links /wheels --no-warn-script-location \
-    --break-system-packages --root-user-action ignore --root /built 'training-sandbox[service]' pip
+RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps --no-warn-script-location \
+    --break-system-packages --root-user-action ignore --root /built /wheels/*.whl
 
 FROM ${BASE}
 ARG VERSION=unknown

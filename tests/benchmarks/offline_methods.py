@@ -25,7 +25,6 @@ from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpiso
 SPLIT = "arithmetic_test_easy"
 TEMPERATURE = 0.5
 """Of the weights of weighted behaviour cloning: softmax of the scores of a task's episodes."""
-RATES = {"sft": 5e-4, "preferences": 2e-4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,14 @@ class Method:
 
     kind: str
     data: str
+    rate: float
+    """Learning rate."""
     loss: str = ""
 
     def stage(self, folder: Path, steps: int, batch: int) -> str:
         """The list of stages of its run file."""
         loss = f", loss = {self.loss}" if self.loss else ""
-        optimizer = f'{{ learning_rate = {RATES[self.kind]}, schedule = "linear", warmup_steps = 10 }}'
+        optimizer = f'{{ learning_rate = {self.rate}, schedule = "linear", warmup_steps = 10 }}'
         data = f'{{ files = ["{folder / self.data}"] }}'
         return (
             f'stages=[{{ kind = "{self.kind}", data = {data}, steps = {steps}, batch = {batch}, '
@@ -48,12 +49,14 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "sft, filtered": Method("sft", "solved.jsonl"),
-    "sft, weighted": Method("sft", "weighted.jsonl"),
-    "dpo": Method("preferences", "pairs.jsonl", '{ kind = "dpo", beta = 0.1 }'),
-    "ipo": Method("preferences", "pairs.jsonl", '{ kind = "ipo", beta = 0.5 }'),
-    "kto": Method("preferences", "labels.jsonl", '{ kind = "kto", beta = 0.1 }'),
-    "orpo": Method("preferences", "pairs.jsonl", '{ kind = "orpo", odds_weight = 0.5 }'),
+    "sft, filtered": Method("sft", "solved.jsonl", 5e-4),
+    "sft, weighted": Method("sft", "weighted.jsonl", 5e-4),
+    "dpo": Method("preferences", "pairs.jsonl", 5e-5, '{ kind = "dpo", beta = 0.1, sft_weight = 1.0 }'),
+    "ipo": Method("preferences", "pairs.jsonl", 5e-5, '{ kind = "ipo", beta = 0.5, sft_weight = 1.0 }'),
+    "kto": Method(
+        "preferences", "labels.jsonl", 5e-5, '{ kind = "kto", beta = 0.1, desirable_weight = 3.0 }'
+    ),
+    "orpo": Method("preferences", "pairs.jsonl", 2e-4, '{ kind = "orpo", odds_weight = 0.5 }'),
 }
 
 

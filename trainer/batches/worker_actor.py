@@ -40,6 +40,7 @@ async def open_pool(config: RunConfig, namespace: str) -> EnginePool:
         generate_s=config.rollout.generate_timeout_s,
         revive_s=config.engine.start_timeout_s,
         health_every_s=config.engine.health_every_s,
+        hung_s=config.engine.hung_s,
     )
     engines = engine_handles(config.engine_settings, namespace) if config.steps else ()
     return await EnginePool(engines, limits).__aenter__()

@@ -62,6 +62,10 @@ class EngineConfig(Branch):
     """Time limit for the start of an engine, and for its return after a failure."""
     health_every_s: Seconds = 10.0
     """Seconds between health checks."""
+    hung_s: Seconds = 60.0
+    """Time in which an engine has to answer a health check; then it is ended and started again. A step of the
+    model must be shorter: raise it for a large model on a slow CPU.
+    """
     restarts: Positive = 10
     """Limit of restarts of one engine in a run."""
 

@@ -93,6 +93,9 @@ MIB = 1 << 20
 CPU_CACHE_MIB = 256
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the prefix cache; vLLM's own 128 on a CPU never hit with short conversations."""
+CPU_STEP_TOKENS = 1024
+"""Tokens of one step of the model on a CPU, unless a sequence is longer. vLLM's own thousands keep a CPU busy
+for a minute, in which an engine in the actor's process answers nothing and counts as hung."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 WORKER_EXTENSION = "trainer.weight_sync.vllm_worker.WeightSyncWorker"
 
@@ -159,6 +162,8 @@ class EngineOptions:
             # A seeded request whose prompt is split between two steps crashes vLLM on a CPU: vLLM rewinds the
             # generator's offset, and generators on a CPU have none.
             arguments["enable_chunked_prefill"] = False
+            if self.context is not None:  # without it, vLLM takes the model's own for both
+                arguments["max_num_batched_tokens"] = max(self.context, CPU_STEP_TOKENS)
         else:
             arguments["gpu_memory_utilization"] = self.gpu_memory_share
         if self.sleep:

@@ -264,6 +264,6 @@ class EnginePool:
         except TimeoutError:
             # A hung process keeps its GPU, and only its death makes Ray start another.
             place.engine.kill()
-            self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")
+            self._lost(place, f"it did not answer for {self._limits.hung_s:g} s (engine.hung_s)")
         except Exception:
             logger.exception("the health check of %s failed; it is repeated", place.engine.name)

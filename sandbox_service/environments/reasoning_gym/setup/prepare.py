@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import os
 import sys
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,25 @@ ENTRIES = 2
 """Version of the entries that ``box/generators.py`` makes. The folder of prepared data is named after
 ``setup`` alone, so another version here makes data of older entries anew."""
 _DIGEST_CHARACTERS = 8
+PROCESSES = 8
+"""Most datasets that are prepared at a time; each is limited by its CPU time, not by the clock."""
+
+
+@dataclass
+class Prepared:
+    """A dataset's description, and its lines of the files."""
+
+    name: str
+    category: str
+    levels: dict[str, Json] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    """Level to the reason why it is not offered."""
+    tasks: list[Json] = field(default_factory=list)
+    entries: list[Json] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rejected = f"; not offered: {self.rejected}" if self.rejected else ""
+        return f"{self.name}: {', '.join(self.levels) or 'left out'}{rejected}"
 
 
 def digest_of(dataset: str, config: Json) -> str:
@@ -37,13 +59,24 @@ def main(data: Path) -> None:
 
     if unknown := set(LEFT_OUT) - {*DATASETS, "composite"}:
         raise SystemExit(f"reasoning_gym has no dataset {min(unknown)!r}, which is to be left out")
+    names = sorted(set(DATASETS) - set(LEFT_OUT))
     described: Json = {}
     with (
+        # Children have what do_without_drawing put in place.
+        multiprocessing.get_context("fork").Pool(min(PROCESSES, os.cpu_count() or 1)) as processes,
         (data / "tasks.jsonl").open("w", encoding="utf-8") as tasks,
         (data / "entries.jsonl").open("w", encoding="utf-8") as entries,
     ):
-        for name in sorted(set(DATASETS) - set(LEFT_OUT)):
-            described[name] = _dataset(name, tasks, entries)
+        for made in processes.imap(_dataset, names):
+            tasks.writelines(json.dumps(line) + "\n" for line in made.tasks)
+            entries.writelines(json.dumps(line) + "\n" for line in made.entries)
+            described[made.name] = {
+                "category": made.category,
+                "levels": made.levels,
+                "rejected": made.rejected,
+            }
+            sys.stdout.write(f"{made}\n")
+            sys.stdout.flush()
     rejected = {
         name: "; ".join(sorted(set(each["rejected"].values())))
         for name, each in described.items()
@@ -54,33 +87,31 @@ def main(data: Path) -> None:
     (data / "datasets.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _dataset(name: str, tasks: Any, entries: Any) -> Json:  # noqa: ANN401  # text files
-    """Write the tasks of all levels of a dataset, and return its description."""
+def _dataset(name: str) -> Prepared:
+    """Return a dataset with the tasks of all levels that can be proven."""
     from reasoning_gym.factory import DATASETS
 
     from .levels import candidates
     from .pools import LevelError, Pool, make_pool
 
-    levels: dict[str, Json] = {}
-    rejected: dict[str, str] = {}
+    made = Prepared(name, category=DATASETS[name][0].__module__.split(".")[1])
     for level, configs in candidates(name).items():
         for config in configs:
             digest = digest_of(name, config)
-            if digest in {each["digest"] for each in levels.values()}:
+            if digest in {each["digest"] for each in made.levels.values()}:
                 continue
             try:
                 pool: Pool = make_pool(name, config)
             except LevelError as error:
-                rejected[level] = str(error)
+                made.rejected[level] = str(error)
                 continue
             prefix = f"{name}/{level}-{digest}"
             for task in pool.tasks:
                 task_id = f"{prefix}/{task['seed']}/{task['index']}"
-                line = {"id": task_id, "split": task["split"], "answer": task["answer"]}
-                tasks.write(json.dumps(line) + "\n")
+                made.tasks.append({"id": task_id, "split": task["split"], "answer": task["answer"]})
                 if "entry" in task:
-                    entries.write(json.dumps({"id": task_id, "entry": task["entry"]}) + "\n")
-            levels[level] = {
+                    made.entries.append({"id": task_id, "entry": task["entry"]})
+            made.levels[level] = {
                 "digest": digest,
                 "config": config,
                 "floor": pool.floor,
@@ -88,14 +119,9 @@ def _dataset(name: str, tasks: Any, entries: Any) -> Json:  # noqa: ANN401  # te
                 "milliseconds": round(1000 * pool.seconds, 1),
                 "repeated": round(pool.repeated, 3),
             }
-            rejected.pop(level, None)
+            made.rejected.pop(level, None)
             break
-    category = DATASETS[name][0].__module__.split(".")[1]
-    sys.stdout.write(
-        f"{name}: {', '.join(levels) or 'left out'}{f'; not offered: {rejected}' if rejected else ''}\n"
-    )
-    sys.stdout.flush()
-    return {"category": category, "levels": levels, "rejected": rejected}
+    return made
 
 
 if __name__ == "__main__":

