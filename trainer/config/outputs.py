@@ -41,7 +41,9 @@ class TrackingConfig(Branch):
     progress: bool = True
     """Show progress bars on a terminal."""
     trajectories: Literal["all", "scored", "none"] = "all"
-    """The trajectories that are written to ``trajectories.jsonl`` for inspection."""
+    """The trajectories that are written to ``trajectories.jsonl`` for inspection; unless it is ``none``,
+    ``advantages.jsonl`` has the advantages that they were trained with.
+    """
 
 
 class RayConfig(Branch):

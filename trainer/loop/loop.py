@@ -113,6 +113,10 @@ class StepRecorder(Protocol):
         """Keep the metrics of a step."""
         ...
 
+    def record_advantages(self, step: int, batch: Batch) -> None:
+        """Keep the advantages of a step's batch, for people to look at."""
+        ...
+
     def checkpoint(self, step: int, stage: int) -> None:
         """Start a checkpoint of everything needed to resume after ``step`` steps; collective."""
         ...
@@ -192,6 +196,8 @@ class TrainingLoop:
             batch = self._with_tokens(batch, stage, self.learner.to_learn(batch))
         with clock.phase("update"):
             metrics = self.learner.update(batch)
+        if stage.plays:
+            self.recorder.record_advantages(stage.local(step), batch)
         with clock.phase("checkpoint"):  # the checkpoint of an earlier step, written in the meantime
             self.recorder.settle()
         with clock.phase("sync"):

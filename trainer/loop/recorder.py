@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from trainer.reward_models.note import RewardModelNote
+    from trainer.types import Batch
 
+    from .advantage_record import AdvantageRecord
     from .export import Exporter
     from .plan import StagePlan
     from .remote import RemoteBatchSource
@@ -99,6 +101,8 @@ class RunRecorder:
     exporter: Exporter
     folder: Path
     """The run's folder."""
+    advantages: AdvantageRecord | None = None
+    """The file of advantages, if this rank keeps one."""
     _writing: _Writing | None = field(default=None, init=False)
 
     def export_reward_model(self, name: str, note: RewardModelNote) -> None:
@@ -107,6 +111,10 @@ class RunRecorder:
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
             self.batch_source.record_metrics(step, metrics)
+
+    def record_advantages(self, step: int, batch: Batch) -> None:
+        if self.advantages is not None:
+            self.advantages.write(step, batch.samples)
 
     def checkpoint(self, step: int, stage: int) -> None:
         self.settle()

@@ -21,6 +21,7 @@ from trainer.tracking.logs import keep_log
 from trainer.update.learner import Learner
 from trainer.weight_sync.sync import make_weight_sync
 
+from .advantage_record import AdvantageRecord
 from .export import Exporter, hub_of
 from .final import final_error, noting_final
 from .loop import TrainingLoop
@@ -99,6 +100,8 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         batches.rewind(_trained(position, plan))
     hub = hub_of(config.checkpoint) if rank == 0 else None
     exporter = Exporter(config.checkpoint, Path(given.folder), learner, rank, hub)
+    kept = rank == 0 and config.tracking.trajectories != "none"
+    advantages = AdvantageRecord(Path(given.folder)) if kept else None
     engines = engine_handles(config.engine_settings, given.namespace) if config.steps else ()
     loop = TrainingLoop(
         settings=config.loop_settings,
@@ -106,7 +109,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         batches=batches,
         learner=learner,
         weight_sync=make_weight_sync(config.sync_settings, engines, learner, rank),
-        recorder=RunRecorder(batches, learner, plan, rank, exporter, Path(given.folder)),
+        recorder=RunRecorder(batches, learner, plan, rank, exporter, Path(given.folder), advantages),
         workers=world,
     )
     loop.run(position.step if position else 0, position.stage if position else None)

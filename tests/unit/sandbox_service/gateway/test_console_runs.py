@@ -63,8 +63,16 @@ async def test_a_group_is_shown_side_by_side_with_its_failure(client):
 async def test_tokens_have_their_mask_probability_and_weights(client):
     text = await read(client, "/console/runs/mine/groups/5/episodes/5.1")
     assert 'title="token 1, id 2"' in text
-    assert 'class="token sampled level2" title="token 3, id 4, log-probability -1, weights 1"' in text
-    assert "Advantages are not recorded" in text
+    assert 'level2 raised" title="token 3, id 4, log-probability -1, weights 1, advantage 0.25"' in text
+    lowered = await read(client, "/console/runs/mine/groups/5/episodes/5.0")
+    assert "level2 lowered" in lowered
+    assert "advantage -0.25" in lowered
+
+
+async def test_an_episode_that_was_not_trained_on_yet_has_no_advantages(client):
+    text = await read(client, "/console/runs/mine/groups/11/episodes/11.0")
+    assert "No advantages are recorded of this episode" in text
+    assert "advantage -" not in text
 
 
 async def test_what_a_live_run_adds_is_there_at_the_next_look(client, root):

@@ -38,6 +38,8 @@ class Journal:
 
     calls: list = field(default_factory=list)
     timed: list = field(default_factory=list)
+    credited: list = field(default_factory=list)
+    """Steps whose advantages were recorded."""
     last_batches: list = field(default_factory=list)
     """Steps of the batches that weight syncs were given."""
     share: tuple = ((), ())
@@ -118,6 +120,10 @@ class Journal:
         self.calls.append(("record", step, sorted(name for name in metrics if not name.startswith("time/"))))
         self.timed.append(sorted(name for name in metrics if name.startswith("time/")))
 
+    def record_advantages(self, step, batch):
+        assert batch.samples[0].advantages_T is not None
+        self.credited.append(step)
+
     def checkpoint(self, step, stage):
         self.calls.append(("checkpoint", step, stage))
         self.written = (step, stage)
@@ -168,6 +174,11 @@ def test_engines_stay_away_from_their_gpus_for_the_whole_of_a_warm_start():
 
 def test_a_weight_sync_is_given_the_batch_that_was_learned_from_last():
     assert journal_of(RunConfig(steps=2)).last_batches == [None, 0, 1]
+
+
+def test_advantages_are_recorded_of_the_steps_that_play_and_of_no_warm_start():
+    warm = WarmStartConfig(demonstrations="d.jsonl", steps=2)
+    assert journal_of(RunConfig(steps=3, warm_start=warm)).credited == [0, 1, 2]
 
 
 def test_a_step_takes_annotates_updates_and_syncs_in_this_order():
