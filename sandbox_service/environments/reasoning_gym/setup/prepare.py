@@ -29,7 +29,7 @@ PROCESSES = 8
 
 
 @dataclass
-class Prepared:
+class PreparedDataset:
     """A dataset's description, and its lines of the files."""
 
     name: str
@@ -87,14 +87,14 @@ def main(data: Path) -> None:
     (data / "datasets.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _dataset(name: str) -> Prepared:
+def _dataset(name: str) -> PreparedDataset:
     """Return a dataset with the tasks of all levels that can be proven."""
     from reasoning_gym.factory import DATASETS
 
     from .levels import candidates
     from .pools import LevelError, Pool, make_pool
 
-    made = Prepared(name, category=DATASETS[name][0].__module__.split(".")[1])
+    made = PreparedDataset(name, category=DATASETS[name][0].__module__.split(".")[1])
     for level, configs in candidates(name).items():
         for config in configs:
             digest = digest_of(name, config)
