@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from local_processes.prctl import end_with_parent
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 _INSTALL_S = 1800.0
-_PREPARE_S = 1800.0
+_PREPARE_S = 14400.0
+"""Long, for a busy machine: preparations report their progress, and Ctrl-C ends them."""
 _RUN = """
 import runpy, sys
 _, folder, packages, data = sys.argv
@@ -127,6 +129,8 @@ def _run(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        # ``timeout`` passes the signal on to all that it started, if this process is killed meanwhile.
+        preexec_fn=end_with_parent,
     )
     assert process.stdout is not None
     try:

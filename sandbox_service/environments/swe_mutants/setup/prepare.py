@@ -4,8 +4,9 @@
 
 writes ``DATA/train`` and ``DATA/test`` (folders of tasks, split by package) and ``DATA/packages`` (pytest,
 for agents and tests). Packages are generated side by side. One that fails is left out, if enough tasks
-remain. Finished packages are kept in the folder that ENVIRONMENT_SETUP_KEPT names until the pack is whole,
-so that a set-up that was stopped continues with the others.
+remain; one that only lacked time is not, since a busy machine must make the same pack. Finished packages are
+kept in the folder that ENVIRONMENT_SETUP_KEPT names until the pack is whole, so that a set-up that was
+stopped continues with the others.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from .sources import Package, fetch, read_packages
 _LEAST_TASKS = 300
 _CPU_S_PER_TASK = 6.0
 """Bound of a package's CPU time, for each task that it should have."""
-_PACKAGE_S = 1500.0
-"""Time after which a package counts as failed, however busy the machine is."""
+_PACKAGE_S = 7200.0
+"""Time after which the set-up ends without a package, whose CPU time a busy machine did not give."""
 _REPORT_S = 10.0
 _BAR = 30
 _OFFERED = ("_pytest", "pytest", "pluggy", "iniconfig", "packaging")
@@ -57,7 +58,11 @@ def main() -> None:
     pin = pytest_pin(packages)
     (data / "offered.txt").write_text(f"{pin}\n", encoding="utf-8")
     chosen = read_packages(_HERE.parent / "data" / "packages.toml")
-    generate_all(chosen, packages, data, kept, pin)
+    if starved := generate_all(chosen, packages, data, kept, pin):
+        sys.exit(
+            f"not done within {_PACKAGE_S:g} s: {', '.join(starved)}; set up again, which continues with "
+            "what is missing, on a machine with less to do"
+        )
     counts = gather(chosen, kept, data)
     report(f"tasks: {counts['train']} to train, {counts['test']} held out")
     if sum(counts.values()) < _LEAST_TASKS or not all(counts.values()):
@@ -67,8 +72,12 @@ def main() -> None:
     shutil.rmtree(kept)
 
 
-def generate_all(chosen: list[Package], packages: Path, data: Path, kept: Path, pin: str) -> None:
-    """Generate the packages that are not yet in ``kept``; report progress, and those that fail."""
+def generate_all(chosen: list[Package], packages: Path, data: Path, kept: Path, pin: str) -> list[str]:
+    """Generate the packages that are not yet in ``kept``; report progress, and those that fail.
+
+    Returns the names of those that were not done in time.
+    """
+    starved: list[str] = []
     # The largest first, so that none of them is left for the end.
     missing = sorted(
         (each for each in chosen if not (kept / each.name).is_dir()), key=lambda each: -each.tasks
@@ -84,7 +93,10 @@ def generate_all(chosen: list[Package], packages: Path, data: Path, kept: Path, 
             for run in ended:
                 if (error := run.exception()) is not None:
                     report(f"{runs[run].name}: left out: {_reason(error)}")
+                    if isinstance(error, subprocess.TimeoutExpired):
+                        starved.append(runs[run].name)
             report(progress(chosen, kept, time.monotonic() - begun))
+    return sorted(starved)
 
 
 def run_worker(package: Package, packages: Path, data: Path, kept: Path, pin: str) -> None:

@@ -2,7 +2,11 @@
 
 import os
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from sandbox_service.environments.installation import install, note_operator_data
@@ -97,3 +101,31 @@ def test_force_begins_without_finished_parts(tmp_path):
     for _ in range(2):
         with pytest.raises(ServiceError, match="stopped"):
             install(recipe, root, lambda _: None, force=True)
+
+
+SLEEPS = """
+import os, subprocess, time
+child = subprocess.Popen(["sleep", "300"])
+print("pids", os.getpid(), child.pid, flush=True)
+time.sleep(300)
+"""
+INSTALLS = """
+import sys
+from pathlib import Path
+from sandbox_service.environments.installation import install
+from tests.harness.tiny_recipe import tiny_recipe
+folder = Path(sys.argv[1])
+install(tiny_recipe(folder, prepare=sys.argv[2]), folder / "root", lambda line: print(line, flush=True))
+"""
+
+
+def test_a_preparation_ends_with_the_set_up_that_was_killed(tmp_path):
+    root = Path(__file__).parents[4]
+    command = [sys.executable, "-c", INSTALLS, str(tmp_path), SLEEPS]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if "pids" in line)
+        started = [psutil.Process(int(pid)) for pid in line.split()[-2:]]
+        process.kill()
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert alive == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_service.environments.swe_mutants.setup import prepare
 from sandbox_service.environments.swe_mutants.setup.prepare import gather, generate_all, progress
 from sandbox_service.environments.swe_mutants.setup.sources import Package
 
@@ -28,13 +29,23 @@ def test_a_package_that_fails_is_told_of_and_left_out_and_finished_ones_stay(
     chosen = [package("absent"), package("finished")]
     kept = tmp_path / "kept"
     finish(kept, "finished", 4)
-    generate_all(chosen, tmp_path, tmp_path, kept, "pytest==8")
+    assert generate_all(chosen, tmp_path, tmp_path, kept, "pytest==8") == []
     told = capfd.readouterr().out
     assert "1 packages were finished by an earlier set-up" in told
     assert "absent: left out: its generator ended with status 1" in told
     assert "4 of 8 tasks, 1 of 2 packages" in told
     (tmp_path / "data").mkdir()
     assert gather(chosen, kept, tmp_path / "data") == {"train": 4}
+
+
+def test_a_package_that_only_lacked_time_is_named_so_that_no_smaller_pack_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_PACKAGE_S", 0.0)
+    kept = tmp_path / "kept"
+    finish(kept, "finished", 4)
+    chosen = [package("starved"), package("finished")]
+    assert generate_all(chosen, tmp_path, tmp_path, kept, "pytest==8") == ["starved"]
 
 
 def test_tasks_are_gathered_by_split_and_stay_for_another_attempt(tmp_path: Path) -> None:
