@@ -25,7 +25,7 @@ from .sources import Package, fetch, read_packages
 _LEAST_TASKS = 300
 _CPU_S_PER_TASK = 6.0
 """Bound of a package's CPU time, for each task that it should have."""
-_PACKAGE_S = 7200.0
+PACKAGE_S = 7200.0
 """Time after which the set-up ends without a package, whose CPU time a busy machine did not give."""
 _REPORT_S = 10.0
 _BAR = 30
@@ -60,7 +60,7 @@ def main() -> None:
     chosen = read_packages(_HERE.parent / "data" / "packages.toml")
     if starved := generate_all(chosen, packages, data, kept, pin):
         sys.exit(
-            f"not done within {_PACKAGE_S:g} s: {', '.join(starved)}; set up again, which continues with "
+            f"not done within {PACKAGE_S:g} s: {', '.join(starved)}; set up again, which continues with "
             "what is missing, on a machine with less to do"
         )
     counts = gather(chosen, kept, data)
@@ -108,7 +108,7 @@ def run_worker(package: Package, packages: Path, data: Path, kept: Path, pin: st
     words += [str(packages), str(draft), pin]
     # As the tests of a task run: pytest from the offered packages, and one seed that orders sets.
     settings = {**os.environ, "PYTHONPATH": str(data / "packages"), "PYTHONHASHSEED": "0"}
-    subprocess.run(words, check=True, env=settings, stdin=subprocess.DEVNULL, timeout=_PACKAGE_S)
+    subprocess.run(words, check=True, env=settings, stdin=subprocess.DEVNULL, timeout=PACKAGE_S)
     draft.rename(kept / package.name)
 
 
@@ -171,7 +171,7 @@ def generate_one(name: str, packages: Path, output: Path, pin: str) -> None:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"not done within {_PACKAGE_S:g} s"
+        return f"not done within {PACKAGE_S:g} s"
     if isinstance(error, subprocess.CalledProcessError):
         return f"its generator ended with status {error.returncode}; the lines above say why"
     return f"{type(error).__name__}: {error}"

@@ -41,7 +41,7 @@ def test_a_package_that_fails_is_told_of_and_left_out_and_finished_ones_stay(
 def test_a_package_that_only_lacked_time_is_named_so_that_no_smaller_pack_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "_PACKAGE_S", 0.0)
+    monkeypatch.setattr(prepare, "PACKAGE_S", 0.0)
     kept = tmp_path / "kept"
     finish(kept, "finished", 4)
     chosen = [package("starved"), package("finished")]
