@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from ray.serve import Application
 
+    from sandbox_service.config.service import ScalingConfig
     from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.scaling import ScalingPolicy
 
 
 APPLICATION = "sandbox-service"
@@ -78,6 +80,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     check_reach(config)
     check_port(config)
     check_tracing(config)
+    check_scaling(config)
     config = with_absolute_paths(config)
     handlers = SignalHandlers()
     with handlers.open(), ray_cluster(config, show_logs=show_logs) as alive:
@@ -135,7 +138,30 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
     fleet = config.fleet
     files = (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority)
     tls = TlsFiles(*map(str, files)) if all(files) else None
-    return Roster(fleet_name(config), core_builder(config), tcp=tcp, tls=tls)
+    return Roster(
+        fleet_name(config),
+        core_builder(config),
+        tcp=tcp,
+        tls=tls,
+        node_resource=fleet.node_resource,
+        scaling=_scaling_policy(fleet.scaling),
+    )
+
+
+def _scaling_policy(scaling: ScalingConfig) -> ScalingPolicy | None:
+    from sandbox_service.fleet.scaling import ScalingPolicy
+
+    return ScalingPolicy(**scaling.model_dump(exclude={"enabled"})) if scaling.enabled else None
+
+
+def check_scaling(config: ServiceConfig) -> None:
+    """Raise NotReadyError if nodes are to come by demand, and the cluster is a private one of one node."""
+    fleet = config.fleet
+    if fleet.address is None and (fleet.scaling.enabled or fleet.node_resource is not None):
+        raise NotReadyError(
+            "fleet.scaling and fleet.node_resource are for a cluster of several nodes: set fleet.address to "
+            "a running one"
+        )
 
 
 def _application(config: ServiceConfig, roster: Roster) -> Application:
@@ -177,15 +203,18 @@ def _check_application() -> None:
 
 
 def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], object]]:
-    """Return the steps of the shutdown: drain, end the gateway, end the supervisors.
+    """Return the steps of the shutdown: end the scaler, drain, end the gateway, end the supervisors.
 
     Supervisors drain while the gateway still answers, so that clients get the results of running operations.
     """
     from ray import serve
 
+    from sandbox_service.fleet.scaler import end_scaler
+
     deadline = config.deadline
     drain_s = deadline.drain_s + _MARGIN_S
     return [
+        lambda: end_scaler(roster, _MARGIN_S),
         lambda: roster.drain_all(roster.find().values(), drain_s),
         serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
         lambda: roster.end_all(roster.find().values(), drain_s + deadline.release_s),

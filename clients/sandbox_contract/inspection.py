@@ -213,6 +213,8 @@ class PoolStats(Result):
     """Boxes kept warm."""
     max_boxes: int
     """Most boxes at once."""
+    capacity: int = 1
+    """Instances that a box holds."""
     started_total: int
     """Boxes started since the supervisor started."""
     destroyed_total: int

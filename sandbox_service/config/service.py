@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
@@ -208,6 +208,31 @@ class StoreConfig(Branch):
     """Maximum queued records; beyond it, operations fail with storage_full instead of losing history."""
 
 
+class ScalingConfig(Branch):
+    """Sandbox nodes by demand for instances; for clusters with Ray's autoscaler."""
+
+    enabled: bool = False
+    """Ask Ray's autoscaler for as many nodes with ``fleet.node_resource`` as the demand needs."""
+    min_nodes: Positive = 1
+    """Nodes that are kept without demand."""
+    max_nodes: Positive = 8
+    """Most nodes to ask for; the autoscaler's own maximum applies as well."""
+    target_use: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of an environment's boxes that demand fills before another node is asked for."""
+    idle_s: Seconds = 300.0
+    """Time for which fewer nodes must have sufficed before one is drained and given back."""
+    interval_s: Seconds = 5.0
+    """Time between two decisions."""
+
+    @model_validator(mode="after")
+    def _bounds_are_ordered(self) -> ScalingConfig:
+        if self.min_nodes > self.max_nodes:
+            raise ValueError(
+                f"min_nodes is {self.min_nodes} and max_nodes {self.max_nodes}: max_nodes must not be smaller"
+            )
+        return self
+
+
 class FleetConfig(Branch):
     """The Ray cluster and the supervisors on it."""
 
@@ -221,12 +246,25 @@ class FleetConfig(Branch):
     """Private key of the certificate."""
     tls_authority: Path | None = None
     """Certificate of the authority that signed those of all nodes."""
+    node_resource: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")] | None = None
+    """Custom resource of Ray that marks the nodes which get a supervisor; by default every node gets one."""
+    scaling: ScalingConfig = ScalingConfig()
+    """Sandbox nodes by demand for instances."""
     dashboard: bool = False
     """Start Ray's dashboard on loopback in a private cluster."""
     object_store_mib: Annotated[int, Field(ge=76)] = 100
     """MiB of Ray's object store in a private cluster; the service hardly uses it."""
     start_timeout_s: Seconds = 120.0
     """Maximum time from the start until requests are served."""
+
+    @model_validator(mode="after")
+    def _scaled_nodes_are_marked(self) -> FleetConfig:
+        if self.scaling.enabled and self.node_resource is None:
+            raise ValueError(
+                "scaling.enabled needs node_resource: the custom resource, 1 on each sandbox node, by which "
+                "Ray's autoscaler is asked for nodes"
+            )
+        return self
 
 
 class TelemetryConfig(Branch):

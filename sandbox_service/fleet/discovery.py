@@ -18,6 +18,7 @@ from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.telemetry import get_logger
 
 from .members import Member
+from .scaler import ensure_scaler, fleet_scale
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox_service.supervisor.options import SupervisorAddress
 
     from .roster_discovery import Roster
+    from .scaling import FleetScale
 
 
 REFRESH_INTERVAL_S = 5.0
@@ -43,9 +45,10 @@ logger = get_logger(__name__)
 class RayDiscovery:
     """The fleet as one gateway process sees it; belongs to one event loop."""
 
-    def __init__(self, roster: Roster, *, start_missing: bool = True) -> None:
+    def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self._start_missing = start_missing
+        self.scale: FleetScale | None = None
+        """What the scaler last reported; None without scaling."""
         self._node_id: str = ray.get_runtime_context().get_node_id()
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
@@ -99,8 +102,11 @@ class RayDiscovery:
             self._members = MappingProxyType(
                 {name: self._member(address) for name, address in sorted(self._addresses.items())}
             )
-            if self._start_missing:
+            if self._roster.scaling is None:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
+            else:
+                await asyncio.to_thread(ensure_scaler, self._roster)
+                self.scale = await fleet_scale(self._roster)
         except ray.exceptions.RayError as error:
             # Ray's control plane does not answer; the known supervisors are as good as before.
             logger.warning("supervisors_refresh_failed", reason=str(error))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sandbox_service.supervisor.options import CoreBuilder, TlsFiles
 
+    from .scaling import ScalingPolicy
+
 
 PREFIX = "supervisor-"
 ANSWER_S = 2.0
@@ -41,6 +43,10 @@ class Roster:
     tcp: bool = False
     """Supervisors also listen for gateways on other nodes."""
     tls: TlsFiles | None = None
+    node_resource: str | None = None
+    """Custom resource of the nodes that get a supervisor; None for every node."""
+    scaling: ScalingPolicy | None = None
+    """None if supervisors are started on all such nodes, whatever the demand."""
 
     def find(self) -> dict[str, ActorHandle[SupervisorActor]]:
         """Return actor handles by supervisor name, including those that do not answer."""
@@ -57,8 +63,18 @@ class Roster:
 
     def nodes(self) -> dict[str, str]:
         """Return the host names of the living nodes by node id."""
-        nodes: list[Mapping[str, object]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return {str(node["NodeID"]): str(node["NodeManagerHostname"]) for node in nodes if node["Alive"]}
+        return {node_id: host for node_id, host, _ in self._living()}
+
+    def sandbox_nodes(self) -> dict[str, str]:
+        """Return the host names of the living nodes that may get a supervisor, by node id."""
+        wanted = self.node_resource
+        return {node_id: host for node_id, host, has in self._living() if wanted is None or has.get(wanted)}
+
+    def _living(self) -> Iterable[tuple[str, str, Mapping[str, float]]]:
+        nodes: list[Mapping[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        for node in nodes:
+            if node["Alive"]:
+                yield str(node["NodeID"]), str(node["NodeManagerHostname"]), node["Resources"]
 
     def end_lost(
         self, handles: Mapping[str, ActorHandle[SupervisorActor]], placed: Mapping[str, str]
@@ -71,14 +87,19 @@ class Roster:
             ray.kill(handles[name], no_restart=True)
         return dead
 
-    def start_missing(self, known: Collection[str], placed: Mapping[str, str]) -> list[str]:
-        """Start a supervisor on every node that lacks one, and return the names of the new ones.
+    def start_missing(
+        self, known: Collection[str], placed: Mapping[str, str], limit: int | None = None
+    ) -> list[str]:
+        """Start a supervisor on every sandbox node that lacks one, and return the names of the new ones.
 
         ``known`` are the names of all supervisors, ``placed`` the node of each that answers. While a
-        supervisor of a host does not answer, the host's nodes get none: it may be about to come back.
+        supervisor of a host does not answer, the host's nodes get none: it may be about to come back. At most
+        ``limit`` are started.
         """
         started: list[str] = []
-        for node_id, host in sorted(self.nodes().items()):
+        for node_id, host in sorted(self.sandbox_nodes().items()):
+            if len(started) == limit:
+                break
             part = host_name_part(self.fleet, host)
             silent = [name for name in known if name.startswith(part) and name not in placed]
             if node_id in placed.values() or silent:

@@ -6,7 +6,7 @@ Hot routes take the bytes of a body and return bytes; all other routes are FastA
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import ServerConfig
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.fleet.scaling import FleetScale
     from sandbox_service.tracing import Tracing
 
     from .dispatch import Backend
@@ -81,6 +82,10 @@ class Gateway:
         self._bodies = bodies
         self._queue = queue
         self._tracing = tracing
+
+    def show_scale(self, scale: Callable[[], FleetScale | None]) -> None:
+        """Set the function that returns what the fleet's scaler last decided, for the metrics."""
+        self._metrics.show_scale(scale)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -196,7 +201,7 @@ def build_app(
     log_every: int = 0,
     quota: QuotaConfig | None = None,
     tracing: Tracing | None = None,
-) -> ASGIApp:
+) -> Gateway:
     """Return the gateway's application.
 
     ``log_every`` n logs one in n successful requests, 0 none of them. ``quota`` applies if there are several

@@ -39,7 +39,8 @@ class GatewayReplica:
     def __init__(self, config: ServiceConfig, roster: Roster) -> None:
         configure_logging("info", json=True)
         self._config = config
-        self._router = Router(RayDiscovery(roster))
+        self._discovery = RayDiscovery(roster)
+        self._router = Router(self._discovery)
         self._tracing = open_tracing(config.telemetry, "sandbox-gateway")
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
@@ -52,6 +53,7 @@ class GatewayReplica:
             quota=self._config.quota,
             tracing=self._tracing,
         )
+        app.show_scale(lambda: self._discovery.scale)
         collect_rarely()
         keep_freed_memory()
         return _without_request_id(app)
@@ -79,6 +81,11 @@ def _without_request_id(app: ASGIApp) -> ASGIApp:
     return serve_request
 
 
+def _on_sandbox_nodes(resource: str | None) -> dict[str, float]:
+    """Return what a replica reserves of the nodes' resource: next to nothing, so that all fit beside it."""
+    return {} if resource is None else {resource: 0.001}
+
+
 def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:
     """Return the Serve application of the gateway."""
     ingress: Any = serve.ingress()(GatewayReplica)
@@ -86,7 +93,7 @@ def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:
         name="gateway",
         num_replicas=config.server.replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options={"num_cpus": 0},
+        ray_actor_options={"num_cpus": 0, "resources": _on_sandbox_nodes(config.fleet.node_resource)},
         health_check_period_s=5,
         health_check_timeout_s=15,
         graceful_shutdown_timeout_s=config.deadline.drain_s,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from sandbox_contract.inspection import PoolStats, SupervisorStats
+    from sandbox_service.fleet.scaling import FleetScale
 
     from .exchange import HttpExchange
 
@@ -29,6 +30,11 @@ _GAUGES = {
     "queued": "Creates that wait for a box",
     "max_boxes": "Most boxes at once",
 }
+_SCALE = {
+    "wanted": "Nodes that the demand needs",
+    "requested": "Nodes that Ray's autoscaler is asked for",
+    "retiring": "Nodes that are drained to be given back",
+}
 _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
 
 
@@ -36,6 +42,7 @@ class Metrics:
     """Counters of this replica; labels are routes, codes and environments, never ids or tenants."""
 
     def __init__(self) -> None:
+        self._scale: Callable[[], FleetScale | None] = lambda: None
         self._registry = CollectorRegistry()
         registry = self._registry
         self._requests = Counter(
@@ -87,6 +94,10 @@ class Metrics:
         self._waiting.set_function(waiting)
         self._body_bytes.set_function(body_bytes)
 
+    def show_scale(self, scale: Callable[[], FleetScale | None]) -> None:
+        """Set the function that returns what the fleet's scaler last decided."""
+        self._scale = scale
+
     def observe_wait(self, seconds: float) -> None:
         """Record how long a request was queued."""
         self._wait_seconds.observe(seconds)
@@ -123,14 +134,15 @@ class Metrics:
 
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
         """Return the metrics of this replica and of the fleet in Prometheus's text format."""
-        return generate_latest(self._registry) + generate_latest(_Fleet(fleet))
+        return generate_latest(self._registry) + generate_latest(_Fleet(fleet, self._scale()))
 
 
 class _Fleet(Collector):
     """The fleet's pools, collected for each scrape, so that ended pools leave no stale series."""
 
-    def __init__(self, fleet: Sequence[SupervisorStats]) -> None:
+    def __init__(self, fleet: Sequence[SupervisorStats], scale: FleetScale | None) -> None:
         self._fleet = fleet
+        self._scale = scale
 
     def collect(self) -> Iterator[Metric]:
         name = "sandbox_fleet_supervisors"
@@ -149,6 +161,10 @@ class _Fleet(Collector):
         for attribute, text in _TOTALS.items():
             counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
             yield self._filled(counter, attribute)
+        if self._scale is not None:
+            for attribute, text in _SCALE.items():
+                value = getattr(self._scale, attribute)
+                yield GaugeMetricFamily(f"sandbox_fleet_nodes_{attribute}", text, value=value)
 
     def _filled(self, family: GaugeMetricFamily | CounterMetricFamily, attribute: str) -> Metric:
         for supervisor, pool in self._pools():

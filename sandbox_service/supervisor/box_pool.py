@@ -157,6 +157,7 @@ class BoxPool:
             queued=len(state.queues),
             min_boxes=state.policy.min_boxes,
             max_boxes=state.policy.max_boxes,
+            capacity=state.policy.capacity,
             started_total=state.started_total,
             destroyed_total=state.destroyed_total,
         )

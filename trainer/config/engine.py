@@ -9,6 +9,8 @@ from pydantic import Field, JsonValue
 
 from sandbox_settings import Branch, NonNegative, Positive, Seconds
 
+from .nodes import NodeResource
+
 
 class EngineConfig(Branch):
     """vLLM engines, each a Ray actor."""
@@ -31,6 +33,8 @@ class EngineConfig(Branch):
     """GPUs that Ray reserves for each tensor-parallel worker: 1, or a share beside a learner."""
     cpus: NonNegative = 1.0
     """CPUs that Ray reserves for each engine."""
+    node_resource: NodeResource | None = None
+    """Custom resource of Ray that marks the nodes for engines; by default every node with room."""
     in_process: bool | None = None
     """Run the model in the actor's own process, which starts faster and takes half the memory; on a GPU a
     process of its own keeps the model busy while requests come and go. Chosen by device by default.

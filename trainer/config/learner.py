@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from sandbox_settings import Branch, Count, FormerNames, NonNegative, Positive, Seconds, Share
 
 from .model import LoraConfig
+from .nodes import NodeResource
 
 
 class OptimizerConfig(Branch):
@@ -46,6 +47,8 @@ class LearnerConfig(Branch):
     """Number of workers; a pair (least, most) lets it change during the run."""
     cpus: NonNegative = 1.0
     """CPUs that Ray reserves for each worker."""
+    node_resource: NodeResource | None = None
+    """Custom resource of Ray that marks the nodes for workers; by default every node with room."""
     gpus: NonNegative = 0.0
     """GPUs for each worker; a fraction where engines share it. A run that does not set GPUs uses those of
     the machine when vLLM's CUDA build is installed.

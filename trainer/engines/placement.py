@@ -23,6 +23,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from trainer.config.nodes import part_of
 from trainer.errors import EngineError
 from trainer.weight_sync.choice import shares_gpus
 
@@ -65,7 +66,7 @@ class Reservation:
 
 def engine_resources(engine: EngineConfig, device: Device) -> dict[str, float]:
     """Return the resources of one engine with GPUs of its own, which are on one machine."""
-    resources = {"CPU": float(engine.cpus)}
+    resources = {"CPU": float(engine.cpus), **part_of(engine.node_resource)}
     if device == "cuda":
         resources["GPU"] = (1.0 if engine.gpus is None else float(engine.gpus)) * engine.tensor_parallel
     return _positive(resources)
@@ -110,6 +111,7 @@ def _shared(hardware: Hardware, workers: int) -> Reservation:
             {
                 "GPU": 1.0,
                 "CPU": learner.cpus * (index < workers) + engine.cpus * (index in first),
+                **part_of(engine.node_resource),
             }
         )
         for index in range(gpus)

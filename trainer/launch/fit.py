@@ -9,6 +9,7 @@ import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from local_processes.threads import run_in_thread
+from trainer.config.nodes import part_of
 from trainer.errors import TrainerError
 from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
@@ -77,7 +78,7 @@ def _failure(folder: Path, error: BaseException) -> TrainerError:
 
 def scaling(learner: LearnerConfig, reserved: Reservation | None) -> ray.train.ScalingConfig:
     """Return the number of workers, and what each reserves or takes from the reservation."""
-    resources = {"CPU": learner.cpus}
+    resources = {"CPU": learner.cpus, **part_of(learner.node_resource)}
     if learner.gpus:
         resources["GPU"] = learner.gpus
     return SharedScaling(

@@ -5,7 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from sandbox_service.config import ServiceConfig
 from tests.harness.chart_tools import chart_python
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +39,13 @@ ASKED = {
     "docker without group": {**SET, "boxes": {"kind": "docker"}},
     "a setting of the chart": {**SET, "config": {**KEYS, "store": {"url": "sqlite:///t"}}},
     "an unknown kind": {**SET, "boxes": {"kind": "process"}},
+    "autoscaling without the API": {**SET, "sandbox": {"autoscaling": True}},
     "least": SET,
+    "autoscaling": {
+        **SET,
+        "sandbox": {"autoscaling": True, "minReplicas": 0, "maxReplicas": 5},
+        "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]},
+    },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
 }
@@ -78,6 +86,7 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
         ("docker without group", "boxes.docker.group"),
         ("a setting of the chart", "config.store.url is the chart's"),
         ("an unknown kind", "'gvisor', 'docker'"),
+        ("autoscaling without the API", "networkPolicy.apiServer"),
     ],
 )
 def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, reason) -> None:
@@ -88,6 +97,29 @@ def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, r
 def test_the_least_values_give_valid_manifests(rendered) -> None:
     assert "kind: RayService" in rendered["answers"]["least"]
     assert "kind: RayCluster\n" not in rendered["answers"]["least"]
+
+
+def test_autoscaling_is_set_for_ray_and_for_the_service_alike(rendered) -> None:
+    documents = [each for each in yaml.safe_load_all(rendered["answers"]["autoscaling"]) if each]
+    (service,) = [each["spec"] for each in documents if each["kind"] == "RayService"]
+    cluster = service["rayClusterConfig"]
+    assert cluster["enableInTreeAutoscaling"] is True
+    (group,) = cluster["workerGroupSpecs"]
+    arguments = yaml.safe_load(service["serveConfigV2"])["applications"][0]["args"]
+    fleet = ServiceConfig.model_validate(arguments).fleet
+    assert json.loads(json.loads(group["rayStartParams"]["resources"])) == {fleet.node_resource: 1}
+    assert (fleet.scaling.enabled, fleet.scaling.min_nodes, fleet.scaling.max_nodes) == (True, 1, 5)
+    assert group["maxReplicas"] == 5
+
+
+def test_only_the_head_of_an_autoscaled_cluster_calls_the_api_of_kubernetes(rendered) -> None:
+    documents = [each for each in yaml.safe_load_all(rendered["answers"]["autoscaling"]) if each]
+    (cluster,) = [each["spec"]["rayClusterConfig"] for each in documents if each["kind"] == "RayService"]
+    assert cluster["headGroupSpec"]["template"]["spec"]["automountServiceAccountToken"] is True
+    for group in cluster["workerGroupSpecs"]:
+        assert group["template"]["spec"]["automountServiceAccountToken"] is False
+    (policy,) = [each for each in documents if each["metadata"]["name"].endswith("-autoscaler")]
+    assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "head"
 
 
 def test_policies_can_be_left_to_the_platform(rendered) -> None:

@@ -13,10 +13,13 @@
 {{- if and .Values.networkPolicy.enabled (not .Values.postgresql.peers) -}}
 {{- $missing = append $missing "postgresql.peers (where the network policy lets pods connect to, or networkPolicy.enabled=false)" -}}
 {{- end -}}
-{{- range $key := list "server.host" "server.port" "server.insecure" "sandbox.kind" "sandbox.state_dir" "store.url" -}}
+{{- if and .Values.sandbox.autoscaling .Values.networkPolicy.enabled (not .Values.networkPolicy.apiServer) -}}
+{{- $missing = append $missing "networkPolicy.apiServer (where the autoscaler reaches the API of Kubernetes)" -}}
+{{- end -}}
+{{- range $key := list "fleet.node_resource" "server.host" "server.port" "server.insecure" "sandbox.kind" "sandbox.state_dir" "store.url" -}}
 {{- $parts := splitList "." $key -}}
 {{- if hasKey (dig (first $parts) dict $.Values.config) (last $parts) -}}
-{{- fail (printf "config.%s is the chart's: see boxes and postgresql in values.yaml" $key) -}}
+{{- fail (printf "config.%s is the chart's: see boxes, sandbox and postgresql in values.yaml" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- if $missing -}}
@@ -51,7 +54,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $_ := set $boxes "runsc" .Values.boxes.gvisor.runsc -}}
 {{- $_ := set $boxes "gvisor_root" .Values.boxes.gvisor.root -}}
 {{- end -}}
-{{- $own := dict "server" (dict "host" "0.0.0.0" "port" 8080) "sandbox" $boxes "store" (dict "url" "postgresql+psycopg://") -}}
+{{- $fleet := dict "node_resource" "sandbox_node" -}}
+{{- if .Values.sandbox.autoscaling -}}
+{{- $least := max 1 (int .Values.sandbox.minReplicas) -}}
+{{- $_ := set $fleet "scaling" (dict "enabled" true "min_nodes" $least "max_nodes" (int .Values.sandbox.maxReplicas)) -}}
+{{- end -}}
+{{- $own := dict "fleet" $fleet "server" (dict "host" "0.0.0.0" "port" 8080) "sandbox" $boxes "store" (dict "url" "postgresql+psycopg://") -}}
 {{- mergeOverwrite (deepCopy .Values.config) $own | toYaml -}}
 {{- end -}}
 
@@ -92,12 +100,13 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* What every pod has in common; takes the root, and whether the pod calls the API of Kubernetes. */}}
 {{- define "sandbox.pod" -}}
-serviceAccountName: {{ include "sandbox.name" . }}
-automountServiceAccountToken: false
+serviceAccountName: {{ include "sandbox.name" .root }}
+automountServiceAccountToken: {{ .callsApi }}
 enableServiceLinks: false
-terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
-{{- with .Values.image.pullSecrets }}
+terminationGracePeriodSeconds: {{ .root.Values.terminationGracePeriodSeconds }}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}

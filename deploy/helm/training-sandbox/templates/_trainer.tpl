@@ -6,7 +6,7 @@
 {{- if .gpus -}}
 {{- $resources = mergeOverwrite $resources (dict "limits" $gpus "requests" $gpus) -}}
 {{- end -}}
-{{- include "sandbox.pod" .root }}
+{{- include "sandbox.pod" (dict "root" .root "callsApi" false) }}
 securityContext:
   {{- include "sandbox.podSecurity" .root | nindent 2 }}
   seccompProfile: {type: RuntimeDefault}

@@ -1,7 +1,7 @@
 {{/* The pod of the sandbox group: a supervisor, its boxes, and a replica of the gateway. */}}
 {{- define "sandbox.worker" -}}
 {{- $docker := eq .Values.boxes.kind "docker" -}}
-{{- include "sandbox.pod" . }}
+{{- include "sandbox.pod" (dict "root" . "callsApi" false) }}
 securityContext:
   {{- include "sandbox.podSecurity" . | nindent 2 }}
   {{- if $docker }}

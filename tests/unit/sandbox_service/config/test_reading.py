@@ -76,3 +76,13 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     broken.write_text("[server\n")
     with pytest.raises(SettingsError, match="not TOML"):
         read_config(broken)
+
+
+def test_nodes_by_demand_need_the_resource_that_marks_them() -> None:
+    with pytest.raises(SettingsError, match="enabled needs node_resource"):
+        read_config(None, ["fleet.scaling.enabled=true"])
+
+
+def test_the_bounds_of_scaling_are_ordered() -> None:
+    with pytest.raises(SettingsError, match="max_nodes must not be smaller"):
+        read_config(None, ["fleet.scaling.min_nodes=3", "fleet.scaling.max_nodes=2"])

@@ -1,0 +1,195 @@
+"""The Ray actor that scales a fleet: one for all gateways, on the head node, which no autoscaler removes.
+
+It asks Ray's autoscaler for nodes with the fleet's custom resource by ``request_resources``, and is the
+only one that starts supervisors while it runs. A node is given back by draining its supervisor, waiting until
+it has no instances, and ending it: for Ray a node with an actor is never idle, so the autoscaler removes none
+that has a supervisor. One bundle for each node states the wanted size as a whole: nothing has to be counted
+or undone after a restart; pending actors would have to be, and a supervisor's name depends on its node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.autoscaler.sdk import request_resources
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sandbox_contract.inspection import SupervisorStats
+from sandbox_service.telemetry import configure_logging, get_logger
+
+from .scaling import FleetScale, NodeLoad, ScalingPlan, WantedNodes, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ray.actor import ActorHandle
+
+    from sandbox_service.supervisor.actor import SupervisorActor
+
+    from .roster_discovery import Roster
+    from .scaling import ScalingPolicy
+
+
+NAME = "scaler"
+ANSWER_S = 2.0
+"""Longest time for a call of a supervisor or of the scaler."""
+END_S = 60.0
+"""Longest time in which a drained supervisor destroys its boxes; then its process is killed."""
+_HEAD = "node:__internal_head__"
+"""Ray's resource of the head node."""
+
+logger = get_logger(__name__)
+
+
+class FleetScaler:
+    """Decides every few seconds, and carries the plan out."""
+
+    def __init__(self, roster: Roster, policy: ScalingPolicy) -> None:
+        configure_logging("info", json=True)
+        self._roster = roster
+        self._policy = policy
+        self._wanted = WantedNodes(policy)
+        self._retiring: set[str] = set()
+        self._scale = FleetScale()
+        self._rounds = asyncio.get_running_loop().create_task(self._run(), name="scale the fleet")
+
+    async def scale(self) -> FleetScale:
+        """Return the last decision."""
+        return self._scale
+
+    async def stop(self) -> None:
+        """End the decisions, and ask the autoscaler for nothing any more."""
+        self._rounds.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._rounds
+        await asyncio.to_thread(request_resources, bundles=[])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._decide()
+            except Exception as error:  # noqa: BLE001  # capture point: the next round tries again
+                logger.warning("fleet_scaling_failed", reason=str(error))
+            await asyncio.sleep(self._policy.interval_s)
+
+    async def _decide(self) -> None:
+        handles = await asyncio.to_thread(self._roster.find)
+        answers = await asyncio.gather(*(_report_of(handle) for handle in handles.values()))
+        reports = {name: answer for name, answer in zip(handles, answers, strict=True) if answer is not None}
+        loads = [load for load, _ in reports.values()]
+        placed = {name: node_id for name, (_, node_id) in reports.items()}
+        self._retiring &= {load.supervisor for load in loads if load.draining}
+        wanted = self._wanted.update(loads, time.monotonic())
+        decided = plan(wanted, loads, self._retiring, silent=len(handles) - len(reports))
+        # First of all: a node that is wanted again must not be removed while its supervisor starts.
+        resource = self._roster.node_resource
+        await asyncio.to_thread(request_resources, bundles=[{resource: 1}] * decided.request)
+        await self._carry_out(decided, handles, placed)
+        scale = FleetScale(wanted, decided.request, len(self._retiring))
+        if scale != self._scale:
+            logger.info(
+                "fleet_scaled",
+                wanted=wanted,
+                requested=decided.request,
+                supervisors=len(handles),
+                retiring=len(self._retiring),
+            )
+        self._scale = scale
+
+    async def _carry_out(
+        self,
+        decided: ScalingPlan,
+        handles: Mapping[str, ActorHandle[SupervisorActor]],
+        placed: Mapping[str, str],
+    ) -> None:
+        for name in decided.resume:
+            await _call(handles[name], "cancel_drain")
+            self._retiring.discard(name)
+        for name in decided.drain:
+            self._retiring.add(name)
+            await _call(handles[name], "begin_drain", move=True)
+        for name in decided.end:
+            await asyncio.to_thread(self._roster.end_all, [handles[name]], END_S)
+            self._retiring.discard(name)
+            logger.info("supervisor_retired", supervisor=name, node_id=placed[name])
+        if decided.start:
+            await asyncio.to_thread(self._roster.start_missing, set(handles), placed, decided.start)
+
+
+def ensure_scaler(roster: Roster) -> None:
+    """Start the fleet's scaler unless there is one. Blocks, so call it in a thread."""
+    if _scaler(roster) is not None or roster.scaling is None:
+        return
+    nodes: list[Mapping[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    head = next(str(node["NodeID"]) for node in nodes if node["Alive"] and _HEAD in node["Resources"])
+    # Every gateway may find it missing at the same moment, and the first to ask starts it.
+    ray.remote(FleetScaler).options(
+        name=NAME,
+        namespace=roster.fleet,
+        get_if_exists=True,
+        lifetime="detached",
+        max_restarts=-1,
+        num_cpus=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
+    ).remote(roster, roster.scaling)
+    logger.info("scaler_started", node_id=head)
+
+
+async def fleet_scale(roster: Roster) -> FleetScale | None:
+    """Return the scaler's last decision; None if it does not answer."""
+    handle = await asyncio.to_thread(_scaler, roster)
+    answer = None if handle is None else await _call(handle, "scale")
+    return answer if isinstance(answer, FleetScale) else None
+
+
+def end_scaler(roster: Roster, timeout_s: float) -> None:
+    """End the fleet's scaler, if there is one, so that supervisors can be ended. Blocks."""
+    handle: Any = _scaler(roster)
+    if handle is None:
+        return
+    with contextlib.suppress(ray.exceptions.RayError):
+        ray.get(handle.stop.remote(), timeout=timeout_s)
+    ray.kill(handle, no_restart=True)
+
+
+def load_of(stats: SupervisorStats) -> NodeLoad:
+    """Return a supervisor's load in boxes."""
+    return NodeLoad(
+        supervisor=stats.name,
+        draining=stats.draining,
+        instances=sum(pool.instances for pool in stats.pools),
+        boxes={
+            pool.environment: pool.busy + math.ceil(pool.queued / max(1, pool.capacity))
+            for pool in stats.pools
+        },
+        max_boxes={pool.environment: pool.max_boxes for pool in stats.pools},
+    )
+
+
+def _scaler(roster: Roster) -> ActorHandle[FleetScaler] | None:
+    try:
+        return ray.get_actor(NAME, namespace=roster.fleet)
+    except ValueError:
+        return None
+
+
+async def _report_of(handle: ActorHandle[SupervisorActor]) -> tuple[NodeLoad, str] | None:
+    """Return a supervisor's load and its node; None while it starts or does not answer."""
+    address, stats = await asyncio.gather(_call(handle, "address"), _call(handle, "stats"))
+    if address is None or not stats:
+        return None
+    return load_of(SupervisorStats.model_validate_json(stats)), address.node_id
+
+
+async def _call(handle: ActorHandle[Any], method: str, **arguments: object) -> Any:  # noqa: ANN401
+    """Return the answer of an actor's method, or None when it does not answer now."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await getattr(handle, method).remote(**arguments)
+    except (TimeoutError, ray.exceptions.RayError):
+        return None

@@ -1,0 +1,135 @@
+"""Decide how many sandbox nodes a fleet needs, and which supervisors come and go; pure, without Ray.
+
+Demand is counted in boxes, since an instance that waits may find room in a box that is there: the boxes with
+instances, and those that the queued creates need. Wanted nodes rise at once, and fall only to the most that
+was needed within the last ``idle_s``, as in the stabilisation window of a HorizontalPodAutoscaler: a node
+takes minutes to come, and a node too many for some minutes costs little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """The bounds of a fleet."""
+
+    min_nodes: int
+    max_nodes: int
+    target_use: float
+    """Share of the boxes that demand is to fill; the rest is there before it is asked for."""
+    idle_s: float
+    """Time for which fewer nodes must suffice before the fleet shrinks."""
+    interval_s: float = 5.0
+    """Time between two decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """What a supervisor reports of its node."""
+
+    supervisor: str
+    draining: bool = False
+    instances: int = 0
+    boxes: Mapping[str, float] = field(default_factory=dict)
+    """By environment, the boxes with instances and those that the queued creates need."""
+    max_boxes: Mapping[str, int] = field(default_factory=dict)
+    """By environment, the boxes that the node may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPlan:
+    """What has to be done so that the fleet has the wanted nodes."""
+
+    request: int
+    """Sandbox nodes that Ray's autoscaler is asked for."""
+    start: int = 0
+    """Supervisors that may be started on nodes without one."""
+    drain: tuple[str, ...] = ()
+    """Supervisors that the fleet no longer needs."""
+    resume: tuple[str, ...] = ()
+    """Supervisors whose drain is cancelled, since they are needed again."""
+    end: tuple[str, ...] = ()
+    """Drained supervisors without instances, whose nodes are idle for Ray without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScale:
+    """The scaler's last decision."""
+
+    wanted: int = 0
+    """Nodes that the demand needs."""
+    requested: int = 0
+    """Nodes that the autoscaler is asked for."""
+    retiring: int = 0
+    """Nodes that are drained to be given back."""
+
+
+class WantedNodes:
+    """The number of wanted nodes over time."""
+
+    def __init__(self, policy: ScalingPolicy) -> None:
+        self._policy = policy
+        self._needs: deque[tuple[float, int]] = deque()
+
+    def update(self, loads: Sequence[NodeLoad], now: float) -> int:
+        """Return the nodes wanted now: the most that the demand of the last ``idle_s`` needed."""
+        policy = self._policy
+        need = min(max(needed_nodes(loads, policy.target_use), policy.min_nodes), policy.max_nodes)
+        # An earlier need that is no greater can never be the greatest of the window again.
+        while self._needs and self._needs[-1][1] <= need:
+            self._needs.pop()
+        self._needs.append((now, need))
+        while len(self._needs) > 1 and self._needs[0][0] <= now - policy.idle_s:
+            self._needs.popleft()
+        return self._needs[0][1]
+
+
+def needed_nodes(loads: Sequence[NodeLoad], target_use: float) -> int:
+    """Return the nodes whose boxes the demand fills to the target; the scarcest environment decides.
+
+    Instances on draining nodes count: they are played on elsewhere, or their successors are.
+    """
+    environments = {name for load in loads for name in load.max_boxes}
+    return max((_needed(loads, name, target_use) for name in environments), default=0)
+
+
+def _needed(loads: Sequence[NodeLoad], environment: str, target_use: float) -> int:
+    sizes = [load.max_boxes[environment] for load in loads if load.max_boxes.get(environment)]
+    if not sizes:
+        return 0
+    demand = sum(load.boxes.get(environment, 0.0) for load in loads)
+    return math.ceil(demand / (sum(sizes) / len(sizes) * target_use))
+
+
+def plan(
+    wanted: int, loads: Sequence[NodeLoad], retiring: Collection[str], *, silent: int = 0
+) -> ScalingPlan:
+    """Return what leads from the present fleet to the wanted nodes.
+
+    Args:
+        wanted: nodes that are to take instances.
+        loads: the supervisors that answer.
+        retiring: supervisors among them whose drain an earlier plan began; other drains are an operator's.
+        silent: supervisors that do not answer, because they start or restart.
+    """
+    active = [load for load in loads if not load.draining]
+    leaving = [load for load in loads if load.draining and load.supervisor in retiring]
+    by_operator = len(loads) - len(active) - len(leaving)
+    # The operator's nodes exist for Ray, and are no places for instances.
+    request = wanted + by_operator
+    missing = wanted - len(active) - silent
+    if missing > 0:
+        # Those with the most instances have the most to lose.
+        resumed = sorted(leaving, key=lambda load: -load.instances)[:missing]
+        return ScalingPlan(
+            request, start=missing - len(resumed), resume=tuple(each.supervisor for each in resumed)
+        )
+    idle = tuple(load.supervisor for load in leaving if not load.instances)
+    surplus = sorted(active, key=lambda load: (load.instances, load.supervisor))
+    drained = surplus[: max(0, len(active) - wanted)]
+    return ScalingPlan(request, drain=tuple(each.supervisor for each in drained), end=idle)

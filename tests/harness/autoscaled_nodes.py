@@ -1,0 +1,141 @@
+"""A Ray cluster on this machine whose nodes come and go by Ray's own autoscaler.
+
+The autoscaler's provider of fake nodes starts a real raylet for each, as for ``AutoscalingCluster`` of
+``ray.cluster_utils``. That one ends every Ray process of the machine when it starts, so it cannot run beside
+other clusters, and its template is not part of Ray's wheel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import ray
+
+from local_processes.descendants import Descendants
+from local_processes.ports import free_port
+from local_processes.waiting import Deadline, wait_until
+
+from .ray_nodes import ROOT
+
+START_S = 300.0
+HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
+"""The head's id, which the provider of fake nodes expects."""
+
+
+@contextlib.contextmanager
+def autoscaled_nodes(
+    resources: Mapping[str, float], *, most: int, idle_s: float, version: int = 2
+) -> Iterator[None]:
+    """Be connected to a head without CPUs while the block runs; nodes of ``resources`` come by demand.
+
+    Args:
+        resources: those of one node.
+        most: nodes that the autoscaler starts at most.
+        idle_s: time after which it removes an idle node.
+        version: of the autoscaler.
+    """
+    run = secrets.token_hex(8)
+    family = Descendants("SANDBOX_TEST_CLUSTER", run)
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        family.adopting(),
+    ):
+        variables = {
+            "SANDBOX_TEST_CLUSTER": run,
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_FAKE_CLUSTER": "1",
+            "RAY_enable_autoscaler_v2": str(int(version == 2)),
+            "RAY_CLOUD_INSTANCE_ID": HEAD,
+            "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD,
+            "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            "AUTOSCALER_METRIC_PORT": str(free_port()),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}",
+        }
+        port = free_port()
+        address = f"{ray.util.get_node_ip_address()}:{port}"
+        config = Path(folder, "cluster.json")
+        config.write_text(json.dumps(_cluster(dict(resources), most, idle_s, address)))
+        output = Path(folder, "head.log")
+        try:
+            with output.open("w") as log:
+                head = subprocess.Popen(
+                    _command(config, port, Path(folder, "ray")),
+                    env={**os.environ, **variables},
+                    stdout=log,
+                    stderr=log,
+                )
+            started = wait_until(
+                lambda: "--block" in output.read_text() or head.poll() is not None,
+                Deadline.after(START_S),
+                poll_s=0.2,
+            )
+            assert started, output.read_text()
+            assert head.poll() is None, output.read_text()
+            for name in ("RAY_AUTH_MODE", "RAY_enable_autoscaler_v2", "PYTHONPATH"):
+                environment.setenv(name, variables[name])
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            yield
+        finally:
+            ray.shutdown()
+            family.end_all(0.0)
+
+
+def _command(config: Path, port: int, folder: Path) -> list[str]:
+    ray_command = Path(sys.executable).with_name("ray")
+    return [
+        *(str(ray_command), "start", "--head", "--block"),
+        f"--autoscaling-config={config}",
+        f"--port={port}",
+        f"--temp-dir={folder}",
+        f"--ray-client-server-port={free_port()}",
+        f"--dashboard-agent-listen-port={free_port()}",
+        "--include-dashboard=false",
+        "--num-cpus=0",
+        "--object-store-memory=80000000",
+    ]
+
+
+def _cluster(resources: dict[str, float], most: int, idle_s: float, address: str) -> dict[str, object]:
+    """Return the autoscaler's configuration of a cluster with fake nodes."""
+    empty_lists = (
+        *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
+        *("head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files"),
+        *("rsync_exclude", "rsync_filter"),
+    )
+    node = {"resources": resources, "node_config": {}, "min_workers": 0, "max_workers": most}
+    return {
+        "cluster_name": "fake",
+        "max_workers": most,
+        "provider": {
+            "type": "fake_multinode",
+            "use_node_id_as_ip": True,
+            "disable_node_updaters": True,
+            "disable_launch_config_check": True,
+            "launch_multiple": True,
+            "gcs_address": address,
+            "head_node_id": HEAD,
+        },
+        "head_node_type": "ray.head.default",
+        "available_node_types": {
+            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
+            "sandbox": node,
+        },
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": idle_s / 60,
+        "docker": {},
+        "auth": {},
+        "file_mounts": {},
+        "file_mounts_sync_continuously": False,
+        **{name: [] for name in empty_lists},
+    }

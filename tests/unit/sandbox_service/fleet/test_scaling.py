@@ -1,0 +1,101 @@
+"""A fleet grows at once with the demand for boxes, and shrinks when less has sufficed for a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_service.fleet.scaling import (
+    NodeLoad,
+    ScalingPlan,
+    ScalingPolicy,
+    WantedNodes,
+    needed_nodes,
+    plan,
+)
+
+POLICY = ScalingPolicy(min_nodes=1, max_nodes=4, target_use=0.8, idle_s=300.0)
+
+
+def node(supervisor: str, code: float = 0, *, instances: int = 0, draining: bool = False) -> NodeLoad:
+    """A node of ten boxes, of which demand needs ``code``."""
+    return NodeLoad(supervisor, draining, instances, {"code": code}, {"code": 10})
+
+
+@pytest.mark.parametrize(("boxes", "nodes"), [(0, 0), (1, 1), (8, 1), (8.5, 2), (16, 2), (17, 3)])
+def test_nodes_are_needed_before_the_boxes_are_all_in_use(boxes: float, nodes: int) -> None:
+    assert needed_nodes([node("a", boxes)], 0.8) == nodes
+
+
+def test_a_full_node_with_one_create_in_the_queue_needs_another_at_any_target() -> None:
+    assert needed_nodes([node("a", 11)], 1.0) == 2
+
+
+def test_the_scarcest_environment_decides() -> None:
+    load = NodeLoad("a", boxes={"code": 2, "appworld": 3}, max_boxes={"code": 10, "appworld": 2})
+    assert needed_nodes([load], 1.0) == 2
+
+
+def test_instances_of_draining_nodes_are_demand() -> None:
+    assert needed_nodes([node("a", 8), node("b", 8, draining=True)], 0.8) == 2
+
+
+def test_an_environment_without_boxes_needs_no_node() -> None:
+    assert needed_nodes([NodeLoad("a", boxes={"off": 3}, max_boxes={"off": 0})], 0.8) == 0
+
+
+def test_wanted_nodes_rise_at_once_and_fall_after_the_idle_time() -> None:
+    wanted = WantedNodes(POLICY)
+    assert wanted.update([node("a", 1)], 0.0) == 1
+    assert wanted.update([node("a", 20)], 5.0) == 3
+    assert wanted.update([node("a", 9)], 100.0) == 3
+    assert wanted.update([node("a", 0)], 304.0) == 3
+    assert wanted.update([node("a", 0)], 305.0) == 2, "nine boxes needed two nodes within the last 300 s"
+    assert wanted.update([node("a", 0)], 400.0) == 1
+
+
+def test_a_new_demand_within_the_idle_time_keeps_the_nodes() -> None:
+    wanted = WantedNodes(POLICY)
+    wanted.update([node("a", 20)], 0.0)
+    wanted.update([node("a", 0)], 100.0)
+    assert wanted.update([node("a", 20)], 290.0) == 3
+    assert wanted.update([node("a", 0)], 589.0) == 3
+
+
+@pytest.mark.parametrize(("boxes", "nodes"), [(0, 1), (1000, 4)])
+def test_wanted_nodes_stay_within_the_bounds(boxes: float, nodes: int) -> None:
+    assert WantedNodes(POLICY).update([node("a", boxes)], 0.0) == nodes
+
+
+def test_a_fleet_without_supervisors_wants_the_least() -> None:
+    assert WantedNodes(POLICY).update([], 0.0) == 1
+    assert plan(1, [], ()) == ScalingPlan(request=1, start=1)
+
+
+def test_nodes_that_are_missing_are_asked_for_and_get_supervisors() -> None:
+    assert plan(3, [node("a")], ()) == ScalingPlan(request=3, start=2)
+
+
+def test_a_supervisor_that_starts_is_not_started_twice() -> None:
+    assert plan(2, [node("a")], (), silent=1) == ScalingPlan(request=2)
+
+
+def test_the_emptiest_supervisors_are_drained_when_fewer_suffice() -> None:
+    loads = [node("a", instances=5), node("b", instances=0), node("c", instances=2)]
+    assert plan(1, loads, ()) == ScalingPlan(request=1, drain=("b", "c"))
+
+
+def test_a_drained_supervisor_is_ended_when_its_last_instance_is_gone() -> None:
+    retiring = [node("b", instances=1, draining=True), node("c", draining=True)]
+    assert plan(1, [node("a"), *retiring], {"b", "c"}) == ScalingPlan(request=1, end=("c",))
+
+
+def test_nodes_on_their_way_out_return_first_the_fullest_before_all() -> None:
+    retiring = [node("b", instances=1, draining=True), node("c", instances=4, draining=True)]
+    assert plan(2, [node("a"), *retiring], {"b", "c"}) == ScalingPlan(request=2, resume=("c",))
+    assert plan(4, [node("a"), *retiring], {"b", "c"}) == ScalingPlan(request=4, start=1, resume=("c", "b"))
+
+
+def test_a_node_that_an_operator_drains_is_replaced_and_left_alone() -> None:
+    loads = [node("a", 8), node("b", instances=0, draining=True)]
+    assert plan(2, loads, ()) == ScalingPlan(request=3, start=1)
+    assert plan(1, loads, ()) == ScalingPlan(request=2)
