@@ -59,6 +59,9 @@ def autoscaled_nodes(
             "RAY_CLOUD_INSTANCE_ID": HEAD,
             "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD,
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            # Ray gives a node 30 s to start, and a silent one a few to answer: too little on a busy machine.
+            "RAY_raylet_start_wait_time_s": "240",
+            "RAY_health_check_failure_threshold": "60",
             "AUTOSCALER_METRIC_PORT": str(free_port()),
             "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}",
         }
@@ -67,6 +70,7 @@ def autoscaled_nodes(
         config = Path(folder, "cluster.json")
         config.write_text(json.dumps(_cluster(dict(resources), most, idle_s, address)))
         output = Path(folder, "head.log")
+        head: subprocess.Popen[bytes] | None = None
         try:
             with output.open("w") as log:
                 head = subprocess.Popen(
@@ -75,13 +79,7 @@ def autoscaled_nodes(
                     stdout=log,
                     stderr=log,
                 )
-            started = wait_until(
-                lambda: "--block" in output.read_text() or head.poll() is not None,
-                Deadline.after(START_S),
-                poll_s=0.2,
-            )
-            assert started, output.read_text()
-            assert head.poll() is None, output.read_text()
+            _await_start(head, output)
             for name in ("RAY_AUTH_MODE", "RAY_enable_autoscaler_v2", "PYTHONPATH"):
                 environment.setenv(name, variables[name])
             ray.init(address=address, log_to_driver=False, configure_logging=False)
@@ -89,6 +87,19 @@ def autoscaled_nodes(
         finally:
             ray.shutdown()
             family.end_all(0.0)
+            if head is not None:
+                head.wait(10)
+
+
+def _await_start(head: subprocess.Popen[bytes], output: Path) -> None:
+    """Wait until the head is up, which it says last."""
+    wait_until(
+        lambda: "--block" in output.read_text() or head.poll() is not None,
+        Deadline.after(START_S),
+        poll_s=0.2,
+    )
+    assert "--block" in output.read_text(), output.read_text()
+    assert head.poll() is None, output.read_text()
 
 
 def _command(config: Path, port: int, folder: Path) -> list[str]:
