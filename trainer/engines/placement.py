@@ -74,7 +74,12 @@ def engine_resources(engine: EngineConfig, device: Device) -> dict[str, float]:
 
 def actor_options(resources: Mapping[str, float]) -> dict[str, Any]:
     """Return the options of an actor with these resources."""
-    return {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
+    others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
+    return {
+        "num_cpus": resources.get("CPU", 0),
+        "num_gpus": resources.get("GPU", 0),
+        "resources": others,
+    }
 
 
 def reserve(hardware: Hardware, device: Device, *, learner: bool = True) -> Reservation:
