@@ -137,7 +137,9 @@ def _cluster(resources: dict[str, float], most: int, idle_s: float, address: str
         "cluster_name": "fake",
         "max_workers": most,
         "provider": {
-            "type": "fake_multinode",
+            # As "fake_multinode", whose defaults are in a file that Ray's wheel lacks.
+            "type": "external",
+            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
             "use_node_id_as_ip": True,
             "disable_node_updaters": True,
             "disable_launch_config_check": True,
