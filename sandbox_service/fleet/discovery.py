@@ -48,7 +48,7 @@ class RayDiscovery:
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self.scale: FleetScale | None = None
-        """What the scaler last reported; None without scaling."""
+        """Last decision of the scaler; None without scaling."""
         self._node_id: str = ray.get_runtime_context().get_node_id()
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}

@@ -30,7 +30,7 @@ class ScalingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """What a supervisor reports of its node."""
+    """The load of a node, as its supervisor reports it."""
 
     supervisor: str
     draining: bool = False
@@ -43,7 +43,7 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class ScalingPlan:
-    """What has to be done so that the fleet has the wanted nodes."""
+    """The steps that lead to the wanted nodes."""
 
     request: int
     """Sandbox nodes that Ray's autoscaler is asked for."""

@@ -31,7 +31,7 @@ from .ray_nodes import ROOT
 START_S = 120.0
 ATTEMPTS = 4
 READY = "--block"
-"""What the head prints when it is up."""
+"""Printed by the head when it is up."""
 HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 """The head's id, which the provider of fake nodes expects."""
 

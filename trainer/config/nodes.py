@@ -10,7 +10,7 @@ NodeResource = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")]
 """Name of a custom resource, as in ``ray start --resources='{"engines": 1}'``."""
 
 _PART = 0.001
-"""What one actor takes of it: the resource marks a node, and a thousand actors fit on each of its units."""
+"""Part that one actor takes: the resource marks a node, and a thousand actors fit on each of its units."""
 
 
 def part_of(resource: NodeResource | None) -> dict[str, float]:
