@@ -17,6 +17,7 @@ from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat.agentscope.models import CompatRequest
+from sandbox_service.fleet.scaling import FleetScale
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
 from scripts.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections
@@ -81,6 +82,7 @@ def test_every_failure_class_is_documented():
 
 def test_every_metric_is_documented():
     metrics = Metrics()
+    metrics.show_scale(FleetScale)
     metrics.count_operation("step", None)
     pool = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
     fleet = SupervisorStats(name="s", node="n", draining=False, uptime_s=0, pools=(PoolStats(**pool),))
