@@ -15,9 +15,9 @@ from sandbox_contract.problems import FailureClass
 from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig, ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
+from sandbox_service.fleet.scaling import FleetScale
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat.agentscope.models import CompatRequest
-from sandbox_service.fleet.scaling import FleetScale
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
 from scripts.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections

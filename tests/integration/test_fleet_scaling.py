@@ -34,7 +34,7 @@ RESOURCE = "sandbox_node"
 NODE = {"CPU": 1, RESOURCE: 1, "object_store_memory": 80 * 1024 * 1024}
 BOXES = 2
 POLICY = ScalingPolicy(min_nodes=1, max_nodes=2, target_use=1.0, idle_s=3.0, interval_s=0.5)
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 
 
 def config_of(folder: object) -> ServiceConfig:
