@@ -86,7 +86,7 @@ class FleetScaler:
         self._retiring &= {load.supervisor for load in loads if load.draining}
         wanted = self._wanted.update(loads, time.monotonic())
         decided = plan(wanted, loads, self._retiring, silent=len(handles) - len(reports))
-        # First of all: a node that is wanted again must not be removed while its supervisor starts.
+        # Before supervisors start: their nodes must not be removed meanwhile.
         resource = self._roster.node_resource
         await asyncio.to_thread(request_resources, bundles=[{resource: 1}] * decided.request)
         await self._carry_out(decided, handles, placed)

@@ -46,7 +46,11 @@ class ScalingPlan:
     """The steps that lead to the wanted nodes."""
 
     request: int
-    """Sandbox nodes that Ray's autoscaler is asked for."""
+    """Sandbox nodes that Ray's autoscaler is asked for; none while there are enough supervisors.
+
+    Ray may take any of the nodes for a request, so a standing one would keep nodes that are given back. Those
+    with a supervisor need none, since an actor keeps a node.
+    """
     start: int = 0
     """Supervisors that may be started on nodes without one."""
     drain: tuple[str, ...] = ()
@@ -64,7 +68,7 @@ class FleetScale:
     wanted: int = 0
     """Nodes that the demand needs."""
     requested: int = 0
-    """Nodes that the autoscaler is asked for."""
+    """Nodes that the autoscaler is asked for; none while there are enough supervisors."""
     retiring: int = 0
     """Nodes that are drained to be given back."""
 
@@ -120,8 +124,9 @@ def plan(
     active = [load for load in loads if not load.draining]
     leaving = [load for load in loads if load.draining and load.supervisor in retiring]
     by_operator = len(loads) - len(active) - len(leaving)
-    # The operator's nodes exist for Ray, and are no places for instances.
-    request = wanted + by_operator
+    # The operator's nodes exist for Ray, and are no places for instances. The request stands until the
+    # supervisors answer: until then a new node may seem idle.
+    request = wanted + by_operator if wanted > len(active) else 0
     missing = wanted - len(active) - silent
     if missing > 0:
         # Those with the most instances have the most to lose.

@@ -32,7 +32,7 @@ _GAUGES = {
 }
 _SCALE = {
     "wanted": "Nodes that the demand needs",
-    "requested": "Nodes that Ray's autoscaler is asked for",
+    "requested": "Nodes that Ray's autoscaler is asked for, none while there are enough",
     "retiring": "Nodes that are drained to be given back",
 }
 _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}

@@ -104,12 +104,12 @@ async def test_nodes_come_and_go_with_the_demand_for_instances(cluster, tmp_path
         assert owner_of(held[-1]) != first
         await wait_for_nodes(discovery, 2)
         assert discovery.scale is not None
-        assert discovery.scale.requested == 2
+        assert discovery.scale.wanted == 2
 
         for instance in held:
             await release(router, instance)
         await wait_for_nodes(discovery, 1)
-        assert discovery.scale.requested == 1
+        assert discovery.scale.wanted == 1
         await release(router, await create(router))
     finally:
         await router.close()

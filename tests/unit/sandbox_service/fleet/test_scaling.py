@@ -75,18 +75,22 @@ def test_nodes_that_are_missing_are_asked_for_and_get_supervisors() -> None:
     assert plan(3, [node("a")], ()) == ScalingPlan(request=3, start=2)
 
 
-def test_a_supervisor_that_starts_is_not_started_twice() -> None:
+def test_nothing_is_asked_for_while_there_are_enough_supervisors() -> None:
+    assert plan(2, [node("a"), node("b")], ()) == ScalingPlan(request=0)
+
+
+def test_a_supervisor_that_starts_is_not_started_twice_and_its_node_is_kept() -> None:
     assert plan(2, [node("a")], (), silent=1) == ScalingPlan(request=2)
 
 
 def test_the_emptiest_supervisors_are_drained_when_fewer_suffice() -> None:
     loads = [node("a", instances=5), node("b", instances=0), node("c", instances=2)]
-    assert plan(1, loads, ()) == ScalingPlan(request=1, drain=("b", "c"))
+    assert plan(1, loads, ()) == ScalingPlan(request=0, drain=("b", "c"))
 
 
 def test_a_drained_supervisor_is_ended_when_its_last_instance_is_gone() -> None:
     retiring = [node("b", instances=1, draining=True), node("c", draining=True)]
-    assert plan(1, [node("a"), *retiring], {"b", "c"}) == ScalingPlan(request=1, end=("c",))
+    assert plan(1, [node("a"), *retiring], {"b", "c"}) == ScalingPlan(request=0, end=("c",))
 
 
 def test_nodes_on_their_way_out_return_first_the_fullest_before_all() -> None:
@@ -98,4 +102,4 @@ def test_nodes_on_their_way_out_return_first_the_fullest_before_all() -> None:
 def test_a_node_that_an_operator_drains_is_replaced_and_left_alone() -> None:
     loads = [node("a", 8), node("b", instances=0, draining=True)]
     assert plan(2, loads, ()) == ScalingPlan(request=3, start=1)
-    assert plan(1, loads, ()) == ScalingPlan(request=2)
+    assert plan(1, loads, ()) == ScalingPlan(request=0)
