@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox_contract.inspection import SupervisorStats
 from sandbox_service.fleet.draining import PlacedSupervisor
 
-from .serve_app import fleet_name
+from .serve_app import fleet_name, stop_s
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -28,8 +28,10 @@ class FleetUnreachableError(Exception):
 class RayFleet:
     """A fleet through Ray's control plane."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, stop_s: float = 60.0) -> None:
         self._roster = roster
+        self._stop_s = stop_s
+        """Longest time in which a supervisor stops."""
 
     def placed(self) -> Sequence[PlacedSupervisor]:
         found: list[PlacedSupervisor] = []
@@ -47,12 +49,18 @@ class RayFleet:
     def cancel_drain(self, name: str) -> None:
         self._ask([self._roster.find()[name].cancel_drain.remote()])
 
-    def _ask(self, calls: list[Any]) -> list[Any] | None:
+    def stop(self, name: str) -> bool:
+        return self._ask([self._roster.find()[name].stop.remote()], self._stop_s) is not None
+
+    def remove(self, name: str) -> bool:
+        return self._roster.end_all([self._roster.find()[name]], self._stop_s)
+
+    def _ask(self, calls: list[Any], timeout_s: float = _CALL_S) -> list[Any] | None:
         """Return the answers; None if the supervisor does not give them in time."""
         import ray
 
         try:
-            answers: list[Any] = ray.get(calls, timeout=_CALL_S)
+            answers: list[Any] = ray.get(calls, timeout=timeout_s)
         except (ray.exceptions.RayError, TimeoutError):
             return None
         return answers
@@ -89,6 +97,6 @@ def running_fleet(config: ServiceConfig) -> Iterator[RayFleet]:
             f"`sandbox-service node-env` prints, or set fleet.address ({error})"
         ) from error
     try:
-        yield RayFleet(Roster(fleet_name(config), core_builder(config), tcp=True))
+        yield RayFleet(Roster(fleet_name(config), core_builder(config), tcp=True), stop_s(config))
     finally:
         ray.shutdown()

@@ -211,14 +211,17 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
 
     from sandbox_service.fleet.scaler import end_scaler
 
-    deadline = config.deadline
-    drain_s = deadline.drain_s + _MARGIN_S
     return [
         lambda: end_scaler(roster, _MARGIN_S),
-        lambda: roster.drain_all(roster.find().values(), drain_s),
+        lambda: roster.drain_all(roster.find().values(), config.deadline.drain_s + _MARGIN_S),
         serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
-        lambda: roster.end_all(roster.find().values(), drain_s + deadline.release_s),
+        lambda: roster.end_all(roster.find().values(), stop_s(config)),
     ]
+
+
+def stop_s(config: ServiceConfig) -> float:
+    """Return the longest time in which a supervisor ends its operations and destroys its boxes."""
+    return config.deadline.drain_s + config.deadline.release_s + _MARGIN_S
 
 
 def service_url(config: ServiceConfig) -> str:

@@ -174,6 +174,8 @@ class DeadlineConfig(Branch):
     """Releasing an instance; a box that takes longer gets no new instances and ends with its last one."""
     drain_s: Seconds = 20.0
     """Finishing running operations at shutdown."""
+    node_drain_s: Seconds = 60.0
+    """Emptying a node that is to end (``sandbox-service node``); what is left then ends or moves at once."""
 
 
 class Durability(StrEnum):

@@ -100,7 +100,11 @@ class RayDiscovery:
             dead = await asyncio.to_thread(self._roster.end_lost, handles, placed)
             self._addresses = {name: address for name, address in found.items() if name not in dead}
             self._members = MappingProxyType(
-                {name: self._member(address) for name, address in sorted(self._addresses.items())}
+                {
+                    name: self._member(address)
+                    for name, address in sorted(self._addresses.items())
+                    if address.serving
+                }
             )
             if self._roster.scaling is None:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)

@@ -49,6 +49,17 @@ class Fleet(Protocol):
         """Have a supervisor take new instances again."""
         ...
 
+    def stop(self, name: str) -> bool:
+        """Have a supervisor give up its instances and destroy its boxes; return whether it did so in time.
+
+        It stays stopped until its node ends.
+        """
+        ...
+
+    def remove(self, name: str) -> bool:
+        """Do the same and forget the supervisor, so that a gateway starts another on its node."""
+        ...
+
 
 def drain_node(
     fleet: Fleet,
@@ -84,6 +95,40 @@ def drain_node(
         if now() >= deadline:
             return left
         pause(POLL_S)
+
+
+def stop_node(fleet: Fleet, node: str) -> int:
+    """Stop the supervisors of a node with what is left there; return the number that did not stop in time.
+
+    Instances that can be rebuilt go on elsewhere at their next call, and all others are lost at once. Raises
+    UnknownNodeError.
+    """
+    return sum(not fleet.stop(name) for name in sorted(_chosen(fleet.placed(), node)))
+
+
+def replace_supervisors(
+    fleet: Fleet,
+    node: str,
+    timeout_s: float,
+    pause: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Have gateways start the supervisors of a node anew, with the gateways' configuration.
+
+    Returns whether the node has a supervisor again in time. Instances that are left can be rebuilt there or
+    elsewhere, or are lost, as by ``stop_node``. Raises UnknownNodeError.
+    """
+    placed = fleet.placed()
+    chosen = _chosen(placed, node)
+    nodes = {each.node_id for each in placed if each.name in chosen}
+    for name in sorted(chosen):
+        fleet.remove(name)
+    deadline = now() + timeout_s
+    while not nodes <= {each.node_id for each in fleet.placed()}:
+        if now() >= deadline:
+            return False
+        pause(POLL_S)
+    return True
 
 
 def cancel_drain(fleet: Fleet, node: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ray
@@ -82,13 +83,16 @@ class SupervisorActor:
             await self._core.cancel_drain()
 
     async def stop(self) -> None:
-        """Drain, close all connections and destroy every box; then the actor can be killed."""
+        """Drain, close all connections and destroy every box; then the actor or its node can be killed."""
         for task in (self._fence, self._starter):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        address = self._address
         await self._shut_down(drain=True)
+        self._failure = "stopped"
+        self._address = replace(address, serving=False) if address is not None else None
 
     async def _restart_when_fenced(self, core: Core) -> None:
         """Begin anew when another supervisor has taken over: what is left of this one's work is stale."""

@@ -98,6 +98,8 @@ class SupervisorAddress:
     secret: str = field(repr=False)
     """Generated at each start; both ends of a connection prove in the handshake that they know it."""
     pid: int = 0
+    serving: bool = True
+    """False once it has been stopped: it answers nothing any more, and its node gets no other supervisor."""
 
 
 CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"

@@ -17,6 +17,7 @@ from . import (
     images,
     keys,
     mcp,
+    node,
     node_env,
     plugins,
     run,
@@ -66,6 +67,7 @@ def build_cli() -> typer.Typer:
     cli.command("doctor")(doctor.doctor)
     cli.command("drain")(drain.drain)
     cli.command("bench")(bench.bench)
+    cli.command("node")(node.node)
     cli.command("node-env")(node_env.node_env)
     cli.command("plugins")(plugins.plugins)
     cli.command("mcp")(mcp.mcp)

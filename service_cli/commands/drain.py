@@ -9,7 +9,12 @@ import typer
 
 from deploy.fleet_access import FleetUnreachableError, running_fleet
 from sandbox_service.config.reading import read_config
-from sandbox_service.fleet.draining import UnknownNodeError, cancel_drain, drain_node
+from sandbox_service.fleet.draining import (
+    UnknownNodeError,
+    cancel_drain,
+    drain_node,
+    replace_supervisors,
+)
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results
@@ -31,13 +36,22 @@ def drain(
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Let a node that was drained take instances again.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Then start its supervisor anew, with the configuration of the gateways.",
+        ),
+    ] = False,
 ) -> None:
     """Have a node of the cluster take no new instances, and wait until those that it has are gone.
 
     Instances of deterministic environments move to other nodes, between two of their calls, if store.url is a
     PostgreSQL database. All others stay until they end. Afterwards the node can be stopped, and nothing is
-    lost. Settings used: fleet.address, fleet.name or server.port, and store.url. Exit code 1: the time is
-    over, and instances are left.
+    lost. With --replace it gets a new supervisor instead, also when the time is over: what is left then goes
+    on at its next call if it can be rebuilt, and answers instance_lost if not. Settings used: fleet.address,
+    fleet.name or server.port, deadline, and fleet.start_timeout_s. Exit code 1: the time is over, and
+    instances are left, or no supervisor came.
 
     Examples:
 
@@ -46,6 +60,8 @@ def drain(
         sandbox-service drain worker-7 --timeout 600 && ssh worker-7 ray stop
 
         sandbox-service drain worker-7 --cancel
+
+        sandbox-service drain worker-7 --replace
     """
     chosen = node or socket.gethostname()
     with explained():
@@ -57,6 +73,11 @@ def drain(
                 results().print(f"{chosen} takes instances again", markup=False)
                 return
             left = drain_node(fleet, chosen, timeout, notes_line)
+            if replace:
+                if not replace_supervisors(fleet, chosen, resolved.fleet.start_timeout_s):
+                    raise fail(f"no gateway has started a supervisor on {chosen} again")
+                results().print(f"{chosen} has a new supervisor", markup=False)
+                return
     except (UnknownNodeError, FleetUnreachableError) as error:
         raise fail(str(error), code=2) from error
     if left:

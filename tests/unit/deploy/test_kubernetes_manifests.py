@@ -113,6 +113,16 @@ def test_pods_of_the_service_take_the_variables_of_the_node(documents) -> None:
         assert container["args"][0].rstrip().endswith('"$KUBERAY_GEN_RAY_START_CMD"')
 
 
+def test_a_sandbox_pod_has_the_time_to_empty_itself(documents) -> None:
+    deadline = ServiceConfig.model_validate(service(documents)["applications"][0]["args"]).deadline
+    cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
+    (worker,) = cluster["workerGroupSpecs"]
+    pod = worker["template"]["spec"]
+    assert "exec sandbox-service node --config" in pod["containers"][0]["args"][0]
+    longest_s = deadline.node_drain_s + deadline.drain_s + deadline.release_s
+    assert pod["terminationGracePeriodSeconds"] >= longest_s + 60
+
+
 def test_policies_select_the_pods_and_open_only_the_api_to_clients(documents) -> None:
     policy = documents["NetworkPolicy", "sandbox"]["spec"]
     cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]

@@ -84,7 +84,7 @@ gcsFaultToleranceOptions:
 {{- end }}
 {{- end -}}
 
-{{/* What every container of Ray has in common; takes the root and the container's own requests. */}}
+{{/* What every container of Ray has in common; takes the root, the image, and whether SIGTERM empties the node. */}}
 {{- define "sandbox.container" -}}
 image: "{{ .image.repository }}:{{ .image.tag }}"
 imagePullPolicy: {{ .image.pullPolicy | default .root.Values.image.pullPolicy }}
@@ -93,7 +93,7 @@ command: ["/bin/bash", "-c"]
 args:
   - >-
     eval "$(sandbox-service node-env /run/sandbox-service/node --config /etc/sandbox-service/service.toml)" &&
-    exec /bin/bash -c "$KUBERAY_GEN_RAY_START_CMD"
+    exec {{ if .drains }}sandbox-service node --config /etc/sandbox-service/service.toml -- {{ end }}/bin/bash -c "$KUBERAY_GEN_RAY_START_CMD"
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true

@@ -12,6 +12,8 @@ from sandbox_service.fleet.draining import (
     UnknownNodeError,
     cancel_drain,
     drain_node,
+    replace_supervisors,
+    stop_node,
 )
 
 
@@ -26,6 +28,11 @@ class ScriptedFleet:
         self.orders: list[tuple[str, bool]] = []
         self.looks = 0
         self.now = 0.0
+        self.hangs = False
+        """Supervisors do not stop in time."""
+        self.starts_after_s: float | None = 2 * POLL_S
+        """Time after which a gateway starts a supervisor on a node that has none; None if none runs."""
+        self.missing: list[PlacedSupervisor] = []
 
     def change(self, name: str, **changes: object) -> None:
         self.supervisors[name] = replace(self.supervisors[name], **changes)  # type: ignore[arg-type]
@@ -41,8 +48,20 @@ class ScriptedFleet:
     def cancel_drain(self, name: str) -> None:
         self.change(name, draining=False)
 
+    def stop(self, name: str) -> bool:
+        if not self.hangs:
+            del self.supervisors[name]
+        return not self.hangs
+
+    def remove(self, name: str) -> bool:
+        removed = self.supervisors.pop(name)
+        self.missing.append(replace(removed, draining=False, instances=0))
+        return not self.hangs
+
     def pause(self, seconds: float) -> None:
         self.now += seconds
+        if self.starts_after_s is not None and self.now >= self.starts_after_s:
+            self.supervisors |= {each.name: each for each in self.missing}
         for name, each in self.supervisors.items():
             if each.draining and (name, True) in self.orders and each.instances:
                 self.change(name, instances=each.instances - 1)
@@ -122,3 +141,26 @@ def test_a_drain_is_cancelled() -> None:
     drained(fleet, "a")
     assert cancel_drain(fleet, "host-a") == 1
     assert not fleet.supervisors["a"].draining
+
+
+@pytest.mark.parametrize(("hangs", "late"), [(False, 0), (True, 1)])
+def test_the_supervisor_of_a_node_that_ends_is_stopped_and_no_other(hangs: bool, late: int) -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.hangs = hangs
+    assert stop_node(fleet, "host-a") == late
+    assert "b" in fleet.supervisors
+    assert ("a" in fleet.supervisors) is hangs
+
+
+def test_a_node_gets_a_new_supervisor_from_the_gateways() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.change("a", draining=True)
+    assert replace_supervisors(fleet, "host-a", 60, fleet.pause, lambda: fleet.now)
+    assert not fleet.supervisors["a"].draining
+
+
+def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_end() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.starts_after_s = None
+    assert not replace_supervisors(fleet, "a", 60, fleet.pause, lambda: fleet.now)
+    assert fleet.now == pytest.approx(60, abs=POLL_S)

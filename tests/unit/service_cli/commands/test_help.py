@@ -30,6 +30,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "images",
         "keys",
         "mcp",
+        "node",
         "node-env",
         "plugins",
         "run",

@@ -1,0 +1,70 @@
+"""``sandbox-service node``: run a node of a Ray cluster, and empty it before it ends."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.fleet_access import FleetUnreachableError, running_fleet
+from deploy.serve_app import stop_s
+from local_processes.foreground import run_until_stopped
+from local_processes.threads import AbandonedError, run_in_thread
+from sandbox_service.config.reading import read_config
+from sandbox_service.fleet.draining import UnknownNodeError, drain_node, stop_node
+
+from .options import ConfigOption
+from .terminal import explained, fail, notes_line
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+
+
+_CONNECT_S = 30.0
+"""Longest time to find the cluster and its supervisors."""
+
+
+def node(
+    command: Annotated[list[str], typer.Argument(help="Command that runs the node and ends with it.")],
+    config: ConfigOption = None,
+) -> None:
+    """Run a node of a cluster; when it is to end, empty it first.
+
+    After SIGTERM or SIGINT this machine takes no new instances. Those of deterministic environments move to
+    other nodes, if store.url is a PostgreSQL database, and others may end, for deadline.node_drain_s at most.
+    Then the supervisor stops: what is left goes on elsewhere at its next call if it can be rebuilt, and
+    answers instance_lost if not. At last the command gets SIGTERM. Allow deadline.node_drain_s + drain_s +
+    release_s and another minute before SIGKILL. Settings used: deadline, and as `sandbox-service drain`.
+
+    Example:
+
+        sandbox-service node --config service.toml -- ray start --address=10.0.0.1:6379 --block
+    """
+    with explained():
+        resolved = read_config(config, [])
+    try:
+        code = run_until_stopped(command, lambda: _empty(resolved))
+    except OSError as error:
+        raise fail(f"cannot run {command[0]}: {error.strerror}") from error
+    raise typer.Exit(code)
+
+
+def _empty(config: ServiceConfig) -> None:
+    """Drain this machine and stop its supervisors. A failure is reported, since the node ends in any case."""
+    longest_s = _CONNECT_S + config.deadline.node_drain_s + stop_s(config)
+    try:
+        # In a thread, since Ray may wait for ever for a cluster that is gone.
+        run_in_thread(lambda: _drain_and_stop(config), name="drain the node", timeout_s=longest_s)
+    except (UnknownNodeError, FleetUnreachableError, AbandonedError) as error:
+        notes_line(f"the node was not emptied: {error}")
+    except Exception as error:  # noqa: BLE001  # capture point: whatever it is must not keep the node
+        notes_line(f"the node was not emptied: {type(error).__name__}: {error}")
+
+
+def _drain_and_stop(config: ServiceConfig) -> None:
+    host = socket.gethostname()
+    with running_fleet(config) as fleet:
+        drain_node(fleet, host, config.deadline.node_drain_s, notes_line)
+        if late := stop_node(fleet, host):
+            notes_line(f"{late} supervisors did not stop in time")
