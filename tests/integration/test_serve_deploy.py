@@ -9,7 +9,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -34,7 +36,10 @@ Deploy = Callable[[dict[str, Any]], int]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[dict[str, str], int]]:
-    """A head node in the environment of node-env: the environment, and the dashboard's port."""
+    """A head node in the environment of node-env: the environment, and the dashboard's port.
+
+    Commands in the environment find the cluster by RAY_ADDRESS.
+    """
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
     with tempfile.TemporaryDirectory(prefix="sd-", dir="/tmp") as folder, family.adopting():
@@ -45,9 +50,9 @@ def cluster() -> Iterator[tuple[dict[str, str], int]]:
         script = f"{printed}\nexec {sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
         shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
         environment = {**json.loads(shell.stdout), MARKER: run}
-        dashboard = free_port()
+        dashboard, port = free_port(), free_port()
         words = ["--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
-        words += [f"--port={free_port()}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}/ray"]
+        words += [f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}/ray"]
         with subprocess.Popen(
             [BIN / "ray", "start", *words],
             env=environment,
@@ -55,7 +60,7 @@ def cluster() -> Iterator[tuple[dict[str, str], int]]:
             stderr=subprocess.STDOUT,
         ) as head:
             try:
-                yield environment, dashboard
+                yield {**environment, "RAY_ADDRESS": f"127.0.0.1:{port}"}, dashboard
             finally:
                 family.alive()
                 head.terminate()
@@ -90,16 +95,12 @@ def deploy(cluster: tuple[dict[str, str], int], tmp_path: Path) -> Deploy:
 
 
 PORT = free_port()
+PLAYERS = 4
 
 
 def test_a_deployed_service_plays_episodes_and_opens_nothing_to_other_machines(deploy: Deploy):
     port = deploy({"sandbox": {"kind": "process"}})
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 120
-    while (said := answer(f"{url}/readyz")) != 200:
-        if time.monotonic() > deadline:
-            pytest.fail(str(said))
-        time.sleep(0.2)
+    url = ready(port)
     with SandboxClient(url) as client, client.episode("echo", "echo-1") as episode:
         episode.step(Message(role="assistant", content="hello"))
         assert episode.evaluate().score == 1.0
@@ -109,18 +110,73 @@ def test_a_deployed_service_plays_episodes_and_opens_nothing_to_other_machines(d
     assert [host for host, _ in doors if host != "127.0.0.1"] == ["*"]
 
 
+def test_an_upgrade_of_gateway_and_supervisor_under_load_loses_no_episode(
+    deploy: Deploy, cluster: tuple[dict[str, str], int]
+):
+    """The procedure of docs/operations.md: deploy again, then replace the supervisor of each node."""
+    environment, dashboard = cluster
+    port = deploy({"sandbox": {"kind": "process"}})
+    url, stopping = ready(port), Event()
+    with ThreadPoolExecutor(PLAYERS) as threads:
+        players = [threads.submit(play, url, stopping) for _ in range(PLAYERS)]
+        try:
+            deploy({"sandbox": {"kind": "process"}, "pool": {"min_boxes": 0, "max_boxes": 3}})
+            wait_for("RUNNING", environment, dashboard)
+            command = [*CLI, "drain", "--replace", "--timeout", "0", f"server.port={port}"]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            with SandboxClient(url) as client:
+                (supervisor,) = client.stats().supervisors
+        finally:
+            stopping.set()
+    # Raises what a player met: an episode that was lost.
+    assert all(player.result() for player in players)
+    assert [pool.max_boxes for pool in supervisor.pools] == [3]
+
+
 def test_a_deployed_service_is_checked_on_the_address_that_serve_listens_on(
     deploy: Deploy, cluster: tuple[dict[str, str], int]
 ):
     """Serve listens on loopback by now; a file that names another address is refused with both."""
     deploy({"sandbox": {"kind": "process"}, "server": {"host": "0.0.0.0", "insecure": True}})
-    environment, dashboard = cluster
+    said = wait_for("DEPLOY_FAILED", *cluster)
+    assert "Ray Serve listens on 127.0.0.1" in said
+
+
+def play(url: str, stopping: Event) -> int:
+    """Play episodes until the load is to stop; their number. The last one is played to its end."""
+    finished = 0
+    with SandboxClient(url) as client:
+        while not stopping.is_set():
+            with client.episode("echo", "echo-10") as episode:
+                for index in range(10):
+                    episode.step(Message(role="assistant", content=f"says {index}"))
+                    # The time in which a model would think.
+                    stopping.wait(0.05)
+                assert episode.evaluate().score == 1.0
+            finished += 1
+    return finished
+
+
+def ready(port: int) -> str:
+    """The URL of the service, as soon as it is ready."""
+    url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 120
-    while "DEPLOY_FAILED" not in (said := status(environment, dashboard)):
+    while (said := answer(f"{url}/readyz")) != 200:
         if time.monotonic() > deadline:
             pytest.fail(str(said))
+        time.sleep(0.2)
+    return url
+
+
+def wait_for(word: str, environment: dict[str, str], dashboard: int) -> str:
+    """The output of ``serve status``, as soon as it contains a word."""
+    deadline = time.monotonic() + 120
+    while word not in (said := status(environment, dashboard)):
+        if time.monotonic() > deadline:
+            pytest.fail(said)
         time.sleep(0.5)
-    assert "Ray Serve listens on 127.0.0.1" in said
+    return said
 
 
 def answer(url: str) -> int | str:
