@@ -33,7 +33,7 @@ pytestmark = [
 RESOURCE = "sandbox_node"
 NODE = {"CPU": 1, RESOURCE: 1, "object_store_memory": 80 * 1024 * 1024}
 BOXES = 2
-POLICY = ScalingPolicy(min_nodes=1, max_nodes=2, target_use=1.0, idle_s=3.0, interval_s=0.5)
+POLICY = ScalingPolicy(min_nodes=1, max_nodes=2, target_use=1.0, idle_s=20.0, interval_s=0.5)
 LIMIT_S = 600.0
 
 
@@ -44,6 +44,7 @@ def config_of(folder: object) -> ServiceConfig:
             "sandbox": {"kind": "process", "state_dir": folder, "process_instances_per_box": 1},
             "store": {"url": f"sqlite:///{folder}/t.sqlite"},
             "pool": {"min_boxes": 0, "max_boxes": BOXES, "queue_timeout_s": 5},
+            "deadline": {"start_s": LIMIT_S, "create_s": LIMIT_S},
             "environments": {"enabled": ("code",)},
         }
     )
@@ -55,7 +56,7 @@ async def create(router: Router) -> str:
     while True:
         try:
             reply = await router.call(
-                Op.CREATE, tenant="t", instance_id="", meta={"request_id": "r"}, body=body, timeout_s=60
+                Op.CREATE, tenant="t", instance_id="", meta={"request_id": "r"}, body=body, timeout_s=LIMIT_S
             )
         except ServiceError as error:
             if error.code is not ErrorCode.QUEUE_TIMEOUT:
@@ -67,7 +68,7 @@ async def create(router: Router) -> str:
 async def release(router: Router, instance: str) -> None:
     body = json.dumps({"instance_id": instance}).encode()
     await router.call(
-        Op.RELEASE, tenant="t", instance_id=instance, meta={"request_id": "r"}, body=body, timeout_s=60
+        Op.RELEASE, tenant="t", instance_id=instance, meta={"request_id": "r"}, body=body, timeout_s=LIMIT_S
     )
 
 
