@@ -10,6 +10,7 @@ import typer
 from deploy.fleet_access import FleetUnreachableError, running_fleet
 from sandbox_service.config.reading import read_config
 from sandbox_service.fleet.draining import (
+    Fleet,
     UnknownNodeError,
     cancel_drain,
     drain_node,
@@ -74,9 +75,7 @@ def drain(
                 return
             left = drain_node(fleet, chosen, timeout, notes_line)
             if replace:
-                if not replace_supervisors(fleet, chosen, resolved.fleet.start_timeout_s):
-                    raise fail(f"no gateway has started a supervisor on {chosen} again")
-                results().print(f"{chosen} has a new supervisor", markup=False)
+                _replace(fleet, chosen, resolved.fleet.start_timeout_s)
                 return
     except (UnknownNodeError, FleetUnreachableError) as error:
         raise fail(str(error), code=2) from error
@@ -86,3 +85,9 @@ def drain(
             "it and lose those that cannot be rebuilt"
         )
     results().print(f"{chosen} is empty", markup=False)
+
+
+def _replace(fleet: Fleet, node: str, timeout_s: float) -> None:
+    if not replace_supervisors(fleet, node, timeout_s):
+        raise fail(f"no gateway has started a supervisor on {node} again")
+    results().print(f"{node} has a new supervisor", markup=False)

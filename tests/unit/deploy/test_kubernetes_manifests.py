@@ -77,7 +77,6 @@ def test_every_cluster_of_ray_requires_a_token(documents) -> None:
 def test_pods_have_no_rights(documents) -> None:
     for pod in pods(documents):
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["automountServiceAccountToken"] is False
         for key in ("hostNetwork", "hostPID", "hostIPC"):
             assert key not in pod
         for container in pod["containers"]:
@@ -85,6 +84,14 @@ def test_pods_have_no_rights(documents) -> None:
             assert own["allowPrivilegeEscalation"] is False
             assert own["capabilities"] == {"drop": ["ALL"]}
             assert "privileged" not in own
+
+
+def test_only_the_head_of_a_cluster_that_scales_may_talk_to_kubernetes(documents) -> None:
+    for cluster in clusters(documents):
+        head = cluster["headGroupSpec"]["template"]["spec"]
+        assert head["automountServiceAccountToken"] is cluster.get("enableInTreeAutoscaling", False)
+        for group in cluster["workerGroupSpecs"]:
+            assert group["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def test_only_docker_boxes_get_folders_of_the_node() -> None:
