@@ -38,11 +38,7 @@ def drain(
         bool, typer.Option("--cancel", help="Let a node that was drained take instances again.")
     ] = False,
     replace: Annotated[
-        bool,
-        typer.Option(
-            "--replace",
-            help="Then start its supervisor anew, with the configuration of the gateways.",
-        ),
+        bool, typer.Option("--replace", help="Then start a new supervisor, configured as the gateways are.")
     ] = False,
 ) -> None:
     """Have a node of the cluster take no new instances, and wait until those that it has are gone.
