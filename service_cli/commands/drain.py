@@ -60,9 +60,9 @@ def drain(
 
         sandbox-service drain worker-7 --replace
     """
-    chosen = node or socket.gethostname()
+    chosen, settings = _node_and_settings(node, overrides)
     with explained():
-        resolved = read_config(config, overrides or [])
+        resolved = read_config(config, settings)
     try:
         with running_fleet(resolved) as fleet:
             if cancel:
@@ -87,3 +87,11 @@ def _replace(fleet: Fleet, node: str, timeout_s: float) -> None:
     if not replace_supervisors(fleet, node, timeout_s):
         raise fail(f"no gateway has started a supervisor on {node} again")
     results().print(f"{node} has a new supervisor", markup=False)
+
+
+def _node_and_settings(node: str | None, overrides: list[str] | None) -> tuple[str, list[str]]:
+    """Return the node, by default this one; the first word may be a setting, since a node has no ``=``."""
+    settings = list(overrides or [])
+    if node is not None and "=" in node:
+        node, settings = None, [node, *settings]
+    return node or socket.gethostname(), settings

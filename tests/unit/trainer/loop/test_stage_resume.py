@@ -114,6 +114,9 @@ class Checkpoints:
     def record(self, step, metrics):
         pass
 
+    def record_advantages(self, step, batch):
+        pass
+
     def checkpoint(self, step, stage):
         if self.path is not None:
             self.learner.save(self.path / f"{step}").result()

@@ -10,6 +10,8 @@ from trainer.update.packing import Row, lay_out
 
 CPU = torch.device("cpu")
 PPO = {"advantage": {"kind": "gae"}}
+TOLERANCE = 1e-5
+"""Of float32 log-probabilities, whose last digits depend on the processor; another token changes far more."""
 
 
 def rows_of(*lengths, seed=0):
@@ -57,7 +59,7 @@ def test_samples_of_a_pass_do_not_see_each_other(folder, layout):
     model = load_model(folder, run_config(learner={"layout": layout}).learner_settings).eval()
     with torch.no_grad():
         got = model(lay_out(rows, (0, 1, 2, 3), layout, CPU)).logprobs_K
-    torch.testing.assert_close(got, torch.cat([alone(folder, row) for row in rows]), atol=2e-6, rtol=0)
+    torch.testing.assert_close(got, torch.cat([alone(folder, row) for row in rows]), atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
@@ -66,7 +68,7 @@ def test_neither_do_those_of_a_model_with_a_sliding_window(windowed, layout):
     model = load_model(windowed, run_config(learner={"layout": layout}).learner_settings).eval()
     with torch.no_grad():
         got = model(lay_out(rows, (0, 1, 2), layout, CPU)).logprobs_K
-    torch.testing.assert_close(got, torch.cat([alone(windowed, row) for row in rows]), atol=2e-6, rtol=0)
+    torch.testing.assert_close(got, torch.cat([alone(windowed, row) for row in rows]), atol=TOLERANCE, rtol=0)
 
 
 def test_values_are_of_the_state_before_the_token(folder):
@@ -104,7 +106,7 @@ def test_lora_trains_adapters_alone_and_begins_as_the_base(folder):
     (row,) = rows_of(8)
     with torch.no_grad():
         got = model(lay_out([row], (0,), "padded", CPU)).logprobs_K
-    torch.testing.assert_close(got, alone(folder, row), atol=2e-6, rtol=0)
+    torch.testing.assert_close(got, alone(folder, row), atol=TOLERANCE, rtol=0)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
