@@ -31,6 +31,10 @@ _PARTS = {
     "ranks": re.compile(
         r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py"
     ),
+    "scaling": re.compile(
+        r"sandbox_service/fleet/scal\w+\.py"
+        r"|tests/harness/autoscaled_nodes\.py|tests/integration/test_fleet_scaling\.py"
+    ),
 }
 """A suite's name to the files that it tests."""
 

@@ -20,6 +20,7 @@ from sandbox_service.fleet.scaler import end_scaler
 from sandbox_service.fleet.scaling import ScalingPolicy
 from sandbox_service.wire.frames import Op
 from tests.harness.autoscaled_nodes import autoscaled_nodes
+from tests.harness.sampling import sampled
 
 pytestmark = [
     pytest.mark.ray,
@@ -83,7 +84,7 @@ async def wait_for_nodes(discovery: RayDiscovery, count: int) -> None:
             pass
 
 
-@pytest.fixture(params=[2, 1], ids=["autoscaler v2", "autoscaler v1"])
+@pytest.fixture(params=sampled("scaling", [1, 2], [2]), ids="autoscaler v{}".format)
 def cluster(request, tmp_path):
     with autoscaled_nodes(NODE, most=3, idle_s=3.0, version=request.param):
         yield

@@ -83,5 +83,5 @@ def test_others_load_what_was_learned(make, lora, tmp_path, monkeypatch):
     learner.export(tmp_path / "out")
     expected = learner.probe([tuple(SEQUENCE)])[0][1:]
     assert np.abs(expected - before).max() > 1e-3
-    assert by_transformers(tmp_path / "out") == pytest.approx(expected.tolist(), abs=1e-5)
+    assert by_transformers(tmp_path / "out") == pytest.approx(expected.tolist(), abs=5e-5)
     assert by_vllm(tmp_path / "out", dict(os.environ)) == pytest.approx(expected.tolist(), abs=1e-4)
