@@ -93,5 +93,5 @@ def _node_and_settings(node: str | None, overrides: list[str] | None) -> tuple[s
     """Return the node, by default this one; the first word may be a setting, since a node has no ``=``."""
     settings = list(overrides or [])
     if node is not None and "=" in node:
-        node, settings = None, [node, *settings]
+        return socket.gethostname(), [node, *settings]
     return node or socket.gethostname(), settings
