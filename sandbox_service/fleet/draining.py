@@ -113,7 +113,7 @@ def replace_supervisors(
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Have gateways start the supervisors of a node anew, with the gateways' configuration.
+    """Have gateways start new supervisors on a node, with the gateways' configuration.
 
     Returns whether the node has a supervisor again in time. Instances that are left can be rebuilt there or
     elsewhere, or are lost, as by ``stop_node``. Raises UnknownNodeError.
