@@ -59,8 +59,8 @@ class TrainingRun:
     def read_metrics(self) -> Mapping[int, Mapping[str, float]]:
         """Return the finite metrics by step, in order; of a step that was logged twice, the latest values."""
         with self._lock:
-            anew, lines = self._metrics_file.read_new()
-            if anew:
+            restarted, lines = self._metrics_file.read_new()
+            if restarted:
                 self._metrics = {}
             for _, line in lines:
                 step, metrics = _metrics_of(line)
@@ -75,8 +75,8 @@ class TrainingRun:
         """
         begin = first_learning_step(self.read_metrics())
         with self._lock:
-            anew, lines = self._consumed_file.read_new()
-            if anew:
+            restarted, lines = self._consumed_file.read_new()
+            if restarted:
                 self._steps = {}
             for _, line in lines:
                 for group, step in _consumed(line):
@@ -105,8 +105,8 @@ class TrainingRun:
     def _line_of(self, index: int, file: GrowingFile, places: dict[int, int]) -> bytes | None:
         """Return the last line of a group; ``places`` is brought up to date with the file."""
         with self._lock:
-            anew, lines = file.read_new()
-            if anew:
+            restarted, lines = file.read_new()
+            if restarted:
                 places.clear()
             for place, line in lines:
                 if (found := _INDEX.search(line[:_HEAD])) is not None:

@@ -33,7 +33,7 @@ class AdvantageRecord:
         cut_torn(self._file)
 
     def write(self, step: int, samples: Sequence[Sample]) -> None:
-        """Add the samples that have advantages, after the update that they are for was asked for."""
+        """Add the samples that have advantages."""
         groups: dict[int, dict[str, list[tuple[float, int]]]] = defaultdict(dict)
         for sample in samples:
             if sample.advantages_T is not None:
