@@ -18,7 +18,6 @@ import linecache
 import os
 import random
 import re
-import signal
 import sys
 import textwrap
 import traceback
@@ -27,6 +26,7 @@ from typing import Any
 
 from sandbox_service.runner.untrusted.ask_world import ask
 
+from .alarm import alarm
 from .names import install
 
 FAILED = "Execution failed. Traceback:\n"
@@ -39,7 +39,6 @@ _RENAMED = (
     ("appworld.requester.NumRequestsLimitError", "Exception"),
     ("appworld.common.utils.TimeoutError: Function run_cell execution", "Exception: Execution"),
 )
-_SHORTEST_WAIT_S = 0.1
 
 
 def run(code: str, timeout_s: int, most: int) -> None:
@@ -54,12 +53,6 @@ def run(code: str, timeout_s: int, most: int) -> None:
 def _notebook() -> Notebook:
     """Return the notebook of this session, opened by its first cell."""
     return Notebook(ask({"op": "prelude"}))
-
-
-class TimeoutError(Exception):  # AppWorld's name of it
-    """Raised by the alarm."""
-
-    __module__ = "appworld.common.utils"
 
 
 class Notebook:
@@ -94,7 +87,7 @@ class Notebook:
         kept, streams = _Kept(most), (sys.stdout, sys.stderr)
         sys.stdout, sys.stderr = kept, _Kept(0)
         try:
-            with _alarm(timeout_s), _exit_is_an_exception():
+            with alarm(timeout_s), _exit_is_an_exception():
                 self._lend(code)
                 for statement in self._parse(code):
                     self._execute(statement)
@@ -169,38 +162,6 @@ class _Kept(io.StringIO):
 
 def _cut(text: str, most: int) -> str:
     return text[:most]
-
-
-@contextlib.contextmanager
-def _alarm(timeout_s: int) -> Iterator[None]:
-    """Raise TimeoutError in what runs, once, when the time is over; a wait for a processor does not count."""
-
-    waited_s = _waited_s()
-
-    def late(*_: object) -> None:
-        nonlocal waited_s
-        before, waited_s = waited_s, _waited_s()
-        if waited_s - before > _SHORTEST_WAIT_S:
-            # The machine kept the cell from that much of its time.
-            signal.setitimer(signal.ITIMER_REAL, waited_s - before)
-            return
-        raise TimeoutError(f"Function run_cell execution timed out after {timeout_s} seconds.")
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(timeout_s)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def _waited_s() -> float:
-    """Return the seconds that this thread has waited for a processor; 0 where the kernel does not say."""
-    try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:  # noqa: PTH123
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
 
 
 @contextlib.contextmanager
