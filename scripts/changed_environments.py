@@ -1,7 +1,7 @@
 """Print the environments whose code a branch changes: ``python scripts/changed_environments.py [BASE]``.
 
 The changes are those since the merge base with BASE (``origin/main`` unless given), also uncommitted ones; on
-BASE itself, those of the last commit. CI runs the conformance suite in containers for these environments, in
+BASE itself, those of the last commit. CI runs the conformance suite on Docker for these environments, in
 addition to the representative ones. Changes of the runner, of sandboxes and of images print no environment:
 they affect all alike, and the representative ones find what they break.
 
@@ -25,7 +25,7 @@ _IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
 _EXAMPLE = re.compile(r"examples/(\w+)/.+")
 _PARTS = {
     "killed_runs": re.compile(
-        r"trainer/(?:agents|batches|launch|loop|rollout)/.+"
+        r"trainer/(?:agents|batches)/.+"
         r"|tests/integration/trainer/test_(?:agent_runs|episode_workers)\.py"
     ),
     "ranks": re.compile(

@@ -10,8 +10,8 @@ The tests' folders (``tmp_path``) lie in a folder of their group, which no other
 group has passed, and stays with ledger and output when a test has failed; the report names it.
 
 Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
-up before the tests; those that are missing are listed at the end, after the times of the groups. The exit
-status is 0 only if every group passed.
+up before the tests; those that are missing are listed at the end, after the times of the groups and of the
+slowest tests. The exit status is 0 only if every group passed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from heapq import nlargest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,6 +60,8 @@ LEDGER = "tests.harness.ledger"
 EXIT_NOTHING_RAN = 5
 STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
 PROGRESS_S = 30.0
+SLOWEST = 25
+"""The number of tests whose times are shown."""
 MOST_JOBS = 2
 """More groups at a time would need the memory of more engines and Ray clusters."""
 
@@ -72,6 +75,8 @@ class Group:
     targets: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
+    tests: dict[str, float] = field(default_factory=dict)
+    """Test to its seconds, set-up and clean-up included."""
     crash: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -291,6 +296,7 @@ def count_events(group: Group, status: int, events: list[dict[str, str]]) -> Non
                 running = event["test"]
             case "end":
                 running = ""
+                group.tests[event["test"]] = float(event["seconds"])
             case "failed":
                 group.counts["failed"] += 1
                 group.failed.append(event["test"])
@@ -349,9 +355,12 @@ def print_report(groups: list[Group], missing: list[str]) -> None:
         counts = group.counts
         figures = f"{counts['passed']:>8}{counts['failed']:>8}{counts['skipped']:>9}"
         print(f"{figures}{group.seconds:>9.0f}{group.cpu_seconds:>7.0f}  {group.name}")
+    times = {test: seconds for group in done for test, seconds in group.tests.items()}
+    slowest = [f"{times[test]:.0f} s  {test}" for test in nlargest(SLOWEST, times, key=times.__getitem__)]
     if len(done) < len(groups):
         print(f"not run after the failure: {len(groups) - len(done)} groups")
     for title, lines in (
+        ("slowest", slowest),
         ("failed", [test for group in done for test in group.failed]),
         ("crashed", [group.crash for group in done if group.crash]),
         ("folders of groups that failed", [f"{group.kept}: {group.name}" for group in done if group.kept]),

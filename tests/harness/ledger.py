@@ -11,8 +11,11 @@ import os
 _FILE = os.open(os.environ.get("TEST_LEDGER", os.devnull), os.O_WRONLY | os.O_APPEND)
 
 
-def note(event, test=""):
-    os.write(_FILE, json.dumps({"event": event, "test": test}).encode() + b"\n")
+_SECONDS = {}
+
+
+def note(event, test="", **more):
+    os.write(_FILE, json.dumps({"event": event, "test": test, **more}).encode() + b"\n")
 
 
 def pytest_collectreport(report):
@@ -28,13 +31,14 @@ def pytest_runtest_logstart(nodeid):
 
 def pytest_runtest_logreport(report):
     """One outcome for each test: a set-up or clean-up counts only when it is more than passed."""
+    _SECONDS[report.nodeid] = _SECONDS.get(report.nodeid, 0.0) + report.duration
     if report.when == "call" or report.outcome != "passed":
         expected = hasattr(report, "wasxfail") and report.outcome == "skipped"
         note("passed" if expected else report.outcome, report.nodeid)
 
 
 def pytest_runtest_logfinish(nodeid):
-    note("end", nodeid)
+    note("end", nodeid, seconds=f"{_SECONDS.pop(nodeid, 0.0):.1f}")
 
 
 def pytest_sessionfinish():

@@ -38,15 +38,17 @@ COLUMNS = ("process", "alone", "docker", "gvisor")
 """Process boxes; those with a worker for each instance, where that is a setting; containers; gVisor boxes."""
 FULL = os.environ.get("CONFORMANCE_FULL") == "1"
 CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
-IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
+IN_DOCKER = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 """Agent code, data alone, and the example: what containers change is the same for all environments."""
+IN_GVISOR = set(ENVIRONMENTS) if FULL else {"code", "vault"}
+"""What gVisor changes concerns agent code, which also the tests of abuse run in it."""
 ALONE = SHARING - HEAVY_ALONE.keys()
 PLAYED = {
     "process": set(ENVIRONMENTS),
     # A worker for each instance, too, changes the same for all: two environments show it.
-    "alone": ALONE if FULL else ALONE & ({"bfcl", "textcraft"} | CHANGED),
-    "docker": IN_CONTAINERS,
-    "gvisor": IN_CONTAINERS,
+    "alone": ALONE if FULL else ALONE & {"bfcl", "textcraft"},
+    "docker": IN_DOCKER,
+    "gvisor": IN_GVISOR,
 }
 SUBJECTS = [
     pytest.param((name, column), id=f"{name}-{column}", marks=[pytest.mark.docker] * (column == "docker"))
@@ -54,7 +56,7 @@ SUBJECTS = [
     for column in COLUMNS
     if name in PLAYED[column]
 ]
-if unknown := IN_CONTAINERS - set(ENVIRONMENTS):
+if unknown := IN_DOCKER - set(ENVIRONMENTS):
     raise pytest.UsageError(f"CONFORMANCE_ENVIRONMENTS names unknown environments: {', '.join(unknown)}")
 _CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker|gvisor)\b")
 
@@ -113,7 +115,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             f"{name:<14}" + "".join(f"{_told(row[column], elapsed[name, column]):<34}" for column in COLUMNS)
         )
     if not FULL:
-        named = f" and {', '.join(sorted(CHANGED))}" if CHANGED else ""
+        named = f", on Docker also {', '.join(sorted(CHANGED))}" if CHANGED else ""
         line = f"alone and in containers: a representative part{named}; all with CONFORMANCE_FULL=1"
         terminalreporter.line(line)
 

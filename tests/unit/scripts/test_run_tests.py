@@ -170,6 +170,13 @@ def test_times_of_groups_are_printed_at_the_end(project):
     assert listed[2].split()[-4:] == ["units", "of", "the", "service"]
 
 
+def test_the_slowest_tests_are_printed_at_the_end_with_set_up_and_clean_up(project):
+    slow = "import pytest, time\n@pytest.fixture\ndef slow():\n    time.sleep(1)\ndef test_slow(slow): pass\n"
+    listed = project({"unit/test_a.py": PASSING + slow}).stdout.partition("slowest:")[2].splitlines()
+    assert re.fullmatch(r"  [1-9]\d* s  tests/unit/test_a.py::test_slow", listed[1])
+    assert listed[2] == "  0 s  tests/unit/test_a.py::test_right"
+
+
 def test_each_run_has_folders_of_its_own_which_stay_only_if_a_test_fails(project):
     """Another run, or another user's, removes none of them."""
     writing = "def test_writes(tmp_path):\n    print('\\n{}', tmp_path)\n    (tmp_path / 'a').touch()\n"
