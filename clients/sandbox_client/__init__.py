@@ -9,6 +9,8 @@
 Imports the contract, httpx and aiohttp; neither Ray nor FastAPI.
 """
 
+from sandbox_contract.images import chat_messages
+
 from ._retry import RetryPolicy
 from ._wire import Exchange
 from .agent import AgentEpisode
@@ -67,4 +69,5 @@ __all__ = [
     "SyncAgentEpisode",
     "TaskError",
     "TransportError",
+    "chat_messages",
 ]

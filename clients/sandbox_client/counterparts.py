@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import httpx
 
+from sandbox_contract.images import chat_messages
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import FailureClass
 
@@ -154,8 +155,7 @@ class ModelCounterpart:
         ``counterpart_unreachable`` without a connection, ``counterpart_refused`` for another status than
         200, ``counterpart_nonsense`` for an answer that is no text.
         """
-        sent = [message.model_dump(mode="json", exclude_none=True) for message in messages]
-        response = await self._post({**self._body, "messages": sent})
+        response = await self._post({**self._body, "messages": chat_messages(messages)})
         if response.status_code != httpx.codes.OK:
             detail = f"the counterpart's server answered {response.status_code}: {response.text[:_QUOTED]}"
             raise counterpart_failure("refused", detail)

@@ -2,18 +2,29 @@
 
 Source: the OpenAI chat-completions schema. A content that is a list of text parts becomes its text, arguments
 of ``null`` become none, and the reasoning that servers return beside the content is kept. Anthropic's content
-blocks are read, too: ``tool_use`` becomes a tool call, and ``thinking`` reasoning. Other fields that servers
-add to a message (``refusal``, ``annotations``, ``usage``, ...) are accepted and ignored, so that messages of
-their SDKs can be sent as they are.
+blocks are read, too: ``tool_use`` becomes a tool call, and ``thinking`` reasoning. An environment's pictures
+are a field of their own, as ``sandbox_contract.images`` explains. Other fields that servers add to a message
+(``refusal``, ``annotations``, ``usage``, ...) are accepted and ignored, so that messages of their SDKs can be
+sent as they are.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from .base import JsonObject
+from .images import MOST_IMAGES, ImageUrl
 
 __all__ = ["MOST_TOOL_CALLS", "FunctionCall", "FunctionSchema", "Message", "Tool", "ToolCall"]
 
@@ -157,6 +168,9 @@ class Message(_Chat):
     ] = None
     """The text, or a list of parts: texts, which are joined by line ends, and Anthropic's blocks of tool
     calls and thoughts; may be missing beside tool calls."""
+    images: Annotated[tuple[ImageUrl, ...] | None, Field(max_length=MOST_IMAGES, fail_fast=True)] = None
+    """Pictures that an environment shows beside the text, in its user and tool messages; the text is complete
+    without them. No environment reads any, so that other messages have none."""
     reasoning_content: str | None = None
     """The assistant's reasoning, where the server returns it apart from the content. It is recorded, and no
     environment reads it."""
@@ -170,6 +184,15 @@ class Message(_Chat):
     """The call that a tool message answers."""
     name: str | None = None
     """The tool's name in a tool message, or the counterpart's in a message of the counterpart."""
+
+    @field_validator("images")
+    @classmethod
+    def _shown_by_environments(
+        cls, images: tuple[str, ...] | None, info: ValidationInfo
+    ) -> tuple[str, ...] | None:
+        if images and info.data.get("role") in ("assistant", "system"):
+            raise ValueError(f"no environment reads images; a message of the {info.data['role']} has none")
+        return images or None
 
     @model_validator(mode="before")
     @classmethod

@@ -33,6 +33,7 @@ _MESSAGE = pa.struct(
     [
         ("role", pa.string()),
         ("content", pa.string()),
+        ("images", pa.list_(pa.string())),
         ("reasoning_content", pa.string()),
         ("reasoning", pa.string()),
         ("tool_calls", pa.list_(_TOOL_CALL)),

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sandbox_contract.images import with_image_parts
 from sandbox_contract.messages import FunctionCall, Message
 from sandbox_contract.tool_prompt import tool_prompt
 
@@ -75,7 +76,7 @@ class _ModelActor:
         return self._action(answer.message)
 
     def _body(self, view: View) -> JsonObject:
-        messages = [_sent(message) for message in view.messages]
+        messages: list[JsonValue] = [*with_image_parts(map(_sent, view.messages))]
         body: JsonObject = {"model": self._model, "messages": messages}
         if view.tools and self._sampling.text_tools:
             body["messages"] = _as_text(messages, view.tools)
@@ -100,7 +101,7 @@ class _ModelActor:
         return call if call.id else call.model_copy(update={"id": f"call_{self._named}"})
 
 
-def _sent(message: Message) -> JsonValue:
+def _sent(message: Message) -> JsonObject:
     """Return a message as servers accept it: arguments are strings, and an assistant has a content."""
     if message.tool_calls:
         calls = tuple(

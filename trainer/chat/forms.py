@@ -65,7 +65,7 @@ class Form:
 
     def json(self, message: Message) -> Json:
         """Return a message as templates expect it: text for content, an object or text for arguments."""
-        prepared = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
+        prepared = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls", "images"})
         prepared["content"] = message.content or ""
         if message.role == "tool" and self.dialect.named_ids:
             prepared["tool_call_id"] = _named_id(message.tool_call_id, message.name)

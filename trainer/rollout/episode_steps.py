@@ -1,8 +1,13 @@
-"""Take the steps of one episode, each in a phase of its own, and ask the counterpart between them."""
+"""Take the steps of one episode, each in a phase of its own, and ask the counterpart between them.
+
+Policies read text. Pictures that an environment shows are left out here, since its text is complete without
+them, and the log says so once.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import logging
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from sandbox_client import CounterpartTurns
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
 
     from .counterparts import EpisodeCounterpart
     from .phases import EpisodePhases
+
+
+logger = logging.getLogger(__name__)
 
 
 class EpisodeSteps:
@@ -45,7 +53,7 @@ class EpisodeSteps:
 
     async def open(self) -> Observation:
         """Return the agent's first observation. Raises SandboxError, EngineError, Stalled."""
-        return await self._turns.open(self._episode.observation, self._episode.info)
+        return self._in_words(await self._turns.open(self._episode.observation, self._episode.info))
 
     async def step(self, message: Message) -> StepResult:
         """Take a step of the agent, and the counterpart's behind it.
@@ -53,7 +61,9 @@ class EpisodeSteps:
         Raises SandboxError, EngineError, Stalled.
         """
         self.took_s = 0.0
-        return await self._turns.step(message)
+        result = await self._turns.step(message)
+        words = self._in_words(result.observation)
+        return result if words is result.observation else result.model_copy(update={"observation": words})
 
     async def close(self) -> tuple[Segment, ...]:
         """End the counterpart; return what is to be trained of it."""
@@ -63,12 +73,25 @@ class EpisodeSteps:
         """Return the counterpart's conversation, for readers."""
         return tuple(Line(f"counterpart: {each.role}", each.content or "") for each in self._turns.messages)
 
+    def _in_words(self, observation: Observation) -> Observation:
+        """Return an observation without pictures."""
+        if not any(message.images for message in observation.messages):
+            return observation
+        _note_pictures(self._episode.environment)
+        words = tuple(message.model_copy(update={"images": None}) for message in observation.messages)
+        return observation.model_copy(update={"messages": words})
+
     async def _take(self, message: Message) -> StepResult:
         call = self._episode.step(message, timeout_s=self._timeout_s)
         try:
             return await self._phases.within("step", self._timeout_s + self._grace_s, call)
         finally:
             self.took_s += self._phases.took_s
+
+
+@cache
+def _note_pictures(environment: str) -> None:
+    logger.warning("%s shows pictures; the policy reads text, and gets its observations without", environment)
 
 
 class _Phased:

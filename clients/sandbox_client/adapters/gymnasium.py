@@ -22,6 +22,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Space
 
 from sandbox_client.sync_client import SandboxClient
+from sandbox_contract.images import chat_messages
 
 from .conversation import assistant_message, text_of
 
@@ -161,11 +162,7 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
 
     def _messages(self) -> dict[str, object]:
         assert self._episode is not None
-        return {
-            "messages": [
-                message.model_dump(exclude_none=True) for message in self._episode.observation.messages
-            ]
-        }
+        return {"messages": chat_messages(self._episode.observation.messages)}
 
     def _release(self) -> None:
         if self._episode is not None:

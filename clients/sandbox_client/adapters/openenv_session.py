@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
 from sandbox_client.errors import SandboxError
+from sandbox_contract.images import chat_messages
 
 from .conversation import assistant_message
-from .served_episode import EpisodeOverError, ServedEpisode, dumped
+from .served_episode import EpisodeOverError, ServedEpisode
 
 if TYPE_CHECKING:
     from sandbox_client.async_client import AsyncSandboxClient
@@ -96,7 +97,7 @@ class OpenEnvSession:
         messages = episode.observation.messages
         observation: Fields = {
             "text": "\n\n".join(message.content or "" for message in messages),
-            "messages": dumped(messages),
+            "messages": chat_messages(messages),
             "tools": [tool.model_dump() for tool in episode.tools],
         }
         return _observation(observation, None, done=False, metadata=self._state())
@@ -106,7 +107,7 @@ class OpenEnvSession:
             return _error("there is no episode; send a reset first", "SESSION_ERROR")
         message = assistant_message({name: value for name, value in data.items() if name != "metadata"})
         turn = await self._episode.step(message)
-        observation: Fields = {"text": turn.text, "messages": dumped(turn.messages)}
+        observation: Fields = {"text": turn.text, "messages": chat_messages(turn.messages)}
         return _observation(observation, turn.reward, done=turn.done, metadata=self._state() | _ending(turn))
 
     def _state(self) -> Fields:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_client.episodes import AsyncEpisode
-    from sandbox_contract.base import JsonObject
     from sandbox_contract.episodes import EvaluateResult
     from sandbox_contract.messages import Message
 
@@ -125,8 +124,3 @@ class ServedEpisode:
     async def end(self) -> None:
         """Release the instance."""
         await self.episode.release()
-
-
-def dumped(messages: tuple[Message, ...]) -> list[JsonObject]:
-    """Return messages as JSON objects without empty fields."""
-    return [message.model_dump(exclude_none=True) for message in messages]

@@ -97,6 +97,7 @@ def test_parquet_has_typed_messages(engine, output):
     assert rows[0]["messages"][1] == {
         "role": "assistant",
         "content": "step 0",
+        "images": None,
         "reasoning_content": "think 0",
         "reasoning": None,
         "tool_calls": [

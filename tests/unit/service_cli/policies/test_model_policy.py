@@ -12,6 +12,7 @@ from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import View
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.fakes.games import GameBackend, game_registry
+from tests.fakes.pictures import PNG
 from tests.harness.http_server import serving
 
 FULL = Reply({"error": {"message": "maximum context length is 9 tokens"}}, 400)
@@ -60,6 +61,17 @@ async def test_a_models_reasoning_goes_to_the_service_and_not_back_to_the_model(
         await policy.aclose()
     assert (said.content, said.reasoning_content, said.reasoning) == ("go north", "hm", "so")
     assert fake.bodies[1]["messages"] == [{"role": "assistant", "content": "go north"}]
+
+
+async def test_a_model_that_sees_gets_an_environments_picture() -> None:
+    fake = FakeChatServer([says("go north")])
+    with serving(fake.app) as url:
+        policy = ModelPolicy("m", ChatServer(url))
+        seen = (Message(role="user", content="a room", images=(PNG,)),)
+        await policy.make_actor("t", 0).act(View(seen, (), {}))
+        await policy.aclose()
+    text, picture = fake.bodies[0]["messages"][0]["content"]
+    assert (text["text"], picture["image_url"]) == ("a room", {"url": PNG})
 
 
 async def test_plain_text_is_an_action_too_and_an_empty_answer_is_one() -> None:
