@@ -1,16 +1,21 @@
 """BabyAI's levels in a box: words, moves, references, scores, copies."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from sandbox_contract.messages import Message
 from sandbox_service.config import BabyaiConfig
 from sandbox_service.environments.babyai.service.catalog import BabyaiCatalog
 from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from tests.harness.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
 from tests.harness.runner_box import RunnerBox
 
+ROOT = Path(__file__).resolve().parents[2]
 TASK = "OpenRedDoor-1"
 
 
@@ -172,7 +177,55 @@ def test_a_copy_goes_its_own_way_and_both_reach_the_goal(box: RunnerBox, catalog
     assert answers(source, actions[9:]) == expected[9:]
 
 
-@pytest.mark.parametrize("params", [{"efficiency": "yes"}, {"speed": 1}])
+def pictures(episode: GameEpisode) -> list[str]:
+    """The pictures of the last observation."""
+    return [
+        picture
+        for message in episode.said["observation"]["messages"]
+        for picture in Message.model_validate(message).images or ()
+    ]
+
+
+def test_pictures_stand_beside_the_same_words_where_they_are_asked_for(
+    box: RunnerBox, catalog: GameCatalog
+) -> None:
+    plain = GameEpisode.create(box, catalog, TASK)
+    seeing, again = (GameEpisode.create(box, catalog, TASK, picture=True) for _ in range(2))
+    shown = []
+    for action in ("", *reference(catalog, TASK)):
+        if action:
+            assert plain.act(action) == seeing.act(action) == again.act(action)
+        assert last(plain) == last(seeing)
+        assert pictures(plain) == []
+        (picture,) = pictures(seeing)
+        assert pictures(again) == [picture]
+        shown.append(picture)
+    assert len(set(shown)) > 1
+
+
+COMPARED = """
+import gymnasium, minigrid, random
+from sandbox_service.environments.babyai.box import drawing
+env = gymnasium.make("BabyAI-BossLevel-v0", disable_env_checker=True).unwrapped
+drawn, chance = [], random.Random(1)
+drawing.png_url = lambda width, height, pixels: drawn.append(pixels)
+view = env.reset(seed=3)[0]
+for _ in range(60):
+    drawing.draw_view(view["image"])
+    assert drawn.pop() == env.get_pov_render(32).tobytes()
+    view = env.step(chance.choice((0, 1, 2, 2, 2, 3, 4, 5)))[0]
+"""
+
+
+def test_the_picture_is_minigrids(catalog: GameCatalog) -> None:
+    assert catalog.spec.provisions is not None
+    paths = f"{ROOT}:{catalog.spec.provisions.packages}"
+    command = [sys.executable, "-c", COMPARED]
+    done = subprocess.run(command, env={"PYTHONPATH": paths}, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("params", [{"efficiency": "yes"}, {"picture": 1}, {"speed": 1}])
 def test_parameters_are_checked(box: RunnerBox, catalog: GameCatalog, params: dict[str, object]) -> None:
     with pytest.raises(RefusedError) as caught:
         GameEpisode.create(box, catalog, TASK, **params)

@@ -14,6 +14,7 @@ from sandbox_service.environments.shared.box.game_world import GameTurn, GameWor
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
+from .drawing import draw_view
 from .moves import CHECK, Carried, moves
 from .picture import see
 from .words import described, plain
@@ -59,20 +60,24 @@ def _level(name: str, seed: int) -> tuple[gymnasium.Env, JsonObject]:
 class BabyaiWorld(GameWorld):
     """One level. The task has ``name``, the level's in gymnasium, and ``seed``, which settles everything."""
 
-    PARAMS: ClassVar[tuple[str, ...]] = ("efficiency",)
+    PARAMS: ClassVar[tuple[str, ...]] = ("efficiency", "picture")
 
     def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
     def open_game(self) -> GameTurn:
-        if not isinstance(self.context.params.get("efficiency", False), bool):
-            raise WorldError("efficiency is true or false", BoxErrorCode.INVALID_REQUEST)
+        for name in self.PARAMS:
+            if not isinstance(self.context.params.get(name, False), bool):
+                raise WorldError(f"{name} is true or false", BoxErrorCode.INVALID_REQUEST)
         self.reward = 0.0
         self.env, picture = _level(self.task["name"], self.task["seed"])
         self.image = picture["image"]
-        return self._look(before=f"Your goal: {self.env.mission}\n")
+        return self._with_picture(self._look(before=f"Your goal: {self.env.mission}\n"))
 
     def play_action(self, action: str, timeout_s: float) -> GameTurn:
+        return self._with_picture(self._answer(action))
+
+    def _answer(self, action: str) -> GameTurn:
         known = moves(see(self.image), self._carried())
         name = plain(action)
         if name == CHECK:
@@ -89,6 +94,10 @@ class BabyaiWorld(GameWorld):
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         verdict = super().evaluate(params, grading)
         return replace(verdict, details={**verdict.details, "reward": self.reward})
+
+    def _with_picture(self, turn: GameTurn) -> GameTurn:
+        """Return a turn with the picture of the view, where the episode asked for pictures."""
+        return replace(turn, image=draw_view(self.image)) if self.context.params.get("picture") else turn
 
     def _carried(self) -> Carried | None:
         thing = self.env.carrying

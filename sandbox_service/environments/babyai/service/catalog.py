@@ -30,7 +30,12 @@ _PARAMS: dict[str, JsonValue] = {
             "type": "boolean",
             "default": False,
             "description": "Score a solved task by minigrid's reward, which falls with each step, not by 1.",
-        }
+        },
+        "picture": {
+            "type": "boolean",
+            "default": False,
+            "description": "Show what is seen as a picture, too, beside the words of each observation.",
+        },
     },
     "additionalProperties": False,
 }

@@ -15,6 +15,8 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .game_actions import ACT, ACT_TOOL, parse_moves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from sandbox_service.environments.shared.box.calls import ParsedCall
 
 
@@ -39,6 +41,8 @@ class GameTurn:
     actions: tuple[str, ...] = ()
     """Actions that the game offers now, where it lists them."""
     info: JsonObject = field(default_factory=dict)
+    image: str | None = None
+    """A picture of what the text tells, as a data URL."""
 
 
 class GameWorld(World):
@@ -70,7 +74,7 @@ class GameWorld(World):
         self.turn = self.open_game()
         messages = [
             {"role": "system", "content": self.system_prompt()},
-            {"role": "user", "content": self.turn.text},
+            {"role": "user", "content": self.turn.text, **_shown([self.turn.image])},
         ]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
         return Start(messages, list(self.TOOLS), {**info, **info_of(self.turn)})
@@ -78,6 +82,7 @@ class GameWorld(World):
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         moves = parse_moves(message)
         answers: list[str] = []
+        images: list[str | None] = []
         reward = 0.0
         for number, move in enumerate(moves):
             refusal = self._refusal(move, number)
@@ -85,8 +90,9 @@ class GameWorld(World):
                 self.turn = self.play_action(move.arguments["action"], timeout_s)
                 reward += self.turn.reward
             answers.append(refusal or self.turn.text)
+            images.append(None if refusal else self.turn.image)
         return Outcome(
-            messages=answer_moves(moves, answers),
+            messages=answer_moves(moves, answers, images),
             reward=reward,
             terminated=self.turn.done,
             info=info_of(self.turn),
@@ -110,11 +116,28 @@ def info_of(turn: GameTurn) -> dict[str, Any]:
     return {**info, "available_actions": list(turn.actions)} if turn.actions else info
 
 
-def answer_moves(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:
-    """Return tool messages for native calls; one user message for actions in plain text."""
+def answer_moves(
+    moves: list[ParsedCall], answers: list[str], images: Sequence[str | None] = ()
+) -> list[JsonObject]:
+    """Return tool messages for native calls; one user message for actions in plain text.
+
+    ``images`` has the picture of each answer, where the game shows any.
+    """
     if moves[0].native:
         return [
-            {"role": "tool", "tool_call_id": move.call_id, "name": move.name or ACT, "content": answer}
-            for move, answer in zip(moves, answers, strict=True)
+            {
+                "role": "tool",
+                "tool_call_id": move.call_id,
+                "name": move.name or ACT,
+                "content": answer,
+                **_shown([image]),
+            }
+            for move, answer, image in zip(moves, answers, images or [None] * len(moves), strict=True)
         ]
-    return [{"role": "user", "content": "\n\n".join(answers)}]
+    return [{"role": "user", "content": "\n\n".join(answers), **_shown(images)}]
+
+
+def _shown(images: Iterable[str | None]) -> JsonObject:
+    """Return the field of a message's pictures, where there are any."""
+    found = [image for image in images if image is not None]
+    return {"images": found} if found else {}

@@ -34,6 +34,7 @@ class CountingGame(GameWorld):
             done=reached or action == "stop",
             success=reached,
             info={"count": self.count},
+            image=f"picture of {self.count}" if "from" in self.context.params else None,
         )
 
 
@@ -160,3 +161,16 @@ def test_a_copy_plays_on_its_own():
     twin = world.fork(Context("j", 1))
     say(twin, "more")
     assert (world.count, twin.count) == (1, 2)
+
+
+def test_each_answer_has_its_picture_and_a_refused_action_none():
+    world, _ = game(**{"from": 0})
+    calls = [call("act", '{"action": "more"}'), call("act", "{}", "c2"), call("act", '{"action": "more"}')]
+    told = world.step({"role": "assistant", "content": None, "tool_calls": calls}, 5.0).messages
+    assert [message.get("images") for message in told] == [["picture of 1"], None, ["picture of 2"]]
+    assert say(world, "stop").messages[0]["images"] == ["picture of 2"]
+
+
+def test_a_game_without_pictures_has_no_such_field():
+    world, start = game()
+    assert not any("images" in message for message in (*start.messages, *say(world, "more").messages))
