@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sandbox_contract.images import image_urls
+
 from .overview import BarPart
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Said:
     role: str
     name: str
     text: str
+    images: tuple[str, ...] = ()
+    """Data URLs of pictures."""
     reasoning: str = ""
     calls: tuple[ShownCall, ...] = ()
 
@@ -225,6 +229,7 @@ def _said(messages: Sequence[object]) -> list[Said]:
                 role=str(message.get("role", "")),
                 name=str(message.get("name") or ""),
                 text=_text(message.get("content")),
+                images=image_urls(message.get("images")),
                 reasoning=reasoning if isinstance(reasoning, str) else json.dumps(reasoning),
                 calls=tuple(map(_call, calls)) if isinstance(calls, list) else (),
             )

@@ -257,7 +257,8 @@ class HandPlay:
 
     def _show(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            self._print(f"[{message.role}] {message.content or ''}")
+            pictures = f" [pictures: {len(message.images)}]" if message.images else ""
+            self._print(f"[{message.role}] {message.content or ''}{pictures}")
 
     def _print(self, text: str, style: str | None = None) -> None:
         # Neither markup nor control characters: a world may print what a model wrote.

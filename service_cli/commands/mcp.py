@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sandbox_client import AsyncSandboxClient
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
+from .run_options import ParamsOption, create_params
 from .terminal import explained, fail
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 
 def mcp(
@@ -22,6 +26,7 @@ def mcp(
     server: ServerOption = DEFAULT_SERVER,
     api_key: ApiKeyOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episode.")] = None,
+    params: ParamsOption = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Write the verdict to standard error when the client has left.")
     ] = False,
@@ -36,11 +41,17 @@ def mcp(
         sandbox-service mcp --env code --task HumanEval/0 --evaluate
     """
     with explained(), contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_serve(server, api_key, environment, task, seed, evaluate))
+        client = AsyncSandboxClient(server, api_key)
+        asyncio.run(_serve(client, environment, task, seed, create_params(params), evaluate))
 
 
 async def _serve(
-    server: str, api_key: str | None, environment: str, task: str, seed: int | None, evaluate: bool
+    service: AsyncSandboxClient,
+    environment: str,
+    task: str,
+    seed: int | None,
+    params: dict[str, JsonValue] | None,
+    evaluate: bool,
 ) -> None:
     try:
         from sandbox_client.adapters.mcp import instance_server, serve_stdio
@@ -53,8 +64,8 @@ async def _serve(
     # MCP clients that have waited long enough send SIGTERM; the instance is released before the end.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task_of_server.cancel)
     async with (
-        AsyncSandboxClient(server, api_key) as client,
-        instance_server(client, environment, task, seed=seed) as (mcp_server, episode),
+        service as client,
+        instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, episode),
     ):
         await serve_stdio(mcp_server)
         if evaluate:

@@ -102,6 +102,9 @@ def _panel(message: JsonValue, most: int | None) -> Iterator[Panel]:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             parts.append(f"{function.get('name')}({_arguments(function.get('arguments'))})")
+    images = message.get("images")
+    if isinstance(images, list) and images:
+        parts.append(f"[pictures: {len(images)}]")
     text = plain("\n".join(parts))
     if most is not None and len(text) > most:
         text = f"{text[:most]} ... ({len(text) - most} more characters)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_contract.inspection import PoolStats, SupervisorStats
@@ -57,6 +57,8 @@ class EchoBackend:
         self.unreachable = False
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
+        self.images: list[str] = []
+        """Pictures that each message of the environment shows."""
         self._handlers: dict[Op, Callable[[Call], bytes]] = {
             Op.CREATE: self._create,
             Op.STEP: self._step,
@@ -109,6 +111,10 @@ class EchoBackend:
             return [Frame(Op.REPLY, 0, "", {}, self._stats().model_dump_json().encode())]
         return [Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1]))]
 
+    def _observation(self, messages: Iterable[Mapping[str, object]]) -> dict[str, object]:
+        shown = {"images": self.images} if self.images else {}
+        return {"messages": [{**message, **shown} for message in messages]}
+
     def _live(self, call: Call) -> Episode:
         episode = self.episodes.get(call.instance_id)
         if episode is None or episode.tenant != call.tenant:
@@ -137,7 +143,7 @@ class EchoBackend:
             "instance_id": name,
             "environment": episode.environment,
             "task_id": episode.task_id,
-            "observation": {"messages": world.start().messages},
+            "observation": self._observation(world.start().messages),
             "info": {"params": request.get("params", {})},
         }
         if "volume" in request.get("params", {}):
@@ -163,7 +169,7 @@ class EchoBackend:
             {
                 "instance_id": call.instance_id,
                 "step_index": episode.steps - 1,
-                "observation": {"messages": messages},
+                "observation": self._observation(messages),
                 "reward": outcome.reward,
                 "terminated": outcome.terminated,
                 "truncated": False,

@@ -24,12 +24,14 @@ from sandbox_client.errors import RequestError
 from .conversation import text_of, tool_call_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from mcp.server.context import ServerRequestContext
+    from pydantic import JsonValue
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_client.episodes import AsyncEpisode
+    from sandbox_contract.messages import Message
 
 META = "training-sandbox/"
 TASK_PROMPT = "task"
@@ -40,7 +42,8 @@ class InstanceServer:
 
     def __init__(self, episode: AsyncEpisode) -> None:
         self._episode = episode
-        self._task = text_of(episode.observation.messages)
+        self._opening = episode.observation.messages
+        self._task = text_of(self._opening)
         self._calls = itertools.count()
         self._lock = asyncio.Lock()
 
@@ -87,7 +90,8 @@ class InstanceServer:
             META + "terminated": result.terminated,
             META + "truncated": result.truncated,
         }
-        return _answer(text_of(result.observation.messages), meta=meta)
+        messages = result.observation.messages
+        return _answer(text_of(messages), _pictures(messages), meta=meta)
 
     async def _list_prompts(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -102,16 +106,23 @@ class InstanceServer:
             raise MCPError(
                 types.INVALID_PARAMS, f"there is no prompt {params.name!r}; there is {TASK_PROMPT!r}"
             )
-        content = types.TextContent(text=self._task)
-        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+        contents = (types.TextContent(text=self._task), *_pictures(self._opening))
+        return types.GetPromptResult(
+            messages=[types.PromptMessage(role="user", content=content) for content in contents]
+        )
 
 
 @asynccontextmanager
 async def instance_server(
-    client: AsyncSandboxClient, environment: str, task_id: str, *, seed: int | None = None
+    client: AsyncSandboxClient,
+    environment: str,
+    task_id: str,
+    *,
+    seed: int | None = None,
+    params: Mapping[str, JsonValue] | None = None,
 ) -> AsyncIterator[tuple[Server[Any], AsyncEpisode]]:
     """Create an instance and yield its MCP server and the episode; release the instance at the end."""
-    async with client.episode(environment, task_id, seed=seed) as episode:
+    async with client.episode(environment, task_id, seed=seed, params=params) as episode:
         yield InstanceServer(episode).server(), episode
 
 
@@ -122,6 +133,18 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 def _answer(
-    text: str, *, is_error: bool = False, meta: dict[str, object] | None = None
+    text: str,
+    pictures: Iterable[types.ImageContent] = (),
+    *,
+    is_error: bool = False,
+    meta: dict[str, object] | None = None,
 ) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error, _meta=meta)
+    return types.CallToolResult(
+        content=[types.TextContent(text=text), *pictures], is_error=is_error, _meta=meta
+    )
+
+
+def _pictures(messages: Iterable[Message]) -> list[types.ImageContent]:
+    """Return the pictures of messages, whose data URLs are a type and its base64."""
+    urls = [url.removeprefix("data:").partition(";base64,") for each in messages for url in each.images or ()]
+    return [types.ImageContent(data=data, mime_type=media_type) for media_type, _, data in urls]

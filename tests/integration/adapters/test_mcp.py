@@ -10,6 +10,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
+from tests.fakes.pictures import PNG
 
 
 async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backend):
@@ -28,6 +29,22 @@ async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backen
         assert over.is_error
         assert "over" in over.content[0].text
     assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_an_environments_pictures_are_image_contents_after_the_text(client, backend):
+    backend.images = [PNG]
+    async with instance_server(client, "tools", "echo-1") as (server, _), Client(server) as mcp:
+        answer = (await mcp.call_tool("shout", {})).content
+        prompt = [message.content for message in (await mcp.get_prompt(TASK_PROMPT)).messages]
+    for text, picture in (answer, prompt):
+        assert text.type == "text"
+        assert f"data:{picture.mime_type};base64,{picture.data}" == PNG
+
+
+async def test_parameters_reach_the_environment(client, backend):
+    made = instance_server(client, "tools", "echo-1", params={"volume": 9})
+    async with made as (server, _), Client(server) as mcp:
+        assert [tool.name for tool in (await mcp.list_tools()).tools] == ["shout_9"]
 
 
 async def test_an_unknown_prompt_is_refused(client):

@@ -10,6 +10,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
+from tests.fakes.pictures import PNG
 from tests.harness.gateway import digest, make_client
 
 HOSTILE = '</pre><script>alert(1)</script><img src=x onerror="alert(2)">{{ 7 * 7 }}'
@@ -124,6 +125,17 @@ async def test_what_models_wrote_stays_text(client, backend, instance):
         assert not re.search(r"<script>|<img|onerror=\"|\b49\b", reply.text.replace("&#34;", "'"))
         assert "&lt;script&gt;" in reply.text
         assert "script-src 'self'" in reply.headers["content-security-policy"]
+
+
+async def test_an_environments_pictures_are_shown_and_nothing_else_in_their_place(client, backend, instance):
+    images = [PNG, "https://example.org/spy.png", f'{PNG}"><script>alert(1)</script>', HOSTILE, {"url": PNG}]
+    message = {"role": "user", "content": "a room", "images": images}
+    backend.episodes[instance].created["observation"] = {"messages": [message]}
+    reply = await client.get(f"/console/episodes/{instance}")
+    assert re.findall(r'<img src="(.*?)"', reply.text) == [PNG]
+    assert "img-src 'self' data:;" in reply.headers["content-security-policy"]
+    assert "example.org" not in reply.text
+    assert "alert" not in reply.text
 
 
 async def test_episodes_of_a_task_are_shown_side_by_side(client, instance):

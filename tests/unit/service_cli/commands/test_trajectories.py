@@ -38,7 +38,10 @@ async def url(tmp_path):
     store.append(failure("s1.c", 2))
     store.append(
         event(
-            "s1.c", 3, response=b'{"observation": {"messages": [{"role": "tool", "content": "\\u001b[2J"}]}}'
+            "s1.c",
+            3,
+            response=b'{"observation": {"messages": '
+            b'[{"role": "tool", "content": "\\u001b[2J", "images": ["data:", "data:"]}]}}',
         )
     )
     store.open_instance(instance("s1.long", created_at=START - 10))
@@ -68,6 +71,12 @@ def test_show_prints_failures_and_lets_no_control_character_through(run, url):
     assert "step failed: step_timeout: the step ran past its deadline" in shown.stdout
     assert "\x1b" not in shown.stdout
     assert "\ufffd[2J" in shown.stdout
+
+
+def test_show_counts_pictures_and_does_not_print_them(run, url):
+    shown = run("show", "s1.c", "--url", url).stdout
+    assert "[pictures: 2]" in shown
+    assert "data:" not in shown
 
 
 def test_show_as_json_is_the_trajectory(run, url):
