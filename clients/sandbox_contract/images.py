@@ -30,7 +30,7 @@ _SIGNATURES = {
     "image/jpeg": (b"\xff\xd8\xff", b""),
     "image/webp": (b"RIFF", b"WEBP"),
 }
-"""How files of a type begin, and what stands at their ninth byte."""
+"""First bytes of the files of a type, and those from the ninth on."""
 _WANTED = f"a picture is a data URL, such as data:image/png;base64,..., of {', '.join(_SIGNATURES)}"
 
 

@@ -176,7 +176,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The opening of an episode; messages and tools in OpenAI's form."""
+    """The opening of an episode; messages and tools in OpenAI's form.
+
+    User and tool messages may have ``images``, a list of data URLs, beside a text that is complete without.
+    """
 
     messages: list[JsonObject]
     tools: list[JsonObject] = field(default_factory=list)

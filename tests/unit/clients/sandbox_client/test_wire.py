@@ -1,3 +1,5 @@
+from typing import Any
+
 import httpx
 import pytest
 
@@ -12,9 +14,9 @@ WIRE = Wire("http://service:8080/", "secret", ClientLimits(attempt_s=60.0))
 STATS = _calls.stats()
 
 
-def read(response: httpx.Response) -> SandboxError:
+def read(response: httpx.Response, call: _calls.ApiCall[Any] = STATS) -> SandboxError:
     with pytest.raises(SandboxError) as caught:
-        WIRE.result(STATS, response, response.read())
+        WIRE.result(call, response, response.read())
     return caught.value
 
 
@@ -109,3 +111,13 @@ def test_server_timing_is_read_by_phase() -> None:
     header = 'queue;dur=1.5, route;desc="x";dur=2, run;dur="3", cache, broken;dur=x'
     assert server_timing(header) == {"queue": 1.5, "route": 2.0, "run": 3.0}
     assert server_timing("") == {}
+
+
+def test_an_environment_whose_picture_would_have_to_be_fetched_gave_no_result() -> None:
+    message = {"role": "user", "content": "a room", "images": ["https://example.org/room.png"]}
+    result = {"instance_id": "i", "step_index": 0, "observation": {"messages": [message]}}
+    rest = {"reward": 0.0, "terminated": False, "truncated": False}
+    step = _calls.step(_calls.step_request("i", "x", 0, None, None))
+    error = read(httpx.Response(200, json={**result, **rest}), step)
+    assert isinstance(error, InvalidResponse)
+    assert "nothing is fetched" in str(error)

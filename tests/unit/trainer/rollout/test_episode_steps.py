@@ -1,4 +1,4 @@
-"""What the steps of an episode hand to the policy."""
+"""The steps of an episode hand words to the policy."""
 
 import logging
 
