@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from local_processes.waiting import exponential_wait_s
+from sandbox_contract.images import chat_messages
 from sandbox_contract.messages import Message
 from trainer.errors import EngineError
 from trainer.outcomes.openai_client import OpenaiClient
@@ -60,7 +61,7 @@ class ServedPolicy:
     ) -> Message | None:
         """Return the turn; None where the context is full."""
         config, client = self._config, self._client
-        given: Any = [message.model_dump(mode="json", exclude_none=True) for message in messages]
+        given: Any = chat_messages(messages)
         offered: Any = [tool.model_dump(mode="json", exclude_none=True) for tool in tools]
         with client.named_errors():
             try:
