@@ -41,7 +41,7 @@ CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
 IN_DOCKER = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 """Agent code, data alone, and the example: what containers change is the same for all environments."""
 IN_GVISOR = set(ENVIRONMENTS) if FULL else {"code", "vault"}
-"""What gVisor changes concerns agent code, which also the tests of abuse run in it."""
+"""Agent code is what gVisor changes, which also the tests of abuse run in it."""
 ALONE = SHARING - HEAVY_ALONE.keys()
 PLAYED = {
     "process": set(ENVIRONMENTS),
