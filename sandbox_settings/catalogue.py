@@ -164,7 +164,7 @@ def _words(annotation: object) -> Iterator[str]:
         yield _quoted_kind(annotation) if "kind" in annotation.model_fields else "settings"
     elif origin is tuple:
         yield _list_of(get_args(annotation))
-    elif origin is dict:
+    elif origin in (dict, Mapping):
         yield "table"
     else:
         yield "any value"

@@ -7,6 +7,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from sandbox_service.config import Rights
+
 _PREFIX = "sbx_"
 _RANDOM_BYTES = 32
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -22,17 +24,21 @@ class ApiKey:
     """SHA-256 for ``server.api_keys``."""
     tenant: str
     """The tenant that the key belongs to."""
+    rights: Rights = Rights.WRITE
 
     def toml(self) -> str:
         """Return the lines for a configuration file."""
-        return f'[server.api_keys]\n"{self.digest}" = "{self.tenant}"'
+        entry = f'"{self.tenant}"'
+        if self.rights is not Rights.WRITE:
+            entry = f'{{tenant = {entry}, rights = "{self.rights}"}}'
+        return f'[server.api_keys]\n"{self.digest}" = {entry}'
 
 
-def new_api_key(tenant: str) -> ApiKey:
+def new_api_key(tenant: str, rights: Rights = Rights.WRITE) -> ApiKey:
     """Generate a random 256-bit key for a tenant. Raises ValueError for an invalid name."""
     if not _TENANT.fullmatch(tenant):
         raise ValueError(
             f"invalid tenant {tenant!r}: expected 1 to 64 letters, digits and '._@-', such as team-a"
         )
     secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
-    return ApiKey(secret, hashlib.sha256(secret.encode()).hexdigest(), tenant)
+    return ApiKey(secret, hashlib.sha256(secret.encode()).hexdigest(), tenant, rights)

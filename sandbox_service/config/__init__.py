@@ -26,6 +26,7 @@ from .environments import (
     WebshopConfig,
 )
 from .service import (
+    ApiKeyConfig,
     DeadlineConfig,
     Durability,
     FleetConfig,
@@ -33,6 +34,7 @@ from .service import (
     LimitsConfig,
     PoolConfig,
     QuotaConfig,
+    Rights,
     SandboxConfig,
     ServerConfig,
     ServiceConfig,
@@ -44,6 +46,7 @@ from .service import (
 __all__ = [
     "AgentsConfig",
     "AlfworldConfig",
+    "ApiKeyConfig",
     "AppworldConfig",
     "BabyaiConfig",
     "BfclConfig",
@@ -60,6 +63,7 @@ __all__ = [
     "PoolConfig",
     "QuotaConfig",
     "ReasoningGymConfig",
+    "Rights",
     "SandboxConfig",
     "ScienceworldConfig",
     "SearchQaConfig",

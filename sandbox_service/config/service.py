@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
 from .agents import AgentsConfig
 from .environments import EnvironmentsConfig
+
+
+class Rights(StrEnum):
+    """The uses of an API key; each includes those before it."""
+
+    READ = "read"
+    """Read what the service knows and has recorded, and start or change nothing."""
+    WRITE = "write"
+    """Call every route."""
+
+
+class ApiKeyConfig(Branch):
+    """An API key with its rights."""
+
+    tenant: Annotated[str, Field(min_length=1)]
+    """The tenant that the key belongs to."""
+    rights: Rights = Rights.WRITE
+    """``read``: only what changes nothing; ``write``: everything."""
+
+
+ApiKeyEntry = Annotated[
+    Annotated[str, Tag("tenant")] | Annotated[ApiKeyConfig, Tag("key")],
+    Discriminator(lambda entry: "tenant" if isinstance(entry, str) else "key"),
+]
+"""A tenant's name, for a key with all rights, or a key with its rights."""
 
 
 class ServerConfig(Branch):
@@ -25,7 +51,7 @@ class ServerConfig(Branch):
     """Gateway replicas."""
     haproxy: bool = True
     """Use Ray Serve's HAProxy ingress and throughput mode, if the binary is installed."""
-    api_keys: dict[str, str] = {}
+    api_keys: Mapping[str, ApiKeyEntry] = {}
     """Tenants by the SHA-256 (hex) of their API keys."""
     insecure: bool = False
     """Allow other addresses than loopback without API keys."""
@@ -43,6 +69,19 @@ class ServerConfig(Branch):
     """Maximum nesting of a request body."""
     max_json_values: Positive = 20_000
     """Maximum JSON values in a request body, which bounds the time to parse it."""
+
+    @property
+    def keys(self) -> dict[str, ApiKeyConfig]:
+        """The API keys with their rights, by their SHA-256 in lower case."""
+        return {
+            digest.lower(): ApiKeyConfig(tenant=entry) if isinstance(entry, str) else entry
+            for digest, entry in self.api_keys.items()
+        }
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The tenants with an API key."""
+        return frozenset(key.tenant for key in self.keys.values())
 
 
 class LimitsConfig(Branch):
@@ -309,7 +348,7 @@ class ServiceConfig(Branch):
     @property
     def tenants(self) -> int:
         """Number of tenants; 1 without API keys."""
-        return max(1, len(set(self.server.api_keys.values())))
+        return max(1, len(self.server.tenants))
 
     def pool_of(self, environment: str) -> PoolConfig:
         """Return the pool settings of an environment."""

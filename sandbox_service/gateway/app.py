@@ -16,7 +16,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.errors import ServiceError
 
-from .auth import Authenticator
+from .auth import Authenticator, check_rights
 from .bodies import BodyParser
 from .body_reader import BodyReader, ClientDisconnected
 from .compat.agentgym.openapi import agentgym_documentation
@@ -142,14 +142,22 @@ class Gateway:
         return await route.handle(exchange, await self._bodies.read(exchange, receive))
 
     def _authenticate(self, exchange: HttpExchange) -> None:
-        """Set the tenant of the exchange. Raises ServiceError for an unknown caller or a malformed id."""
+        """Set tenant and rights of the exchange.
+
+        Raises ServiceError for an unknown caller, one without the right to call the route, or a malformed id.
+        """
         if exchange.id_is_malformed:
             raise SchemaError.of_field("X-Request-Id", "must be 1 to 128 visible ASCII characters")
         if is_console(exchange.path):
-            if not is_open(exchange.path):
-                exchange.tenant = self._authenticator.authenticate(credentials(exchange))
-        elif exchange.path not in OPEN_PATHS:
-            exchange.tenant = self._authenticator.authenticate(exchange.headers)
+            if is_open(exchange.path):
+                return
+            key = self._authenticator.authenticate(credentials(exchange))
+        elif exchange.path in OPEN_PATHS:
+            return
+        else:
+            key = self._authenticator.authenticate(exchange.headers)
+        exchange.tenant, exchange.rights = key.tenant, key.rights
+        check_rights(exchange)
 
     async def _serve_rest(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
@@ -216,7 +224,7 @@ def build_app(
     compat = CompatRoutes(dispatcher, registry, parser)
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
-    authenticator = Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names)
+    authenticator = Authenticator(config.keys, insecure=config.insecure, host_names=config.host_names)
     # The console's own routes come last, since they answer all other paths of the console.
     consoles = (
         RunRoutes(config.console_runs),
@@ -238,7 +246,7 @@ def _bounds(
     config: ServerConfig, quota: QuotaConfig, metrics: Metrics
 ) -> tuple[FairQueue | None, BodyReader]:
     """Return the queue and the reader of bodies that bound each tenant; a single tenant is not bounded."""
-    several = len(set(config.api_keys.values())) > 1
+    several = len(config.tenants) > 1
     most = config.bodies_mib * _MIB
     of_one = min(most, quota.bodies_mib * _MIB) if several else most
     # Every body within max_body_bytes must fit, however small the bounds for all bodies are.

@@ -1,7 +1,8 @@
 """Authenticate requests by API key, and check that a service without keys is reachable from loopback only.
 
-Only the SHA-256 of a key is configured. Without keys every caller is the tenant ``local``; such a service
-listens on loopback, where it also rejects requests that web pages of other sites send.
+A read-only key may send ``GET`` and ``HEAD`` only, whatever the route. Only the SHA-256 of a key is
+configured. Without keys every caller is the tenant ``local``; such a service listens on loopback, where it
+also rejects requests that web pages of other sites send.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import ApiKeyConfig, Rights
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServerConfig
 
+    from .exchange import HttpExchange
+
 
 LOCAL_TENANT = "local"
 _DIGEST = re.compile("[0-9a-f]{64}")
 _UNKNOWN = "0" * 64
+_READING = frozenset({"GET", "HEAD"})
+_LOCAL = ApiKeyConfig(tenant=LOCAL_TENANT)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -56,32 +62,46 @@ def check_exposure(config: ServerConfig) -> None:
         )
 
 
+def check_rights(exchange: HttpExchange, *, changes: bool = False) -> None:
+    """Raise ServiceError(FORBIDDEN) if the caller's key may not send the request.
+
+    ``changes`` says that the route changes something although its method does not say so.
+    """
+    if exchange.rights is Rights.WRITE or (exchange.method in _READING and not changes):
+        return
+    detail = (
+        f'{exchange.method} {exchange.path[:200]} needs a key with the right "{Rights.WRITE}", and this key '
+        f'has "{exchange.rights}" only: use another key, or change its rights in server.api_keys'
+    )
+    raise ServiceError(ErrorCode.FORBIDDEN, detail)
+
+
 class Authenticator:
-    """Authenticates requests by their headers."""
+    """Authenticates requests by their headers; ``keys`` are the API keys by their SHA-256 in lower case."""
 
     def __init__(
-        self, api_keys: Mapping[str, str], *, insecure: bool = False, host_names: Iterable[str] = ()
+        self, keys: Mapping[str, ApiKeyConfig], *, insecure: bool = False, host_names: Iterable[str] = ()
     ) -> None:
-        self._tenants = {digest.lower(): tenant for digest, tenant in api_keys.items()}
+        self._keys = keys
         self._insecure = insecure
         self._host_names = frozenset(name.lower() for name in host_names)
 
-    def authenticate(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the tenant of a request. Raises ServiceError(UNAUTHENTICATED or FORBIDDEN)."""
-        if not self._tenants:
+    def authenticate(self, headers: Mapping[bytes, bytes]) -> ApiKeyConfig:
+        """Return a caller's tenant and rights. Raises ServiceError(UNAUTHENTICATED or FORBIDDEN)."""
+        if not self._keys:
             if not self._insecure:
                 self._reject_foreign_page(headers)
-            return LOCAL_TENANT
+            return _LOCAL
         key = _key_of(headers)
         if key is None:
             raise ServiceError(ErrorCode.UNAUTHENTICATED, "send Authorization: Bearer KEY, or X-API-Key: KEY")
         # A caller cannot choose a digest, so the time of the lookup reveals nothing about configured keys.
         # An unknown key is compared too, so that it takes as long as a known one.
         digest = hashlib.sha256(key).hexdigest()
-        known = digest if digest in self._tenants else _UNKNOWN
+        known = digest if digest in self._keys else _UNKNOWN
         if not hmac.compare_digest(digest, known):
             raise ServiceError(ErrorCode.UNAUTHENTICATED, "unknown API key")
-        return self._tenants[digest]
+        return self._keys[digest]
 
     def _reject_foreign_page(self, headers: Mapping[bytes, bytes]) -> None:
         """Reject a request that a web page of another site sends.

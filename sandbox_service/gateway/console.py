@@ -25,7 +25,7 @@ from sandbox_service.console.traffic import traffic_of
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.search import EpisodeQuery
 
-from .console_access import CONSOLE, LOGIN, check_same_site, is_secure, local_path, set_cookie
+from .console_access import CONSOLE, LOGIN, LOGOUT, check_same_site, is_secure, local_path, set_cookie
 from .console_answers import as_page, page
 from .episode_search import search_episodes
 from .inspection import exchange_of, fleet_stats, newest_instances, trajectory_page
@@ -86,7 +86,7 @@ class ConsoleRoutes:
             (f"{CONSOLE}/episodes/{{instance_id}}/raw", self.send_trajectory, get),
             (LOGIN, self.show_form, get),
             (LOGIN, self.sign_in, post),
-            (f"{CONSOLE}/logout", self.sign_out, post),
+            (LOGOUT, self.sign_out, post),
             (f"{CONSOLE}/static/{{name}}", self.send_static, get),
             (f"{CONSOLE}/{{rest:path}}", self.reject_unknown, get),
         ):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CONSOLE = "/console"
 LOGIN = "/console/login"
+LOGOUT = "/console/logout"
 _STATIC = "/console/static/"
 _COOKIE = "console_key"
 
@@ -30,8 +31,8 @@ def is_console(path: str) -> bool:
 
 
 def is_open(path: str) -> bool:
-    """Return whether a path of the console needs no key: the form, styles and script."""
-    return path == LOGIN or path.startswith(_STATIC)
+    """Return whether a path of the console needs no key: the forms of the cookie, styles and script."""
+    return path in (LOGIN, LOGOUT) or path.startswith(_STATIC)
 
 
 def credentials(exchange: HttpExchange) -> Mapping[bytes, bytes]:

@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandbox_service.config import Rights
+
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
     from starlette.types import Scope
@@ -42,6 +44,8 @@ class HttpExchange:
     started: float = field(default_factory=time.perf_counter)
     route: str = UNMATCHED
     tenant: str = ""
+    rights: Rights = Rights.READ
+    """The rights of the caller's key, once it is known."""
     instance_id: str | None = None
     status: int = ABANDONED
     error: ErrorCode | None = None

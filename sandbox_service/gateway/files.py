@@ -1,4 +1,7 @@
-"""Routes that read, write and list files of an instance's workspace, by paths that cannot leave it."""
+"""Routes that read, write and list files of an instance's workspace, by paths that cannot leave it.
+
+All of them are an operation on the instance, which keeps it busy and alive: they need the right to write.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 
+from .auth import check_rights
 from .dispatch import idempotency_header
 from .inspection import InstancePath, exchange_of
 from .openapi import OpenApi, documented_problems
@@ -115,8 +119,10 @@ class FileRoutes:
         body: bytes = b"",
         **more: str,
     ) -> Frame:
+        exchange = exchange_of(request)
+        check_rights(exchange, changes=True)
         details = {"path": path, "max_bytes": self._max_bytes, **more}
-        return await self._dispatcher.call_instance(exchange_of(request), op, instance_id, details, body)
+        return await self._dispatcher.call_instance(exchange, op, instance_id, details, body)
 
 
 def workspace_path(encoded: bytes) -> str:

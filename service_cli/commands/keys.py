@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sandbox_service.config import Rights
 from service_cli.api_keys import new_api_key
 
 from .options import JsonOption
@@ -26,20 +27,27 @@ def _keys() -> None:
 
 def new(
     tenant: Annotated[str, typer.Argument(help="The tenant that the key belongs to.")],
+    rights: Annotated[
+        Rights, typer.Option(help="read: GET routes and the console only, for dashboards and visitors.")
+    ] = Rights.WRITE,
     as_json: JsonOption = False,
 ) -> None:
     """Generate a key for a tenant, and its SHA-256 for the service's configuration.
 
-    Example:
+    Examples:
 
         sandbox-service keys new team-a
+
+        sandbox-service keys new team-a --rights read
     """
     try:
-        key = new_api_key(tenant)
+        key = new_api_key(tenant, rights)
     except ValueError as error:
         raise fail(str(error), WRONG) from error
     if as_json:
-        write_json({"key": key.secret, "sha256": key.digest, "tenant": key.tenant})
+        write_json(
+            {"key": key.secret, "sha256": key.digest, "tenant": key.tenant, "rights": key.rights.value}
+        )
         return
     notes().print("The key, which is shown only once; give it to clients as SANDBOX_API_KEY:")
     results().print(key.secret, soft_wrap=True, markup=False)

@@ -3,7 +3,7 @@ import tomllib
 
 import pytest
 
-from sandbox_service.config import ServiceConfig
+from sandbox_service.config import Rights, ServiceConfig
 from service_cli.api_keys import new_api_key
 
 
@@ -13,6 +13,12 @@ def test_the_service_needs_the_digest_only() -> None:
     config = ServiceConfig.model_validate(tomllib.loads(key.toml()))
     assert config.server.api_keys == {key.digest: "team-a"}
     assert key.secret not in key.toml()
+
+
+def test_a_read_only_key_is_configured_as_one() -> None:
+    key = new_api_key("team-a", Rights.READ)
+    (configured,) = ServiceConfig.model_validate(tomllib.loads(key.toml())).server.keys.values()
+    assert (configured.tenant, configured.rights) == ("team-a", Rights.READ)
 
 
 def test_keys_differ() -> None:

@@ -14,11 +14,12 @@ from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
 KEYS = {digest("alpha"): "a", digest("beta").upper(): "b"}
+RING = Authenticator(ServerConfig(api_keys=KEYS).keys)
 
 
 def refusal(headers: dict[bytes, bytes], ring: Authenticator | None = None) -> ErrorCode:
     with pytest.raises(ServiceError) as caught:
-        (ring or Authenticator(KEYS)).authenticate(headers)
+        (ring or RING).authenticate(headers)
     return caught.value.code
 
 
@@ -32,7 +33,7 @@ def refusal(headers: dict[bytes, bytes], ring: Authenticator | None = None) -> E
     ],
 )
 def test_a_key_names_its_tenant(headers, tenant):
-    assert Authenticator(KEYS).authenticate(headers) == tenant
+    assert RING.authenticate(headers).tenant == tenant
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_anything_else_is_unauthenticated(headers):
 
 
 def test_without_keys_everyone_is_the_local_tenant():
-    assert Authenticator({}).authenticate({b"authorization": b"Bearer whatever"}) == "local"
+    assert Authenticator({}).authenticate({b"authorization": b"Bearer whatever"}).tenant == "local"
 
 
 @pytest.mark.parametrize(
@@ -61,12 +62,12 @@ def test_without_keys_everyone_is_the_local_tenant():
 )
 def test_without_keys_a_page_of_another_site_is_refused(origin):
     assert refusal({b"origin": origin}, Authenticator({})) is ErrorCode.FORBIDDEN
-    assert Authenticator({}, insecure=True).authenticate({b"origin": origin}) == "local"
+    assert Authenticator({}, insecure=True).authenticate({b"origin": origin}).tenant == "local"
 
 
 @pytest.mark.parametrize("origin", [b"http://localhost:8080", b"http://127.0.0.1", b"http://[::1]:9"])
 def test_without_keys_a_page_of_this_machine_is_served(origin):
-    assert Authenticator({}).authenticate({b"origin": origin}) == "local"
+    assert Authenticator({}).authenticate({b"origin": origin}).tenant == "local"
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_without_keys_a_page_of_this_machine_is_served(origin):
 def test_without_keys_a_name_that_resolves_to_loopback_is_refused(host):
     """DNS rebinding: the page's own site is this machine, so that its reads carry no origin."""
     assert refusal({b"host": host}, Authenticator({})) is ErrorCode.FORBIDDEN
-    assert Authenticator({}, insecure=True).authenticate({b"host": host}) == "local"
-    assert Authenticator(KEYS).authenticate({b"host": host, b"x-api-key": b"alpha"}) == "a"
+    assert Authenticator({}, insecure=True).authenticate({b"host": host}).tenant == "local"
+    assert RING.authenticate({b"host": host, b"x-api-key": b"alpha"}).tenant == "a"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_without_keys_a_name_that_resolves_to_loopback_is_refused(host):
     [b"localhost", b"LOCALHOST:8080", b"127.0.0.1:8080", b"127.9.9.9", b"[::1]", b"[::1]:8080", b"Box.lan:1"],
 )
 def test_without_keys_loopback_and_the_configured_names_are_served(host):
-    assert Authenticator({}, host_names=["box.lan"]).authenticate({b"host": host}) == "local"
+    assert Authenticator({}, host_names=["box.lan"]).authenticate({b"host": host}).tenant == "local"
 
 
 async def test_the_gateway_of_this_machine_is_not_called_by_other_names():

@@ -171,6 +171,7 @@ def test_a_new_key_comes_with_its_configuration() -> None:
     assert body["sha256"] == digest(body["key"])
     text = invoke("keys", "new", "team").output
     assert "[server.api_keys]" in text
+    assert 'rights = "read"}' in invoke("keys", "new", "team", "--rights", "read").output
     assert invoke("keys", "new", "bad tenant!").exit_code == 2
 
 
