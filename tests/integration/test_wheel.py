@@ -1,4 +1,4 @@
-"""The project as it is installed from its wheels, used in an empty folder, without a checkout."""
+"""The project as it is released: source distributions, and wheels from them, used without a checkout."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -30,7 +31,7 @@ PACKAGES = (
     "sandbox_settings",
     "local_processes",
 )
-CLIENT_PACKAGES = ("sandbox_client", "sandbox_contract")
+CLIENT_PACKAGES = ("sandbox_client", "sandbox_contract", "sandbox_taskset")
 OUTSIDE = {"deploy/runs/README.md"}
 """Files for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"
@@ -39,16 +40,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels by distribution, built from a copy, so that the checkout gets no build folder."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The source distributions by name, built from a copy, so that the checkout gets no build folder."""
     pytest.importorskip("setuptools", reason="setuptools is not installed")
-    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    copy, output = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("source")
     ignored = shutil.ignore_patterns("__pycache__")
-    for folder in (*PACKAGES, "clients", "docker"):
-        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
-    for file in ("pyproject.toml", "README.md", "LICENSE", "clients.py"):
-        shutil.copy(ROOT / file, source)
-    built = [str(source / "clients"), str(source)]
+    for folder in (*PACKAGES, "clients", "docker", "constraints"):
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
+    for file in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "clients.py"):
+        shutil.copy(ROOT / file, copy)
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(output)!r})"
+    for folder in (copy, copy / "clients"):
+        python(["-c", build], folder)
+    return {file.name.partition("-")[0]: file for file in output.glob("*.tar.gz")}
+
+
+@pytest.fixture(scope="module")
+def wheels(sources: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels by distribution, built from the source distributions."""
+    output = tmp_path_factory.mktemp("wheel")
+    built = map(str, sources.values())
     pip("wheel", *built, "--no-deps", "--no-build-isolation", "--wheel-dir", str(output))
     return {file.name.partition("-")[0]: file for file in output.glob("*.whl")}
 
@@ -62,8 +73,12 @@ def site(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def pip(*words: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    python(["-m", "pip", "--disable-pip-version-check", "--quiet", *words], None)
+
+
+def python(words: list[str], folder: Path | None) -> None:
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -97,13 +112,20 @@ def files_in(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
+def test_the_source_holds_what_an_installation_in_locked_versions_needs(sources: dict[str, Path]) -> None:
+    with tarfile.open(sources["training_sandbox"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    locks = {path.relative_to(ROOT).as_posix() for path in (ROOT / "constraints").iterdir()}
+    assert names >= {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} | locks
+
+
 def test_the_wheel_holds_every_file_of_the_packages(wheels: dict[str, Path]) -> None:
     recipes = {f"sandbox_service/sandboxes/recipes/{path.name}" for path in (ROOT / "docker").iterdir()}
     ours = files_of(ROOT, PACKAGES) | recipes | {"clients.py"}
     assert files_in(wheels["training_sandbox"]) == ours - OUTSIDE
 
 
-def test_the_clients_wheel_holds_the_client_and_the_contract(wheels: dict[str, Path]) -> None:
+def test_the_clients_wheel_holds_every_file_of_its_packages(wheels: dict[str, Path]) -> None:
     assert files_in(wheels["training_sandbox_client"]) == files_of(ROOT / "clients", CLIENT_PACKAGES)
 
 
