@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium service-image trainer-image chart sbom audit clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool service-image trainer-image chart sbom audit dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -79,6 +79,9 @@ runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an en
 chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
 	sh scripts/chromium.sh
 
+promtool: ## Install Prometheus's promtool from Debian's package, for the tests of the alert rules (asks for root).
+	sh scripts/promtool.sh
+
 service-image: $(STAMP) ## Build the container image of the service, in the locked versions.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image service
 
@@ -112,6 +115,10 @@ audit: $(SUPPLY_TOOLS)/.installed ## Report known vulnerabilities of the locked 
 	    $(SUPPLY_TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
 	        --requirement constraints/$$build.txt || exit 1; \
 	done
+
+dist: $(BIN)/uv ## Build the source distributions and wheels of a release into dist.
+	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist clients
+	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist .
 
 clean: ## Remove the virtual environment and everything that was made.
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

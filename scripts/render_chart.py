@@ -4,18 +4,20 @@
     python -m scripts.render_chart VALUES.yaml...  print what these values give
 
 Helm is the library in `helm-python-sdk` (scripts/chart_tools.txt); neither its program nor a cluster is
-needed. Each document is checked against the schemas of Kubernetes; of KubeRay's resources, their pods are.
+needed. Each document is checked against the schemas of Kubernetes, KubeRay's resources against KubeRay's.
 `make chart` runs this with the packages that it needs.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import helm_python
+import jsonschema
 import kubernetes_validate
 import yaml
 
@@ -23,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 CHART = ROOT / "deploy" / "helm" / "training-sandbox"
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 KUBERNETES = "1.34"
+KUBERAY = Path(__file__).with_name("kuberay_schema.json")
+"""The fields of KubeRay's resources; written by `scripts.kuberay_schema`."""
 HEAD = """\
 # Rendered from deploy/helm/training-sandbox with the values of {values}, by
 # `python -m scripts.render_chart`: change the values, and render anew.
@@ -47,12 +51,14 @@ def render(values: Mapping[str, Any], name: str = "sandbox", namespace: str = "s
 
 
 def check(manifests: str) -> int:
-    """Check each document, and return their number; raises ValidationError of kubernetes-validate."""
+    """Check each document, and return their number; raises a ValidationError."""
+    kuberay = json.loads(KUBERAY.read_text())
     documents = [each for each in yaml.safe_load_all(manifests) if each]
     for document in documents:
         if not document["apiVersion"].startswith("ray.io/"):
             kubernetes_validate.validate(document, KUBERNETES, strict=True)
             continue
+        jsonschema.validate(document, {**kuberay, "$ref": f"#/$defs/{document['kind']}"})
         for pod in _pods(document["spec"]):
             pod = {
                 "apiVersion": "v1",

@@ -82,6 +82,9 @@ class Metrics:
             ["failure_class", "code"],
             registry=registry,
         )
+        # Prometheus sees no increase from a series that is absent to its first value: an alert would miss it.
+        for code in ErrorCode:
+            self._error_counter(code)
         self._counters: dict[tuple[str, str], Counter] = {}
         self._observers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
@@ -126,7 +129,10 @@ class Metrics:
             self._count_error(error)
 
     def _count_error(self, code: ErrorCode) -> None:
-        self._errors.labels(ERROR_SPECS[code].failure_class.value, code.value).inc()
+        self._error_counter(code).inc()
+
+    def _error_counter(self, code: ErrorCode) -> Counter:
+        return self._errors.labels(ERROR_SPECS[code].failure_class.value, code.value)
 
     def collect_families(self) -> list[Metric]:
         """Return this replica's metrics with their samples."""

@@ -46,6 +46,16 @@ ASKED = {
         "sandbox": {"autoscaling": True, "minReplicas": 0, "maxReplicas": 5},
         "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]},
     },
+    "everything of KubeRay": {
+        **SET,
+        "ray": {
+            "tokenSecret": "token",
+            "redis": {"address": "redis:6379", "passwordSecret": "redis", "peers": [{"podSelector": {}}]},
+        },
+        "sandbox": {"autoscaling": True},
+        "networkPolicy": {"apiServer": [{"podSelector": {}}]},
+        "trainer": {"enabled": True, "runsClaim": "runs"},
+    },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
 }
@@ -92,6 +102,13 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
 def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, reason) -> None:
     assert rendered["answers"][values].startswith("error: ")
     assert reason in rendered["answers"][values]
+
+
+def test_the_fields_of_all_values_are_known_to_kuberay(rendered) -> None:
+    text = rendered["answers"]["everything of KubeRay"]
+    assert not text.startswith("error: ")
+    for field in ("secretName: token", "redisPassword:", "autoscalerOptions:", "kind: RayCluster\n"):
+        assert field in text
 
 
 def test_the_least_values_give_valid_manifests(rendered) -> None:

@@ -17,6 +17,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "training-sandbox"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+KUBERAY = json.loads((DEPLOY.parent / "scripts" / "kuberay_schema.json").read_text())
 FILES = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if ".values." not in path.name)
 
 
@@ -152,6 +153,20 @@ def test_trainers_ask_for_gpus_and_heads_for_none() -> None:
     assert "nvidia.com/gpu" not in head["limits"]
 
 
+def test_kuberay_knows_every_field(documents) -> None:
+    for (kind, _), document in documents.items():
+        if document["apiVersion"].startswith("ray.io/"):
+            jsonschema.validate(document, {**KUBERAY, "$ref": f"#/$defs/{kind}"})
+            document["spec"]["rayVersions"] = "2"
+            with pytest.raises(jsonschema.ValidationError, match="rayVersions"):
+                jsonschema.validate(document, {**KUBERAY, "$ref": f"#/$defs/{kind}"})
+
+
+def test_the_page_names_the_release_of_kuberay_that_has_these_fields() -> None:
+    page = (DEPLOY.parent / "docs" / "operations" / "kubernetes.md").read_text()
+    assert f"{KUBERAY['x-kuberay']} or later" in page
+
+
 def test_no_manifest_holds_a_password(documents) -> None:
     text = json.dumps(list(documents.values()))
     assert not re.search(r"postgresql\+psycopg://[^\"\\]", text)
@@ -167,6 +182,9 @@ WRONG = {
     "an unknown name": {"replicas": 3},
     "process boxes, which may not serve other machines": {"boxes": {"kind": "process"}},
     "a key in place of its digest": {"config": {"server": {"api_keys": {"sk-secret": "team-a"}}}},
+    "a right that does not exist": {
+        "config": {"server": {"api_keys": {"0" * 64: {"tenant": "a", "rights": "no"}}}}
+    },
     "a Ray without token authentication": {"rayVersion": "1.13.0"},
     "an unfiltered container by a typing error": {"boxes": {"gvisor": {"seccompProfile": {"type": "None"}}}},
     "a quantity without a unit that Kubernetes knows": {"sandbox": {"sharedMemory": "512MB"}},
@@ -179,6 +197,11 @@ WRONG = {
 def test_wrong_values_are_refused(values) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, SCHEMA)
+
+
+def test_a_key_may_be_read_only() -> None:
+    keys = {"0" * 64: {"tenant": "team-a", "rights": "read"}, "1" * 64: "team-a"}
+    jsonschema.validate({"config": {"server": {"api_keys": keys}}}, SCHEMA)
 
 
 def test_the_chart_and_its_image_are_of_one_release() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
 
 
@@ -51,6 +54,12 @@ async def test_metrics_count_requests_operations_and_errors_and_show_the_fleet(c
         'sandbox_fleet_boxes_started_total{environment="echo",supervisor="s1"} 2.0',
     ):
         assert line in text
+
+
+async def test_counters_of_errors_begin_at_zero_so_that_an_alert_sees_the_first_error(client):
+    text = (await client.get("/metrics")).text
+    counted = re.findall(r'sandbox_gateway_errors_total\{code="(\w+)",failure_class="\w+"\} 0\.0', text)
+    assert set(counted) == {code.value for code in ErrorCode}
 
 
 async def test_metrics_are_there_when_the_fleet_is_not(client, backend):
