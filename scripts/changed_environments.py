@@ -31,6 +31,13 @@ _PARTS = {
     "ranks": re.compile(
         r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py"
     ),
+    "stages": re.compile(
+        r"trainer/(?:offline/data_note|batches/prepared_stages|loop/plan|loop/scoring_stages)\.py"
+        r"|tests/integration/trainer/test_pipeline_resume\.py"
+    ),
+    "node_marks": re.compile(
+        r"trainer/(?:engines/placement|launch/fit)\.py|tests/integration/trainer/test_three_nodes\.py"
+    ),
     "scaling": re.compile(
         r"sandbox_service/fleet/scal\w+\.py"
         r"|tests/harness/autoscaled_nodes\.py|tests/integration/test_fleet_scaling\.py"

@@ -62,6 +62,8 @@ STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
 PROGRESS_S = 30.0
 SLOWEST = 25
 """The number of tests whose times are shown."""
+FAIR = {"RAY_worker_niceness": "0"}
+"""By default Ray gives its workers the niceness 15: beside another group they would hardly run."""
 MOST_JOBS = 2
 """More groups at a time would need the memory of more engines and Ray clusters."""
 
@@ -259,7 +261,7 @@ def run_group(group: Group, options: list[str], root: Path, captured: bool) -> s
         process = subprocess.Popen(
             [*command, *options, *group.targets],
             cwd=root,
-            env={**os.environ, "TEST_LEDGER": str(ledger)},
+            env={**FAIR, **os.environ, "TEST_LEDGER": str(ledger)},
             stdout=output if captured else None,
             stderr=subprocess.STDOUT if captured else None,
         )

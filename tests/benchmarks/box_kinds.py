@@ -47,10 +47,7 @@ def main() -> int:
     for kind, missing in (("docker", missing_engine), ("gvisor", missing_gvisor)):
         if kind in options.kinds and (reason := missing()) is not None:
             parser.error(reason)
-    with tempfile.TemporaryDirectory(prefix="kinds-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)  # for the user ids of agents
-        medians = {kind: asyncio.run(_measure(kind, options.boxes, folder)) for kind in options.kinds}
+    medians = {kind: measure(kind, options.boxes) for kind in options.kinds}
     yardstick = medians.get("process", {})
     ratios = {
         kind: {name: round(value / yardstick[name], 2) for name, value in found.items() if name in yardstick}
@@ -67,7 +64,16 @@ def main() -> int:
     return 0
 
 
-async def _measure(kind: str, boxes: int, folder: Path) -> dict[str, float]:
+def measure(kind: str, boxes: int) -> dict[str, float]:
+    """Return the medians of so many boxes of a kind, by name."""
+    with tempfile.TemporaryDirectory(prefix="kinds-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # for the user ids of agents
+        times = asyncio.run(_times(kind, boxes, folder))
+    return {name: round(statistics.median(values), 3) for name, values in times.items()}
+
+
+async def _times(kind: str, boxes: int, folder: Path) -> dict[str, list[float]]:
     times: dict[str, list[float]] = defaultdict(list)
     factory = await open_factory(SandboxConfig.model_validate({"kind": kind, "state_dir": folder}), "bench")
     try:
@@ -78,7 +84,7 @@ async def _measure(kind: str, boxes: int, folder: Path) -> dict[str, float]:
                 times[part] += values
     finally:
         await factory.close()
-    return {name: round(statistics.median(values), 3) for name, values in times.items()}
+    return times
 
 
 async def _live(factory: SandboxFactory) -> dict[str, list[float]]:
@@ -99,7 +105,7 @@ async def _episodes(box: Sandbox, before: set[int]) -> dict[str, list[float]]:
     first = (await _timed(one.python("x = 1")))[1]
     python = [(await _timed(one.python("x += 1")))[1] for _ in range(_STEPS)]
     shell = [(await _timed(one.run(shell="true")))[1] for _ in range(_STEPS)]
-    idle = _memory(before)
+    idle = memory_since(before)
     fork = (await _timed(one.send(Op.FORK, copy_id="two")))[1]
     two = Episode(box, "two", step_index=one.step_index)
     await two.release()
@@ -115,8 +121,8 @@ async def _episodes(box: Sandbox, before: set[int]) -> dict[str, list[float]]:
     }
 
 
-def _memory(before: set[int]) -> float:
-    """Return the MiB of all processes that have started since."""
+def memory_since(before: set[int]) -> float:
+    """Return the MiB of all processes but those whose ids are given."""
     total = 0
     for process in psutil.process_iter():
         if process.pid not in before:

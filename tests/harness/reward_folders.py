@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from tests.harness.tiny_chat import tiny_folder
-from trainer.reward_models.model import folder_fingerprint
+from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.note import RewardModelNote, write_note
 
 

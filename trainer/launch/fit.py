@@ -11,8 +11,8 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from local_processes.threads import run_in_thread
 from trainer.config.nodes import part_of
 from trainer.errors import TrainerError
+from trainer.loop.entry import WorkerSettings, train_worker
 from trainer.loop.final import final_error, forget_final
-from trainer.loop.worker import WorkerSettings, train_worker
 
 from .cluster import ray_logs
 from .shared_workers import InGroup, SharedScaling, check_ray_train

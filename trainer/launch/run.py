@@ -19,8 +19,8 @@ from trainer.engines.fleet import sleep_engines, start_engines
 from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
 from trainer.evaluate.results import EvaluationResult, read_evaluations
+from trainer.loop.entry import WorkerSettings
 from trainer.loop.plan import plan_of
-from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.offline.data_note import check_same_data, write_data_note
 from trainer.offline.records import read_stages

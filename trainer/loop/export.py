@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from trainer.reward_models.model import folder_fingerprint
+from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.note import RewardModelNote, write_note
 from trainer.reward_models.opening import STAGE_MODELS
 

@@ -7,7 +7,6 @@ engines and the batch actor are found by name, and batches taken after the check
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,11 @@ import torch
 
 from trainer.config import RunConfig
 from trainer.engines.fleet import engine_handles
-from trainer.tracking.logs import keep_log
 from trainer.update.learner import Learner
 from trainer.weight_sync.sync import make_weight_sync
 
 from .advantage_record import AdvantageRecord
 from .export import Exporter, hub_of
-from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
 from .progress_note import check_resumable
@@ -31,6 +28,7 @@ from .recorder import RunRecorder, restored
 from .remote import RemoteBatchSource
 
 if TYPE_CHECKING:
+    from .entry import WorkerSettings
     from .plan import StagePlan
     from .recorder import Position
 
@@ -38,42 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """Settings that the driver passes to the workers."""
-
-    config: str
-    """The run's configuration as JSON."""
-    model: str
-    """Folder of the model to start from."""
-    folder: str
-    """The run's folder."""
-    batch_actor: str
-    """Name of the batch actor."""
-    namespace: str
-    teacher: str | None = None
-    """Folder of the teacher that the workers hold; None without one."""
-
-
-def train_worker(settings: dict[str, WorkerSettings]) -> None:
-    """Run one rank of a run, from the newest checkpoint to the last step."""
-    given = settings["settings"]
-    folder = Path(given.folder)
-    # Ray Train starts workers again after every error, and this one would come again.
-    if final_error(folder) is not None:
-        return
-    context = ray.train.get_context()
-    rank = context.get_world_rank()
-    keep_log(folder / "logs" / f"worker-{rank}.log")
-    try:
-        with noting_final(folder):
-            _train(given, rank, context.get_world_size())
-    except Exception:
-        logger.exception("rank %d exits", rank)
-        raise
-
-
-def _train(given: WorkerSettings, rank: int, world: int) -> None:
+def run_rank(given: WorkerSettings, rank: int, world: int) -> None:
+    """Train with one rank, from the newest checkpoint to the last step."""
     config = RunConfig.model_validate_json(given.config)
     torch.set_num_threads(config.learner.threads)
     learner = Learner(

@@ -18,11 +18,11 @@ from .judge import Judge
 from .judge_store import JudgeStore
 from .learned import LearnedRewards
 from .openai_endpoint import OpenaiEndpoint
-from .refreshed import RefreshedRewards
 
 if TYPE_CHECKING:
     from trainer.config.reward import JudgeConfig, RewardConfig
 
+    from .refreshed import RefreshedRewards
     from .source import OutcomeSource
 
 _CACHE = "judge.sqlite"
@@ -58,6 +58,9 @@ def open_learned(
             key = os.environ.get(settings.api_key_variable)
             opener = ModelOpener(folder, policy, settings.reads, settings.timeout_s, key)
             if isinstance(settings, ProcessRewardConfig) and settings.refresh is not None:
+                # Loads torch, which most runs do not need in this process.
+                from .refreshed import RefreshedRewards
+
                 refreshed = folder / STAGE_MODELS / _REFRESHED
                 found.append(RefreshedRewards(settings, settings.refresh, refreshed, opener.open_model))
             else:

@@ -6,8 +6,6 @@ for sequence and token classification.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 import transformers
 
-from trainer.chat.folder import context_tokens, load_tokenizer
+from trainer.chat.folder import context_tokens
 from trainer.errors import ConfigError, RewardFailed
 from trainer.update.pretrained import PretrainedFiles
 
@@ -27,13 +25,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from .rows import ScoredRow
 
 WEIGHT, BIAS = "score.weight", "score.bias"
 """The head's tensors, by the names that transformers' classification models have."""
-_SAMPLE = "Tokens of one text: 12.5 € für größere Äpfel,\n\tand `code()`."
 _PASS_TOKENS = 8192
 """Tokens of one forward pass, padding included."""
 
@@ -107,18 +104,6 @@ class RewardModel:
                 raise RewardFailed(f"a row has no tokens, or a token that is none of the model's {words}")
             if not row.ends or min(row.ends) < 1 or max(row.ends) > len(row.token_ids):
                 raise RewardFailed(f"the ends {row.ends} are not within a row of {len(row.token_ids)} tokens")
-
-
-def fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a digest that two tokenizers share if they have the same tokens and cut a text alike."""
-    words = sorted(tokenizer.get_vocab().items())
-    cut = tokenizer.encode(_SAMPLE, add_special_tokens=False)
-    return hashlib.sha256(json.dumps([words, cut]).encode()).hexdigest()[:16]
-
-
-def folder_fingerprint(folder: Path) -> str:
-    """Return the fingerprint of a folder's tokenizer. Raises ConfigError without one."""
-    return fingerprint(load_tokenizer(folder))
 
 
 def _head(folder: Path) -> tuple[Tensor, Tensor]:

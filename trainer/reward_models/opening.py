@@ -13,7 +13,7 @@ from trainer.config.learned_reward import STAGE, URL_BEGINNINGS
 from trainer.errors import ConfigError
 
 from .client import ServedRewardModel
-from .model import RewardModel, fingerprint, folder_fingerprint
+from .fingerprint import fingerprint, folder_fingerprint
 from .queue import ScoringQueue
 from .rows import TextReader, TokenReader
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from .model import RewardModel
     from .note import RewardModelNote
     from .rows import EpisodeReader, ScoredRow
     from .wire import ModelAnswer
@@ -78,6 +79,9 @@ class ModelOpener:
         """Open one model. Raises ConfigError for one that the run cannot use, RewardFailed at a dead URL."""
         if name.startswith(URL_BEGINNINGS):
             return self._served(name)
+        # Loads torch, which most runs do not need in this process.
+        from .model import RewardModel
+
         folder = Path(name)
         if name.startswith(STAGE):
             folder = self.run / STAGE_MODELS / name.removeprefix(STAGE)

@@ -18,7 +18,8 @@ from trainer.chat.folder import load_tokenizer
 from trainer.errors import ConfigError, RewardFailed
 from trainer.types import Line, StopReason, TaskRef, Trajectory
 
-from .model import RewardModel, fingerprint
+from .fingerprint import fingerprint
+from .model import RewardModel
 from .queue import QueueFull, ScoringQueue
 from .rows import ScoredRow, TextReader
 from .wire import (

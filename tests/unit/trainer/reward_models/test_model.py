@@ -10,7 +10,8 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 from tests.harness.reward_folders import process_folder, reward_folder
 from tests.harness.tiny_chat import tiny_folder
 from trainer.errors import ConfigError, RewardFailed
-from trainer.reward_models.model import RewardModel, fingerprint, folder_fingerprint
+from trainer.reward_models.fingerprint import fingerprint, folder_fingerprint
+from trainer.reward_models.model import RewardModel
 from trainer.reward_models.rows import ScoredRow
 
 ROWS = [(5, 9, 30), (8, 7, 6, 5, 4, 3), (11,)]

@@ -7,7 +7,8 @@ import pytest
 from tests.harness.reward_folders import process_folder, reward_folder
 from trainer.errors import ConfigError, RewardFailed
 from trainer.reward_models.client import ServedRewardModel
-from trainer.reward_models.model import RewardModel, folder_fingerprint
+from trainer.reward_models.fingerprint import folder_fingerprint
+from trainer.reward_models.model import RewardModel
 from trainer.reward_models.rows import ScoredRow
 from trainer.reward_models.server import RewardServerConfig, serve_model
 
