@@ -58,7 +58,7 @@ def score_batches(
 
     Raises DataError where no pair is left to train on, or to measure with.
     """
-    prompts = [str([message.model_dump() for message in pair.prompt]) for pair in pairs]
+    prompts = [str([message.model_dump(exclude_none=True) for message in pair.prompt]) for pair in pairs]
     scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
     return with_held_out(stage, scored, [prompts[row[0].group] for row in scored], "prompts", seed, facts)
 
