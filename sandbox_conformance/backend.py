@@ -43,3 +43,6 @@ class SupervisorBackend:
             except ServiceError:
                 continue
         return frames
+
+    def excluded_supervisors(self) -> Mapping[str, str]:
+        return {}

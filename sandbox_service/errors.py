@@ -1,8 +1,9 @@
 """The service's own exceptions; every one is an error code with a sentence.
 
     ServiceError          anything that has a problem document
-      OverCapacityError   no room now; carries retry_after_s
-      MovedError          another supervisor has the instance; carries its name
+      OverCapacityError     no room now; carries retry_after_s
+      MovedError            another supervisor has the instance; carries its name
+      VersionMismatchError  a node has another version of the service than the gateways
 
 Inside the service the class hardly matters: the code says which boundary failed, and the gateway turns it
 into an RFC 9457 problem. Exceptions stay picklable, since some cross a Ray call.
@@ -52,3 +53,18 @@ class MovedError(ServiceError):
 
     def __reduce__(self) -> tuple[type[MovedError], tuple[str, str]]:
         return (type(self), (self.detail, self.owner))
+
+
+class VersionMismatchError(ServiceError):
+    """A supervisor of another version than the gateways; it gets no requests, and starts no box."""
+
+    def __init__(self, supervisor: str, host: str, version: str, wanted: str) -> None:
+        detail = (
+            f"node {host} (supervisor {supervisor}) has version {version} of the service, and the gateways "
+            f"have version {wanted}: install {wanted} there and start its Ray again"
+        )
+        super().__init__(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, 5.0)
+        self._arguments = (supervisor, host, version, wanted)
+
+    def __reduce__(self) -> tuple[type[VersionMismatchError], tuple[str, str, str, str]]:
+        return (type(self), self._arguments)

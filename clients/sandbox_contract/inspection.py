@@ -250,3 +250,5 @@ class Stats(Result):
     """Live instances."""
     queued: int
     """Creates that wait."""
+    excluded: dict[str, str] = {}
+    """Supervisors that get no requests, with the reason, such as another version of the service."""

@@ -1,5 +1,7 @@
 """Find the fleet's supervisors through Ray, and have missing ones started.
 
+A supervisor of another version of the service is no member: it might read frames and settings otherwise.
+
 Addresses are cached; Ray is asked every few seconds in the background, and at once when a connection failed.
 A supervisor that Ray knows but that does not answer keeps its last address: it is restarting, and its
 instances are not lost.
@@ -17,7 +19,7 @@ import ray
 from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.telemetry import get_logger
 
-from .members import Member
+from .members import Member, mismatch_of
 from .scaler import ensure_scaler, fleet_scale
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from ray.actor import ActorHandle
 
+    from sandbox_service.errors import ServiceError
     from sandbox_service.supervisor.actor import SupervisorActor
     from sandbox_service.supervisor.options import SupervisorAddress
 
@@ -53,9 +56,14 @@ class RayDiscovery:
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
         self._members: Mapping[str, Member] = MappingProxyType({})
+        self._excluded: Mapping[str, ServiceError] = MappingProxyType({})
         self._refreshed_at = 0.0
         self._refreshing: asyncio.Task[None] | None = None
         self._background: asyncio.Task[None] | None = None
+
+    @property
+    def excluded(self) -> Mapping[str, ServiceError]:
+        return self._excluded
 
     async def members(self) -> Mapping[str, Member]:
         if self._background is None:
@@ -93,19 +101,14 @@ class RayDiscovery:
         try:
             handles = await asyncio.to_thread(self._roster.find)
             answers = await asyncio.gather(*(_address_of(handle) for handle in handles.values()))
-            answered = {address.name: address for address in answers if address is not None}
+            named = zip(handles, answers, strict=True)
+            answered = {name: address for name, address in named if address is not None}
             kept = {name: address for name, address in self._addresses.items() if name in handles}
             found = {**kept, **answered}
             placed = {name: address.node_id for name, address in found.items()}
             dead = await asyncio.to_thread(self._roster.end_lost, handles, placed)
             self._addresses = {name: address for name, address in found.items() if name not in dead}
-            self._members = MappingProxyType(
-                {
-                    name: self._member(address)
-                    for name, address in sorted(self._addresses.items())
-                    if address.serving
-                }
-            )
+            self._tell_apart()
             if self._roster.scaling is None:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
             else:
@@ -116,6 +119,21 @@ class RayDiscovery:
             logger.warning("supervisors_refresh_failed", reason=str(error))
         finally:
             self._refreshed_at = loop.time()
+
+    def _tell_apart(self) -> None:
+        """Divide the known supervisors into members and those that are excluded."""
+        members: dict[str, Member] = {}
+        excluded: dict[str, ServiceError] = {}
+        for name, address in sorted(self._addresses.items()):
+            error = mismatch_of(name, address, self._roster.version)
+            if error is not None:
+                excluded[name] = error
+            elif address.serving:
+                members[name] = self._member(address)
+        for name, reason in excluded.items():
+            if name not in self._excluded:
+                logger.warning("supervisor_refused", supervisor=name, reason=reason.detail)
+        self._members, self._excluded = MappingProxyType(members), MappingProxyType(excluded)
 
     def _member(self, address: SupervisorAddress) -> Member:
         if address.node_id == self._node_id or address.port is None:

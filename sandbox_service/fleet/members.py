@@ -1,4 +1,4 @@
-"""The members of a fleet: a supervisor's name, its address, and the secret of its stream."""
+"""The members of a fleet: a supervisor's name, its address, and the secret of its stream; and who is none."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from sandbox_service.errors import VersionMismatchError
+from sandbox_service.supervisor.options import version_of
+
 if TYPE_CHECKING:
+    from sandbox_service.errors import ServiceError
     from sandbox_service.stream.address import Address
+    from sandbox_service.supervisor.options import SupervisorAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +26,19 @@ class Member:
     """Secret that both ends of its stream prove to know; a restarted supervisor may have another."""
 
 
+def mismatch_of(name: str, address: SupervisorAddress, version: str) -> VersionMismatchError | None:
+    """Return the error of a supervisor that has another version of the service; None if it has this one."""
+    theirs = version_of(address)
+    return None if theirs == version else VersionMismatchError(name, address.host, theirs, version)
+
+
 class Discovery(Protocol):
     """Finds the supervisors, and caches the result."""
+
+    @property
+    def excluded(self) -> Mapping[str, ServiceError]:
+        """Supervisors that are known and get no requests, with the reason, as last found."""
+        ...
 
     async def members(self) -> Mapping[str, Member]:
         """Return the supervisors by name, as last found."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sandbox_service.supervisor.actor import SupervisorActor
-from sandbox_service.supervisor.options import SupervisorOptions
+from sandbox_service.supervisor.options import SupervisorOptions, running_version
 from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Roster:
     """Custom resource of the nodes that get a supervisor; None for every node."""
     scaling: ScalingPolicy | None = None
     """None if supervisors are started on all such nodes, whatever the demand."""
+    version: str = field(default_factory=running_version)
+    """Version of the service that gateways and supervisors have in common."""
 
     def find(self) -> dict[str, ActorHandle[SupervisorActor]]:
         """Return actor handles by supervisor name, including those that do not answer."""
@@ -130,7 +132,7 @@ class Roster:
         return len(done) == len(stopping)
 
     def _start(self, name: str, node_id: str) -> None:
-        options = SupervisorOptions(name=name, fleet=self.fleet, tcp=self.tcp, tls=self.tls)
+        options = SupervisorOptions(name, self.fleet, self.tcp, self.tls, self.version)
         # Every gateway may find it missing at the same moment, and the first to ask starts it. Ray repeats no
         # call: a drain that a restart interrupted must not reach the new process.
         ray.remote(SupervisorActor).options(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,10 @@ class Router:
             if not replies and isinstance(answer, Frame):
                 reply_or_raise(answer)
         return replies
+
+    def excluded_supervisors(self) -> Mapping[str, str]:
+        """Return the supervisors that get no requests, with the reason."""
+        return {name: error.detail for name, error in self._discovery.excluded.items()}
 
     async def close(self) -> None:
         """Close all connections and stop refreshing the fleet."""
@@ -223,6 +228,9 @@ class Router:
         members = await self._discovery.members()
         while not members:
             if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline:
+                for error in self._discovery.excluded.values():
+                    # A copy, since concurrent callers raise it, too.
+                    raise copy(error)
                 raise ServiceError(
                     ErrorCode.SUPERVISOR_UNAVAILABLE, "the fleet has no supervisor", retry_after_s=1.0
                 )

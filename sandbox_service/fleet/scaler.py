@@ -22,6 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sandbox_contract.inspection import SupervisorStats
 from sandbox_service.telemetry import configure_logging, get_logger
 
+from .members import mismatch_of
 from .scaling import FleetScale, NodeLoad, ScalingPlan, WantedNodes, plan
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class FleetScaler:
 
     async def _decide(self) -> None:
         handles = await asyncio.to_thread(self._roster.find)
-        answers = await asyncio.gather(*(_report_of(handle) for handle in handles.values()))
+        answers = await asyncio.gather(*(self._report_of(*pair) for pair in handles.items()))
         reports = {name: answer for name, answer in zip(handles, answers, strict=True) if answer is not None}
         loads = [load for load, _ in reports.values()]
         placed = {name: node_id for name, (_, node_id) in reports.items()}
@@ -119,6 +120,18 @@ class FleetScaler:
             logger.info("supervisor_retired", supervisor=name, node_id=placed[name])
         if decided.start:
             await asyncio.to_thread(self._roster.start_missing, set(handles), placed, decided.start)
+
+    async def _report_of(
+        self, name: str, handle: ActorHandle[SupervisorActor]
+    ) -> tuple[NodeLoad, str] | None:
+        """Return a supervisor's load and its node; None while it starts or does not answer."""
+        address, stats = await asyncio.gather(_call(handle, "address"), _call(handle, "stats"))
+        if address is not None and mismatch_of(name, address, self._roster.version) is not None:
+            # As an operator's drain: the node exists for Ray, and is no place for instances.
+            return NodeLoad(name, draining=True), address.node_id
+        if address is None or not stats:
+            return None
+        return load_of(SupervisorStats.model_validate_json(stats)), address.node_id
 
 
 def ensure_scaler(roster: Roster) -> None:
@@ -176,14 +189,6 @@ def _scaler(roster: Roster) -> ActorHandle[FleetScaler] | None:
         return ray.get_actor(NAME, namespace=roster.fleet)
     except ValueError:
         return None
-
-
-async def _report_of(handle: ActorHandle[SupervisorActor]) -> tuple[NodeLoad, str] | None:
-    """Return a supervisor's load and its node; None while it starts or does not answer."""
-    address, stats = await asyncio.gather(_call(handle, "address"), _call(handle, "stats"))
-    if address is None or not stats:
-        return None
-    return load_of(SupervisorStats.model_validate_json(stats)), address.node_id
 
 
 async def _call(handle: ActorHandle[Any], method: str, **arguments: object) -> Any:  # noqa: ANN401

@@ -68,6 +68,10 @@ class Backend(Protocol):
         """Call every supervisor at once and return the replies that came in time."""
         ...
 
+    def excluded_supervisors(self) -> Mapping[str, str]:
+        """Return the supervisors that get no requests, with the reason."""
+        ...
+
 
 class Deadlines:
     """Seconds to wait for each operation.
@@ -198,6 +202,10 @@ class Dispatcher:
             body=body,
             timeout_s=timeout_s or self._deadlines.timeout_of(op),
         )
+
+    def excluded_supervisors(self) -> Mapping[str, str]:
+        """Return the supervisors that get no requests, with the reason."""
+        return self._backend.excluded_supervisors()
 
 
 def _meta(exchange: HttpExchange) -> dict[str, object]:

@@ -56,6 +56,10 @@ class HealthRoutes:
     async def readyz(self, request: Request) -> Response:
         """Answer `OK` if a supervisor accepts new instances."""
         fleet = await self._fleet(exchange_of(request))
+        if not fleet and self._dispatcher.excluded_supervisors():
+            # Without names and versions, which need a key.
+            detail = "no supervisor gets requests; GET /v1/stats says why"
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=5.0)
         if not fleet:
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "no supervisor answers", retry_after_s=1.0)
         if all(supervisor.draining for supervisor in fleet):

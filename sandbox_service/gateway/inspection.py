@@ -231,6 +231,7 @@ class InspectionRoutes:
                 supervisors=tuple(fleet),
                 instances=sum(pool.instances for pool in pools),
                 queued=sum(pool.queued for pool in pools),
+                excluded=dict(self._dispatcher.excluded_supervisors()),
             )
         )
 

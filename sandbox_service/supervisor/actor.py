@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import ray
 
+from sandbox_service.errors import VersionMismatchError
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.memory import keep_freed_memory
@@ -22,7 +23,7 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
-from .options import SupervisorAddress
+from .options import SupervisorAddress, running_version, version_of
 
 if TYPE_CHECKING:
     import ssl
@@ -103,6 +104,9 @@ class SupervisorActor:
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def _start_with_retries(self) -> None:
+        if version_of(self._options) != running_version():
+            self._refuse_to_start()
+            return
         attempt = 0
         while True:
             try:
@@ -117,6 +121,14 @@ class SupervisorActor:
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
             attempt += 1
 
+    def _refuse_to_start(self) -> None:
+        """Answer with an address that says the version, and touch neither boxes nor the store."""
+        name, host = self._options.name, _node_address()
+        self._failure = VersionMismatchError(name, host, running_version(), version_of(self._options)).detail
+        logger.error("supervisor_refused", supervisor=name, reason=self._failure)
+        node_id = ray.get_runtime_context().get_node_id()
+        self._address = SupervisorAddress(name, node_id, "", host, None, "", os.getpid(), serving=False)
+
     async def _start(self) -> None:
         core = self._core = self._build_core(self._options)
         await core.start()
@@ -130,7 +142,7 @@ class SupervisorActor:
         )
         path = self._options.socket_path()
         await server.listen_unix(path)
-        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        host = _node_address()
         port = await server.listen_tcp(host, 0, self._tls()) if self._options.tcp else None
         node_id = ray.get_runtime_context().get_node_id()
         self._failure = ""
@@ -154,3 +166,8 @@ class SupervisorActor:
 
     def _tls(self) -> ssl.SSLContext | None:
         return self._options.tls.context(server=True) if self._options.tls is not None else None
+
+
+def _node_address() -> str:
+    host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return host

@@ -1,4 +1,8 @@
-"""Start options and address of a supervisor process, its TLS files, and the interface of the core."""
+"""Start options and address of a supervisor process, its TLS files, and the interface of the core.
+
+Options and addresses may be pickled by one version of the service and read by another, which then has to
+recognize that: new fields come last, with defaults.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,26 @@ import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
+
+
+UNKNOWN_VERSION = "unknown"
+"""Version of a checkout that is not installed, and of a process that does not say its own."""
+
+
+@cache
+def running_version() -> str:
+    """Return the version of the service in this process."""
+    try:
+        return metadata.version("training-sandbox")
+    except metadata.PackageNotFoundError:
+        return UNKNOWN_VERSION
 
 
 class Core(Protocol):
@@ -79,6 +98,8 @@ class SupervisorOptions:
     """Also listen on a TCP port, for gateways of other nodes."""
     tls: TlsFiles | None = None
     """Files for TLS on the TCP port."""
+    version: str = field(default_factory=running_version)
+    """Version of the gateway that starts it; another version refuses to run."""
 
     def socket_path(self) -> Path:
         """Return the path of its unix socket, in a folder that no other user may enter."""
@@ -99,7 +120,16 @@ class SupervisorAddress:
     """Generated at each start; both ends of a connection prove in the handshake that they know it."""
     pid: int = 0
     serving: bool = True
-    """False once it has been stopped: it answers nothing any more, and its node gets no other supervisor."""
+    """False once it has been stopped, or if it is of another version: it answers no frames, and its node
+    gets no other supervisor."""
+    version: str = field(default_factory=running_version)
+    """Version of the service that it runs."""
+
+
+def version_of(sent: SupervisorOptions | SupervisorAddress) -> str:
+    """Return the version in options or an address, which an earlier version sends without one."""
+    version: str = getattr(sent, "version", UNKNOWN_VERSION)
+    return version
 
 
 CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"

@@ -69,7 +69,9 @@ def _watch(client: SandboxClient, server: str, interval: float) -> None:
 def stats_view(stats: Stats, server: str) -> RenderableType:
     """Return a table for each supervisor."""
     head = Text(f"{server}: {stats.instances} instances, {stats.queued} waiting", style="bold")
-    return Group(head, *(part for supervisor in stats.supervisors for part in _supervisor(supervisor)))
+    excluded = (Text(f"{name} gets no requests: {why}", style="red") for name, why in stats.excluded.items())
+    parts = (part for supervisor in stats.supervisors for part in _supervisor(supervisor))
+    return Group(head, *excluded, *parts)
 
 
 def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:

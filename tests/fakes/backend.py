@@ -55,6 +55,8 @@ class EchoBackend:
         self.draining = False
         self.storing = True
         self.unreachable = False
+        self.left_out: dict[str, str] = {}
+        """Supervisors that get no requests, with the reason."""
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
         self.images: list[str] = []
@@ -114,6 +116,9 @@ class EchoBackend:
     def _observation(self, messages: Iterable[Mapping[str, object]]) -> dict[str, object]:
         shown = {"images": self.images} if self.images else {}
         return {"messages": [{**message, **shown} for message in messages]}
+
+    def excluded_supervisors(self) -> Mapping[str, str]:
+        return self.left_out
 
     def _live(self, call: Call) -> Episode:
         episode = self.episodes.get(call.instance_id)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.members import Member
 from sandbox_service.fleet.router import Router
 from sandbox_service.stream.address import UnixAddress
@@ -25,6 +26,7 @@ class KnownMembers:
 
     def __init__(self, members: dict[str, Member]) -> None:
         self._members = members
+        self.excluded: dict[str, ServiceError] = {}
 
     async def members(self) -> dict[str, Member]:
         return dict(self._members)
@@ -44,7 +46,8 @@ class Town:
         self.cores: dict[str, FakeCore] = {}
         self.servers: dict[str, StreamServer] = {}
         self.members: dict[str, Member] = {}
-        self.router = Router(KnownMembers(self.members), QUICK, takeover_after_s=0.01)
+        self.known = KnownMembers(self.members)
+        self.router = Router(self.known, QUICK, takeover_after_s=0.01)
 
     async def start(self, name: str) -> FakeCore:
         core, secret = FakeCore(name), new_secret()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, VersionMismatchError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
+from sandbox_service.supervisor.options import running_version
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
 from tests.harness.ray_nodes import NODE, ray_nodes
@@ -90,6 +91,25 @@ async def test_a_killed_supervisor_is_restarted_under_its_name_and_found_again(t
         assert again.pid != address.pid
         assert again.name == victim
         assert set(await discovery.members()) == set(members)
+    finally:
+        await router.close()
+        assert roster.end_all(roster.find().values(), 30)
+
+
+async def test_a_supervisor_of_another_version_starts_no_core_and_is_no_member(two_nodes):
+    roster = Roster("fleet-version", build_fake_core, tcp=True, version="0.0.1")
+    discovery = RayDiscovery(roster)
+    router = Router(discovery)
+    try:
+        async with asyncio.timeout(60):
+            while len(router.excluded_supervisors()) < 2:
+                assert not await discovery.refresh()
+        (first, _) = router.excluded_supervisors().values()
+        assert f"has version {running_version()} of the service" in first
+        assert "install 0.0.1 there" in first
+        assert all("start its Ray again" in failure for failure in roster.failures())
+        with pytest.raises(VersionMismatchError):
+            await router.call_all(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=0.5)
     finally:
         await router.close()
         assert roster.end_all(roster.find().values(), 30)

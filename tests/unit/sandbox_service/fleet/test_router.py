@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, VersionMismatchError
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
 from tests.harness.town import town_of
@@ -215,3 +215,11 @@ async def test_no_task_is_left_after_the_end(town):
     await town.router.close()
     await town.stop("a")
     assert {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}} == set()
+
+
+async def test_a_fleet_of_another_version_is_named_as_such(town):
+    town.known.excluded["a"] = VersionMismatchError("a", "10.0.0.7", "0.9.1", "1.0.0")
+    with pytest.raises(VersionMismatchError, match=r"version 0\.9\.1 .* version 1\.0\.0: install") as caught:
+        await town.call(Op.CREATE, timeout_s=0.05)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert town.router.excluded_supervisors() == {"a": caught.value.detail}

@@ -25,6 +25,16 @@ async def test_the_service_is_ready_while_a_supervisor_takes_instances(client, b
     assert "retry-after" in reply.headers
 
 
+async def test_supervisors_that_get_no_requests_are_named_to_those_who_may_see_the_fleet(client, backend):
+    backend.left_out["s2"] = "node b has another version"
+    assert (await client.get("/v1/stats")).json()["excluded"] == backend.left_out
+    backend.unreachable = True
+    reply = await client.get("/readyz")
+    assert (reply.status_code, reply.json()["code"]) == (503, "supervisor_unavailable")
+    assert "GET /v1/stats" in reply.json()["detail"]
+    assert "node b" not in reply.text
+
+
 async def test_the_service_is_not_ready_while_no_supervisor_can_write_its_records(client, backend):
     backend.storing = False
     reply = await client.get("/readyz")

@@ -77,6 +77,11 @@ def test_the_status_says_what_protects_a_node_from_its_process_boxes():
     assert "protections off: own user ids" in lines
 
 
+def test_the_status_names_supervisors_that_get_no_requests():
+    stats = Stats(supervisors=(), instances=0, queued=0, excluded={"s2": "another version"})
+    assert "s2 gets no requests: another version" in printed(stats_view(stats, "http://h"))
+
+
 def test_an_environment_of_many_splits_takes_a_few_lines_with_its_default_first():
     splits = tuple(Split(name=f"category_{number}", size=number) for number in range(60))
     described = EchoCatalog().describe()
