@@ -8,7 +8,8 @@ Applications, chapter 8.
 
 Leases are compared on one clock: PostgreSQL's own, or for an SQLite file, which serves one machine, that
 machine's monotonic clock. A lease that ends later than a new one would was taken before the clock jumped or
-the machine was restarted, and has run out.
+the machine was restarted, and has run out. That is judged by the duration that its owner takes leases for, so
+supervisors with different settings share a database without danger, as they do while settings change.
 """
 
 from __future__ import annotations
@@ -68,17 +69,18 @@ def fenced_error() -> ServiceError:
 
 def acquire_epoch(connection: Connection, supervisor: str, lease_s: float) -> Epoch:
     """Take the lease of a supervisor under a new epoch, which fences every earlier process of its name."""
-    values = {"epoch": lives.c.epoch + 1, "leased_until": _now(connection) + lease_s}
+    lease = _lease(connection, lease_s)
+    values = {"epoch": lives.c.epoch + 1, **lease}
     known = lives.c.supervisor == supervisor
     if not connection.execute(lives.update().where(known).values(values)).rowcount:
         first = {"supervisor": supervisor, "durability": "", "needs_boot": "", "ended": False}
-        connection.execute(lives.insert(), {**first, "epoch": 1, "leased_until": values["leased_until"]})
+        connection.execute(lives.insert(), {**first, "epoch": 1, **lease})
     return Epoch(supervisor, connection.execute(sa.select(lives.c.epoch).where(known)).scalar_one())
 
 
 def renew_lease(connection: Connection, epoch: Epoch, lease_s: float) -> None:
     """Extend a lease to ``lease_s`` seconds from now. Raises FencedError."""
-    renewal = lives.update().where(*_is(epoch)).values(leased_until=_now(connection) + lease_s)
+    renewal = lives.update().where(*_is(epoch)).values(_lease(connection, lease_s))
     if not connection.execute(renewal).rowcount:
         raise FencedError(epoch)
 
@@ -144,12 +146,23 @@ def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:
     return lives.c.supervisor == epoch.supervisor, lives.c.epoch == epoch.number
 
 
-def _lease_left(connection: Connection, supervisor: str, lease_s: float) -> float:
-    """Return the seconds for which a supervisor's lease holds; its row is locked until the end."""
-    query = sa.select(lives.c.leased_until).where(lives.c.supervisor == supervisor).with_for_update()
-    until = connection.execute(query).scalar()
-    left = 0.0 if until is None else until - _now(connection)
-    return left if 0.0 < left <= lease_s else 0.0
+def _lease(connection: Connection, lease_s: float) -> dict[str, float]:
+    """Return the columns of a lease from now on."""
+    return {"leased_until": _now(connection) + lease_s, "lease_s": lease_s}
+
+
+def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) -> float:
+    """Return the seconds for which a supervisor's lease holds; its row is locked until the end.
+
+    ``unrecorded_s`` is the duration of leases that an earlier release took, which recorded none.
+    """
+    query = sa.select(lives.c.leased_until, lives.c.lease_s).where(lives.c.supervisor == supervisor)
+    row = connection.execute(query.with_for_update()).first()
+    if row is None:
+        return 0.0
+    left = float(row.leased_until) - _now(connection)
+    longest = unrecorded_s if row.lease_s is None else row.lease_s
+    return left if 0.0 < left <= longest else 0.0
 
 
 def _fence(connection: Connection, supervisor: str) -> bool:

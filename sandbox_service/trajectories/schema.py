@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest migration."""
 
 metadata = sa.MetaData()
@@ -83,5 +83,7 @@ lives = sa.Table(
     sa.Column("ended", sa.Boolean, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("leased_until", sa.Double, nullable=False, server_default="0"),
+    sa.Column("lease_s", sa.Double),
 )
-"""One row per supervisor: how its latest life wrote, and until when others leave its instances to it."""
+"""One row per supervisor: how its latest life wrote, until when others leave its instances to it, and for how
+many seconds each of its leases is taken."""

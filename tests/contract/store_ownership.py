@@ -88,6 +88,21 @@ class StoreOwnershipContract:
         assert await code_of(waiting) is ErrorCode.SUPERVISOR_UNAVAILABLE
         engine.dispose()
 
+    @pytest.mark.parametrize("lease_s", [1, 6000])
+    async def test_a_supervisor_with_another_duration_leaves_instances_to_a_lease_that_holds(
+        self, stores, url, lease_s
+    ):
+        """Settings differ between nodes while they are changed under load."""
+        other = open_store(StoreConfig(url=url, lease_s=lease_s))
+        await other.acquire_lease("s4")
+        claim = await other.claim("s1.a", "s1")
+        assert (claim.taken, 0 < claim.held_s <= 600) == (False, True)
+        stores[0].append(event("s1.a", 1))
+        await stores[0].flush()
+        end_lease(url, "s1")
+        assert (await other.claim("s1.a", "s1")).taken
+        await other.close()
+
     async def test_a_lease_that_ran_out_unnoticed_is_renewed_and_holds_again(self, stores, url):
         end_lease(url, "s1")
         await stores[0].renew_lease()
