@@ -145,6 +145,7 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
         tls=tls,
         node_resource=fleet.node_resource,
         scaling=_scaling_policy(fleet.scaling),
+        hung_s=fleet.hung_s,
     )
 
 

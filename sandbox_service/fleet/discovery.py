@@ -4,7 +4,7 @@ A supervisor of another version of the service is no member: it might read frame
 
 Addresses are cached; Ray is asked every few seconds in the background, and at once when a connection failed.
 A supervisor that Ray knows but that does not answer keeps its last address: it is restarting, and its
-instances are not lost.
+instances are not lost. One that runs and is silent for too long hangs: it is killed, and Ray starts it again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.telemetry import get_logger
 
 from .members import Member, mismatch_of
+from .pings import Pings
 from .scaler import ensure_scaler, fleet_scale
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ REFRESH_INTERVAL_S = 5.0
 REFRESH_GAP_S = 0.2
 """Least time between two refreshes."""
 ANSWER_TIMEOUT_S = 2.0
-"""Longest time in which a supervisor sends its address."""
+"""Longest time for which a refresh waits for addresses."""
 
 logger = get_logger(__name__)
 
@@ -55,6 +56,10 @@ class RayDiscovery:
         self._node_id: str = ray.get_runtime_context().get_node_id()
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
+        self._pings: Pings[ActorHandle[SupervisorActor]] = Pings(
+            _address_of, answer_s=ANSWER_TIMEOUT_S, most_round_s=REFRESH_INTERVAL_S + ANSWER_TIMEOUT_S
+        )
+        self._hung: set[str] = set()
         self._members: Mapping[str, Member] = MappingProxyType({})
         self._excluded: Mapping[str, ServiceError] = MappingProxyType({})
         self._refreshed_at = 0.0
@@ -84,6 +89,7 @@ class RayDiscovery:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pings.close()
 
     async def _refresh_forever(self) -> None:
         while True:
@@ -100,14 +106,13 @@ class RayDiscovery:
         await asyncio.sleep(max(0.0, self._refreshed_at + REFRESH_GAP_S - loop.time()))
         try:
             handles = await asyncio.to_thread(self._roster.find)
-            answers = await asyncio.gather(*(_address_of(handle) for handle in handles.values()))
-            named = zip(handles, answers, strict=True)
-            answered = {name: address for name, address in named if address is not None}
+            answered = await self._pings.ask_all(handles)
             kept = {name: address for name, address in self._addresses.items() if name in handles}
             found = {**kept, **answered}
             placed = {name: address.node_id for name, address in found.items()}
             dead = await asyncio.to_thread(self._roster.end_lost, handles, placed)
             self._addresses = {name: address for name, address in found.items() if name not in dead}
+            await self._restart_hung(handles)
             self._tell_apart()
             if self._roster.scaling is None:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
@@ -119,6 +124,12 @@ class RayDiscovery:
             logger.warning("supervisors_refresh_failed", reason=str(error))
         finally:
             self._refreshed_at = loop.time()
+
+    async def _restart_hung(self, handles: Mapping[str, ActorHandle[SupervisorActor]]) -> None:
+        hung = self._pings.hung(self._roster.hung_s)
+        for name in sorted(hung - self._hung):
+            await asyncio.to_thread(self._roster.restart_hung, name, handles[name])
+        self._hung = hung
 
     def _tell_apart(self) -> None:
         """Divide the known supervisors into members and those that are excluded."""
@@ -142,10 +153,9 @@ class RayDiscovery:
 
 
 async def _address_of(handle: ActorHandle[SupervisorActor]) -> SupervisorAddress | None:
-    """Return the address of a supervisor, or None when it does not answer now."""
+    """Return the address of a supervisor; None while it starts, and when it is gone."""
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            method: Any = handle.address
-            return cast("SupervisorAddress | None", await method.remote())
-    except (TimeoutError, ray.exceptions.RayError):
+        method: Any = handle.address
+        return cast("SupervisorAddress | None", await method.remote())
+    except ray.exceptions.RayError:
         return None

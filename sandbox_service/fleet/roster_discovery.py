@@ -47,6 +47,8 @@ class Roster:
     """Custom resource of the nodes that get a supervisor; None for every node."""
     scaling: ScalingPolicy | None = None
     """None if supervisors are started on all such nodes, whatever the demand."""
+    hung_s: float = 30.0
+    """Silence of a running supervisor after which it counts as lost."""
     version: str = field(default_factory=running_version)
     """Version of the service that gateways and supervisors have in common."""
 
@@ -88,6 +90,11 @@ class Roster:
             logger.warning("supervisor_lost", supervisor=name)
             ray.kill(handles[name], no_restart=True)
         return dead
+
+    def restart_hung(self, name: str, handle: ActorHandle[SupervisorActor]) -> None:
+        """Kill a supervisor that does not answer, also one whose process is stopped; Ray starts it again."""
+        logger.error("supervisor_hung", supervisor=name, silent_s=self.hung_s)
+        ray.kill(handle, no_restart=False)
 
     def start_missing(
         self, known: Collection[str], placed: Mapping[str, str], limit: int | None = None

@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -91,6 +92,27 @@ async def test_a_killed_supervisor_is_restarted_under_its_name_and_found_again(t
         assert again.pid != address.pid
         assert again.name == victim
         assert set(await discovery.members()) == set(members)
+    finally:
+        await router.close()
+        assert roster.end_all(roster.find().values(), 30)
+
+
+async def test_a_supervisor_that_is_stopped_and_not_dead_is_started_again(two_nodes):
+    roster = Roster("fleet-hung", build_fake_core, tcp=True, hung_s=0.5)
+    discovery = RayDiscovery(roster)
+    router = Router(discovery)
+    try:
+        members = await members_of(discovery, 2)
+        victim = sorted(members)[0]
+        handle = roster.find()[victim]
+        before = await handle.address.remote()
+        os.kill(before.pid, signal.SIGSTOP)
+        called = asyncio.create_task(create_as_a_client_does(router, f"{victim}.chosen"))
+        async with asyncio.timeout(60):
+            while psutil.pid_exists(before.pid):
+                await discovery.refresh()
+        assert await called == f"{victim}.chosen"
+        assert (await handle.address.remote()).pid != before.pid
     finally:
         await router.close()
         assert roster.end_all(roster.find().values(), 30)
