@@ -7,6 +7,7 @@ on an existing cluster, where the gateway's replicas start the supervisors.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import socket
 import time
@@ -145,6 +146,7 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
         tls=tls,
         node_resource=fleet.node_resource,
         scaling=_scaling_policy(fleet.scaling),
+        settings=hashlib.sha256(config.model_dump_json().encode()).hexdigest(),
         hung_s=fleet.hung_s,
     )
 

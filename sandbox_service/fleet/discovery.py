@@ -10,7 +10,7 @@ instances are not lost. One that runs and is silent for too long hangs: it is ki
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from sandbox_service.telemetry import get_logger
 
 from .members import Member, mismatch_of
 from .pings import Pings
-from .scaler import ensure_scaler, fleet_scale
+from .scaler import ensure_scaler, fleet_scale, renew_scaler
 
 if TYPE_CHECKING:
     import ssl
@@ -53,6 +53,7 @@ class RayDiscovery:
         self._roster = roster
         self.scale: FleetScale | None = None
         """Last decision of the scaler; None without scaling."""
+        self._find_scaler: Callable[[Roster], None] = renew_scaler
         self._node_id: str = ray.get_runtime_context().get_node_id()
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
@@ -117,7 +118,8 @@ class RayDiscovery:
             if self._roster.scaling is None:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
             else:
-                await asyncio.to_thread(ensure_scaler, self._roster)
+                await asyncio.to_thread(self._find_scaler, self._roster)
+                self._find_scaler = ensure_scaler
                 self.scale = await fleet_scale(self._roster)
         except ray.exceptions.RayError as error:
             # Ray's control plane does not answer; the known supervisors are as good as before.

@@ -47,6 +47,8 @@ class Roster:
     """Custom resource of the nodes that get a supervisor; None for every node."""
     scaling: ScalingPolicy | None = None
     """None if supervisors are started on all such nodes, whatever the demand."""
+    settings: str = ""
+    """Digest of the settings behind ``build_core``."""
     hung_s: float = 30.0
     """Silence of a running supervisor after which it counts as lost."""
     version: str = field(default_factory=running_version)

@@ -41,6 +41,8 @@ ANSWER_S = 2.0
 """Longest time for a call of a supervisor or of the scaler."""
 END_S = 60.0
 """Longest time in which a drained supervisor destroys its boxes; then its process is killed."""
+END_SCALER_S = 10.0
+"""Longest time in which a scaler ends."""
 _HEAD = "node:__internal_head__"
 """Ray's resource of the head node."""
 
@@ -63,11 +65,19 @@ class FleetScaler:
         """Return the last decision."""
         return self._scale
 
+    async def settings(self) -> str:
+        """Return the digest of the settings that its supervisors get."""
+        return self._roster.settings
+
     async def stop(self) -> None:
-        """End the decisions, and ask the autoscaler for nothing any more."""
+        """End the decisions, cancel the drains that it began, and ask the autoscaler for nothing any more."""
         self._rounds.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._rounds
+        if self._retiring:
+            handles = await asyncio.to_thread(self._roster.find)
+            for name in self._retiring & handles.keys():
+                await _call(handles[name], "cancel_drain")
         await asyncio.to_thread(request_resources, bundles=[])
 
     async def _run(self) -> None:
@@ -151,6 +161,22 @@ def ensure_scaler(roster: Roster) -> None:
         scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
     ).remote(roster, roster.scaling)
     logger.info("scaler_started", node_id=head)
+
+
+def renew_scaler(roster: Roster) -> None:
+    """Replace a scaler with other settings, since it would start supervisors with them. Blocks.
+
+    A gateway calls this when it starts, and never again: while settings change, gateways with the former ones
+    are still there.
+    """
+    handle: Any = _scaler(roster)
+    if handle is not None:
+        # One that does not answer starts, and another gateway has just brought it.
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            if ray.get(handle.settings.remote(), timeout=ANSWER_S) != roster.settings:
+                end_scaler(roster, END_SCALER_S)
+                logger.info("scaler_replaced")
+    ensure_scaler(roster)
 
 
 async def fleet_scale(roster: Roster) -> FleetScale | None:

@@ -4,16 +4,20 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, VersionMismatchError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
+from sandbox_service.fleet.scaler import NAME, end_scaler
+from sandbox_service.fleet.scaling import ScalingPolicy
 from sandbox_service.supervisor.options import running_version
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
@@ -135,6 +139,24 @@ async def test_a_supervisor_of_another_version_starts_no_core_and_is_no_member(t
     finally:
         await router.close()
         assert roster.end_all(roster.find().values(), 30)
+
+
+async def test_a_gateway_that_starts_with_other_settings_replaces_the_scaler(two_nodes):
+    """The former one would start supervisors with the former settings."""
+    policy = ScalingPolicy(min_nodes=1, max_nodes=1, target_use=1.0, idle_s=60.0)
+    former = Roster("fleet-settings", build_fake_core, node_resource="none", scaling=policy, settings="a")
+    before, beside, after = (
+        RayDiscovery(roster) for roster in (former, former, replace(former, settings="b"))
+    )
+    try:
+        for gateway, expected in ((before, "a"), (beside, "a"), (after, "b"), (before, "b")):
+            await gateway.refresh()
+            scaler = ray.get_actor(NAME, namespace=former.fleet)
+            assert await scaler.settings.remote() == expected
+    finally:
+        for gateway in (before, beside, after):
+            await gateway.close()
+        await asyncio.to_thread(end_scaler, former, 30)
 
 
 async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
