@@ -44,7 +44,7 @@ _SAME = {
 """A figure of Ray's sandbox to the one of ours that it is compared with."""
 
 
-class _UnpackedImages(ImageManager):  # type: ignore[misc]  # Ray's class has no types
+class _UnpackedImages(ImageManager):
     """Names a folder with an empty EROFS image, in whose place the bundles then have the root folder."""
 
     def __init__(self, folder: Path) -> None:
