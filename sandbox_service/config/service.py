@@ -52,7 +52,7 @@ class ServerConfig(Branch):
     haproxy: bool = True
     """Use Ray Serve's HAProxy ingress and throughput mode, if the binary is installed."""
     api_keys: Mapping[str, ApiKeyEntry] = {}
-    """Tenants by the SHA-256 (hex) of their API keys."""
+    """Tenants by the SHA-256 (hex) of API keys; ``{tenant = "...", rights = "read"}`` is a read-only key."""
     insecure: bool = False
     """Allow other addresses than loopback without API keys."""
     host_names: tuple[str, ...] = ()
