@@ -291,7 +291,7 @@ class FleetConfig(Branch):
     """Custom resource of Ray that marks the nodes which get a supervisor; by default every node gets one."""
     scaling: ScalingConfig = ScalingConfig()
     """Sandbox nodes by demand for instances."""
-    hung_s: Seconds = 30.0
+    hung_s: Seconds = 60.0
     """Silence of a running supervisor after which it counts as lost, is killed and started again."""
     dashboard: bool = False
     """Start Ray's dashboard on loopback in a private cluster."""

@@ -49,7 +49,7 @@ class Roster:
     """None if supervisors are started on all such nodes, whatever the demand."""
     settings: str = ""
     """Digest of the settings behind ``build_core``."""
-    hung_s: float = 30.0
+    hung_s: float = 60.0
     """Silence of a running supervisor after which it counts as lost."""
     version: str = field(default_factory=running_version)
     """Version of the service that gateways and supervisors have in common."""
