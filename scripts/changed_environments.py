@@ -25,18 +25,11 @@ _IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
 _EXAMPLE = re.compile(r"examples/(\w+)/.+")
 _PARTS = {
     "killed_runs": re.compile(
-        r"trainer/(?:agents|batches)/.+"
+        r"trainer/agents/.+|trainer/batches/(?:journal|replay|ledger|group_source)\.py"
         r"|tests/integration/trainer/test_(?:agent_runs|episode_workers)\.py"
     ),
     "ranks": re.compile(
         r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py"
-    ),
-    "stages": re.compile(
-        r"trainer/(?:offline/data_note|batches/prepared_stages|loop/plan|loop/scoring_stages)\.py"
-        r"|tests/integration/trainer/test_pipeline_resume\.py"
-    ),
-    "node_marks": re.compile(
-        r"trainer/(?:engines/placement|launch/fit)\.py|tests/integration/trainer/test_three_nodes\.py"
     ),
     "scaling": re.compile(
         r"sandbox_service/fleet/scal\w+\.py"
@@ -54,12 +47,14 @@ def environments(root: Path) -> list[str]:
 
 
 def affected(paths: Iterable[str], root: Path) -> list[str]:
-    """Return the environments that the files belong to, and those that import a shared one of the files."""
+    """Return the environments that the files belong to, and for a shared file one that imports it."""
     names = set(environments(root))
     found = set()
     for path in paths:
         if shared := _SHARED.fullmatch(path):
-            found |= {name for name in names if _imports(root / ENVIRONMENTS / name, shared[1])}
+            users = [name for name in names if _imports(root / ENVIRONMENTS / name, shared[1])]
+            # The last, since the first by name, alfworld, is set up nowhere by default.
+            found |= {max(users)} if users else set()
         elif own := _OWN.fullmatch(path) or _IMAGE.fullmatch(path):
             found |= names & {own[1]}
     return sorted(found)

@@ -17,6 +17,8 @@ TITLES = {
     "episodes": ("ray::EpisodeWorkerActor",),
 }
 """Parts of the titles of Ray's processes; while a method runs it may be the actor's name."""
+RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Processes that outlive a killed driver's cluster by a minute: they wait for its control to come back."""
 AGENT_HOST = "trainer.agents.host"
 RUNNER = "sandbox_service.runner.main_process.main"
 
@@ -61,12 +63,16 @@ class Family:
             raise LookupError(f"there is no {what} in {sorted(lines.values())}")
         return min(found)
 
-    def left(self, wall_timeout_s: float) -> list[str]:
-        """Those that are still there after a while, by their command lines."""
+    def left(self, wall_timeout_s: float, *, besides: tuple[str, ...] = ()) -> list[str]:
+        """Those that are still there after a while, by their command lines, but those that begin so."""
         deadline = time.monotonic() + wall_timeout_s
-        while (alive := [p for p, _ in _everyone() if p in self.seen]) and time.monotonic() < deadline:
+        while (alive := self._alive(besides)) and time.monotonic() < deadline:
             time.sleep(0.5)
-        return [f"{process.pid} {command_line(process)[:80]}" for process in alive]
+        return alive
+
+    def _alive(self, besides: tuple[str, ...]) -> list[str]:
+        lines = {process.pid: command_line(process) for process, _ in _everyone() if process in self.seen}
+        return [f"{pid} {line[:80]}" for pid, line in lines.items() if not line.startswith(besides)]
 
 
 def command_line(process: Process) -> str:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.harness.family import Family
+from tests.harness.family import RAY_AGENTS, Family
 from trainer.batches.journal import journal_file
 
 ROOT = Path(__file__).parents[2]
@@ -157,12 +157,16 @@ class KilledRun:
 
     def resume_after_a_kill(self, *options: str) -> int:
         """Kill the command, wait for the end of its processes, and resume the run; the exit code."""
-        self.kill("driver")
-        self.until_end()
-        left = self.family.left(wall_timeout_s=120)
-        assert left == [], left
+        self.kill_driver()
         self.start("--resume", *options)
         return self.until_end()
+
+    def kill_driver(self) -> None:
+        """Kill the command, and wait for the end of its processes."""
+        self.kill("driver")
+        self.until_end()
+        left = self.family.left(wall_timeout_s=120, besides=RAY_AGENTS)
+        assert left == [], left
 
     def said(self) -> str:
         """Return the output of the command."""

@@ -25,8 +25,8 @@ SPLICING = ("langgraph", "openai_agents", "openai_sdk")
 """Agents that keep every answer of the model in their history."""
 
 
-SAMPLE = ("openai_sdk", "smolagents")
-"""An agent that keeps the model's answers in its history, and one that does not.
+SAMPLE = ("smolagents",)
+"""An agent that does not keep the model's answers as they were, which asks more of the trainer.
 
 CI adds those that a branch changes. The tests beside this one play episodes with all agents.
 """

@@ -151,17 +151,13 @@ def test_a_pipeline_that_is_killed_in_every_stage_trains_what_it_would_have_trai
 
 def go_on(run: PipelineRun) -> None:
     """Kill the driver and resume the run, which is not waited for."""
-    run.kill("driver")
-    run.until_end()
-    assert run.family.left(wall_timeout_s=120) == []
+    run.kill_driver()
     run.start("--resume")
 
 
 def refuse_then_go_on(run: PipelineRun, data: Path) -> None:
     """Kill the driver; a run whose data changed is not resumed, and one whose data is restored is."""
-    run.kill("driver")
-    run.until_end()
-    assert run.family.left(wall_timeout_s=120) == []
+    run.kill_driver()
     before = data.read_text()
     data.write_text(before.replace("print", "echo", 1))
     run.start("--resume")
