@@ -62,8 +62,12 @@ STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
 PROGRESS_S = 30.0
 SLOWEST = 25
 """The number of tests whose times are shown."""
-FAIR = {"RAY_worker_niceness": "0"}
-"""By default Ray gives its workers the niceness 15: beside another group they would hardly run."""
+FAIR = {"RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
+"""Variables by which groups share the cores.
+
+By default Ray gives its workers the niceness 15, with which they would hardly run beside another group, and
+torch starts a thread for each core, which wait for each other by spinning.
+"""
 MOST_JOBS = 2
 """More groups at a time would need the memory of more engines and Ray clusters."""
 
