@@ -68,8 +68,14 @@ def cluster() -> Iterator[tuple[dict[str, str], int]]:
                 head.wait(30)
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of the cluster's store: a supervisor outlives a deployment, and keeps what it has opened."""
+    return f"sqlite:///{tmp_path_factory.mktemp('store')}/trajectories.sqlite"
+
+
 @pytest.fixture
-def deploy(cluster: tuple[dict[str, str], int], tmp_path: Path) -> Deploy:
+def deploy(cluster: tuple[dict[str, str], int], store: str, tmp_path: Path) -> Deploy:
     """Deploy the shipped file with some of its words changed; the port."""
     environment, dashboard = cluster
 
@@ -77,7 +83,7 @@ def deploy(cluster: tuple[dict[str, str], int], tmp_path: Path) -> Deploy:
         tree = yaml.safe_load(SHIPPED.read_text())
         tree["http_options"] |= {"port": PORT} | changed.pop("http_options", {})
         arguments = tree["applications"][0]["args"]
-        arguments["store"]["url"] = f"sqlite:///{tmp_path}/trajectories.sqlite"
+        arguments["store"]["url"] = store
         arguments |= {"environments": {"enabled": ["echo"]}, "pool": {"min_boxes": 0}} | changed
         file = tmp_path / "serve.yaml"
         file.write_text(yaml.safe_dump(tree))
