@@ -20,12 +20,13 @@ from sandbox_service.fleet.scaler import end_scaler
 from sandbox_service.fleet.scaling import ScalingPolicy
 from sandbox_service.wire.frames import Op
 from tests.harness.autoscaled_nodes import autoscaled_nodes
-from tests.harness.sampling import sampled
+from tests.harness.sampling import is_whole, sampled
 
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
+    pytest.mark.skipif(not is_whole("scaling"), reason="CONFORMANCE_PARTS=scaling runs these minutes"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),
@@ -84,7 +85,7 @@ async def wait_for_nodes(discovery: RayDiscovery, count: int) -> None:
             pass
 
 
-@pytest.fixture(params=sampled("scaling", [1, 2], [2]), ids="autoscaler v{}".format)
+@pytest.fixture(params=sampled("autoscalers", [1, 2], [2]), ids="autoscaler v{}".format)
 def cluster(request, tmp_path):
     with autoscaled_nodes(NODE, most=3, idle_s=3.0, version=request.param):
         yield
