@@ -41,7 +41,7 @@ _SAME = {
     "idle MiB": "idle MiB",
     "end": "destroy",
 }
-"""A figure of Ray's sandbox to the one of ours that it is compared with."""
+"""Figure of Ray's sandbox to the figure of our box that it is compared with."""
 
 
 class _UnpackedImages(ImageManager):

@@ -42,7 +42,7 @@ class GameTurn:
     """Actions that the game offers now, where it lists them."""
     info: JsonObject = field(default_factory=dict)
     image: str | None = None
-    """A picture of what the text tells, as a data URL."""
+    """A picture of what the text says, as a data URL."""
 
 
 class GameWorld(World):
