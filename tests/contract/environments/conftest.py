@@ -43,8 +43,10 @@ IN_DOCKER = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 IN_GVISOR = set(ENVIRONMENTS) if FULL else {"code", "vault"}
 """Agent code is what gVisor changes, which also the tests of abuse run in it."""
 ALONE = SHARING - HEAVY_ALONE.keys()
+SLOW = {"scienceworld"}
+"""Minutes on process boxes: played where it changes. Its integration tests play it in each run."""
 PLAYED = {
-    "process": set(ENVIRONMENTS),
+    "process": set(ENVIRONMENTS) if FULL else set(ENVIRONMENTS) - SLOW | CHANGED,
     # A worker for each instance, too, changes the same for all: two environments show it.
     "alone": ALONE if FULL else ALONE & {"bfcl", "textcraft"},
     "docker": IN_DOCKER,
