@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
@@ -10,16 +10,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from .former import FormerNames
 
-FOLDER = "folder"
-"""The key of a validation's context that holds the folder of the file that is read."""
+FOLDERS = "folders"
+"""The key of a validation's context: the folders of the file that is read and of those that it extends."""
 
 
 def _found(path: Path, info: ValidationInfo) -> Path:
-    """Look for a file in the working directory first, then beside the file that names it."""
-    folder = info.context.get(FOLDER) if info.context else None
-    if folder is None or path.is_absolute() or path.exists() or not (folder / path).exists():
+    """Look for a file in the working directory first, then beside the settings and what they extend."""
+    folders: Sequence[Path] = info.context[FOLDERS] if info.context else ()
+    if path.is_absolute() or path.exists():
         return path
-    return Path(folder) / path
+    return next((folder / path for folder in folders if (folder / path).exists()), path)
 
 
 Seconds = Annotated[float, Field(gt=0)]

@@ -15,13 +15,13 @@ from __future__ import annotations
 import copy
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from .branch import FOLDER, Branch
+from .branch import FOLDERS, Branch
 from .errors import SettingsError
 from .former import Tree, present_key, present_value, rename_settings
 from .mistakes import mistakes
@@ -39,10 +39,11 @@ def read_settings(
     ``example`` is a correct override, for the error message about one that is not of the form key=value.
     Raises SettingsError.
     """
-    tree = {} if path is None else _read(path, model)
+    folders: list[Path] = []
+    tree = {} if path is None else _read(path, model, folders)
     for override in overrides:
         _apply(tree, override, example, model)
-    return _validated(model, tree, path)
+    return _validated(model, tree, folders)
 
 
 def read_stored(model: type[Model], text: str) -> Model:
@@ -57,18 +58,21 @@ def read_stored(model: type[Model], text: str) -> Model:
     if not isinstance(tree, dict):
         raise SettingsError("the stored configuration is not a JSON object")
     rename_settings(tree, model.former_names)
-    return _validated(model, tree, None)
+    return _validated(model, tree, ())
 
 
-def _validated(model: type[Model], tree: Tree, path: Path | None) -> Model:
+def _validated(model: type[Model], tree: Tree, folders: Sequence[Path]) -> Model:
     try:
-        return model.model_validate(tree, context=None if path is None else {FOLDER: path.parent})
+        return model.model_validate(tree, context={FOLDERS: folders})
     except ValidationError as error:
         raise SettingsError(f"the configuration is wrong: {mistakes(error.errors(), model, tree)}") from error
 
 
-def _read(path: Path, model: type[Branch], above: tuple[Path, ...] = ()) -> Tree:
-    """Return a file's tree merged over those that it extends; ``above`` are the files that extend it."""
+def _read(path: Path, model: type[Branch], folders: list[Path], above: tuple[Path, ...] = ()) -> Tree:
+    """Return a file's tree merged over those that it extends; ``above`` are the files that extend it.
+
+    The folders of all these files are added to ``folders``, those of files that win first.
+    """
     if path.resolve() in above:
         raise SettingsError(f"{path} extends itself, by way of {', '.join(file.name for file in above)}")
     try:
@@ -78,8 +82,9 @@ def _read(path: Path, model: type[Branch], above: tuple[Path, ...] = ()) -> Tree
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
     tree: Tree = {}
+    folders.append(path.parent)
     for name in _extended(own.pop(_EXTENDS, []), path):
-        _merge(tree, _read(path.parent / name, model, (*above, path.resolve())))
+        _merge(tree, _read(path.parent / name, model, folders, (*above, path.resolve())))
     rename_settings(own, model.former_names, str(path))
     for name in own.keys() & model.shorthands.keys():
         own[name] = _in_full(tree.get(name), model.shorthands[name](own[name]))

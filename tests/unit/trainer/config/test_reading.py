@@ -197,6 +197,19 @@ def test_a_group_that_is_given_in_part_keeps_its_own_defaults() -> None:
     assert config.warm_start.optimizer.warmup_steps == 20
 
 
+def test_files_beside_an_extended_file_are_found_from_another_folder(tmp_path):
+    for folder in ("base", "own"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "base/demonstrations.jsonl").touch()
+    (tmp_path / "base/run.toml").write_text('[warm_start]\ndemonstrations = "demonstrations.jsonl"\n')
+    (tmp_path / "own/run.toml").write_text('extends = "../base/run.toml"\n')
+    found = read_run(tmp_path / "own/run.toml").warm_start.demonstrations
+    assert found.samefile(tmp_path / "base/demonstrations.jsonl")
+    (tmp_path / "own/demonstrations.jsonl").touch()
+    found = read_run(tmp_path / "own/run.toml").warm_start.demonstrations
+    assert found.samefile(tmp_path / "own/demonstrations.jsonl")
+
+
 def test_a_file_extends_others_and_wins_over_them(tmp_path):
     (tmp_path / "base.toml").write_text(
         "steps = 5\n[rollout]\ngroups = 4\ngroup_size = 2\n[engine]\ncount = 2\n"
