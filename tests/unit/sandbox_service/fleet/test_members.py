@@ -1,4 +1,4 @@
-"""Supervisors of another version are told from members."""
+"""Supervisors of another version are no members."""
 
 from __future__ import annotations
 
