@@ -44,7 +44,7 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
     keep_log(folder / "logs" / f"worker-{rank}.log")
     try:
         with noting_final(folder):
-            # Loads torch: neither the driver nor Ray Train's controller needs it.
+            # Loads torch, which Ray Train's controller, another importer of this module, does not need.
             from .worker import run_rank
 
             run_rank(given, rank, context.get_world_size())
