@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainer.launch.run import evaluate, train
 from trainer.models.folders import model_folder
-from trainer.sft.warm_start import PLAYED
+from trainer.sft.demonstrations import PLAYED
 
 from .exploration import explore
 from .folder import read_episodes, write_episodes

@@ -26,6 +26,7 @@ from trainer.offline.data_note import check_same_data, write_data_note
 from trainer.offline.records import read_stages
 from trainer.outcomes.opening import check_reward_models
 from trainer.report.page import write_report
+from trainer.sft.demonstrations import check_demonstrations
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
@@ -100,6 +101,7 @@ def train(
         )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     config, data = read_stages(config)
+    check_demonstrations(config, config.folder)
     if resume:
         check_same_data(config.folder, data)
     folder = RunFolder.open(config, resume=resume)

@@ -22,6 +22,11 @@ from trainer.recorded.rows import jsonl_rows
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from trainer.config import RunConfig
+
+
+PLAYED = "demonstrations.jsonl"
+"""File in the run's folder that holds the played demonstrations."""
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
@@ -78,6 +83,14 @@ def read_demonstrations(
     if not found:
         raise DataError(f"{path}: the file has no demonstrations")
     return tuple(found)
+
+
+def check_demonstrations(config: RunConfig, folder: Path) -> None:
+    """Check the warm start's file, if the run in ``folder`` has still to play it. Raises DataError."""
+    if config.warm_start is None or (folder / PLAYED).exists():
+        return
+    first, *others = config.tasks.environments
+    read_demonstrations(config.warm_start.demonstrations, first, config.warm_start.limit, others=others)
 
 
 def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) -> int:

@@ -24,7 +24,7 @@ from trainer.rollout.samples import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import StopReason, Trajectory
 
-from .demonstrations import read_demonstrations
+from .demonstrations import PLAYED, read_demonstrations
 from .playback import Demonstrator, play_demonstrations
 from .row_batches import RowBatches
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from trainer.engines.generation import Policy
     from trainer.rollout.attempts import AttemptPlayer
 
-
-PLAYED = "demonstrations.jsonl"
-"""File in the run's folder that holds the played demonstrations."""
 
 _TRAJECTORY: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
 

@@ -4,8 +4,16 @@ from pathlib import Path
 import pytest
 
 from sandbox_contract.messages import Message
+from trainer.config import RunConfig
 from trainer.errors import DataError
-from trainer.sft.demonstrations import Demonstration, read_demonstrations, write_demonstrations
+from trainer.launch.run import train
+from trainer.sft.demonstrations import (
+    PLAYED,
+    Demonstration,
+    check_demonstrations,
+    read_demonstrations,
+    write_demonstrations,
+)
 
 SAID = {"role": "assistant", "content": "go north"}
 ROW = {"environment": "textcraft", "task_id": "t/1", "messages": [SAID]}
@@ -73,3 +81,25 @@ def test_a_file_that_is_missing_empty_or_no_text_is_named(tmp_path: Path) -> Non
     broken.write_bytes(b"\xff")
     with pytest.raises(DataError, match="not UTF-8 text at byte 0"):
         read_demonstrations(broken, "code")
+
+
+def warmed(tmp_path: Path, file: Path) -> RunConfig:
+    warm_start = {"demonstrations": str(file)}
+    tasks = {"environment": "textcraft", "splits": ["train"]}
+    return RunConfig(name="run", root=tmp_path / "runs", tasks=tasks, warm_start=warm_start)
+
+
+def test_a_run_without_its_demonstrations_ends_before_anything_starts(tmp_path: Path) -> None:
+    run = warmed(tmp_path, tmp_path / "absent.jsonl")
+    with pytest.raises(DataError, match=r"absent\.jsonl: cannot be read: No such file"):
+        train(run)
+    assert not run.folder.exists()
+
+
+def test_a_run_needs_no_demonstrations_once_they_are_played(tmp_path: Path) -> None:
+    run = warmed(tmp_path, tmp_path / "absent.jsonl")
+    with pytest.raises(DataError):
+        check_demonstrations(run, run.folder)
+    run.folder.mkdir(parents=True)
+    (run.folder / PLAYED).touch()
+    check_demonstrations(run, run.folder)
