@@ -19,7 +19,7 @@ import ray
 from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.telemetry import get_logger
 
-from .members import Member, mismatch_of
+from .members import FleetView, Member, mismatch_of
 from .pings import Pings
 from .scaler import ensure_scaler, fleet_scale, renew_scaler
 
@@ -61,6 +61,7 @@ class RayDiscovery:
             _address_of, answer_s=ANSWER_TIMEOUT_S, most_round_s=REFRESH_INTERVAL_S + ANSWER_TIMEOUT_S
         )
         self._hung: set[str] = set()
+        self._restarted = 0
         self._members: Mapping[str, Member] = MappingProxyType({})
         self._excluded: Mapping[str, ServiceError] = MappingProxyType({})
         self._refreshed_at = 0.0
@@ -70,6 +71,10 @@ class RayDiscovery:
     @property
     def excluded(self) -> Mapping[str, ServiceError]:
         return self._excluded
+
+    def view(self) -> FleetView:
+        """Return what the last refreshes found, for the metrics."""
+        return FleetView(len(self._excluded), self._restarted, self.scale)
 
     async def members(self) -> Mapping[str, Member]:
         if self._background is None:
@@ -131,6 +136,7 @@ class RayDiscovery:
         hung = self._pings.hung(self._roster.hung_s)
         for name in sorted(hung - self._hung):
             await asyncio.to_thread(self._roster.restart_hung, name, handles[name])
+            self._restarted += 1
         self._hung = hung
 
     def _tell_apart(self) -> None:

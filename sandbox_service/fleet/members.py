@@ -11,6 +11,7 @@ from sandbox_service.supervisor.options import version_of
 
 if TYPE_CHECKING:
     from sandbox_service.errors import ServiceError
+    from sandbox_service.fleet.scaling import FleetScale
     from sandbox_service.stream.address import Address
     from sandbox_service.supervisor.options import SupervisorAddress
 
@@ -30,6 +31,18 @@ def mismatch_of(name: str, address: SupervisorAddress, version: str) -> VersionM
     """Return the error of a supervisor that has another version of the service; None if it has this one."""
     theirs = version_of(address)
     return None if theirs == version else VersionMismatchError(name, address.host, theirs, version)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """What a gateway process knows about the fleet beside the members' own statistics."""
+
+    excluded: int = 0
+    """Supervisors that get no requests."""
+    restarted: int = 0
+    """Supervisors that this process had restarted, since they did not answer for ``fleet.hung_s``."""
+    scale: FleetScale | None = None
+    """The scaler's last decision; None without scaling."""
 
 
 class Discovery(Protocol):

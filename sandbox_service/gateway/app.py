@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import ServerConfig
     from sandbox_service.environments.registry import Registry
-    from sandbox_service.fleet.scaling import FleetScale
+    from sandbox_service.fleet.members import FleetView
     from sandbox_service.tracing import Tracing
 
     from .dispatch import Backend
@@ -83,9 +83,9 @@ class Gateway:
         self._queue = queue
         self._tracing = tracing
 
-    def show_scale(self, scale: Callable[[], FleetScale | None]) -> None:
-        """Set the function that returns what the fleet's scaler last decided, for the metrics."""
-        self._metrics.show_scale(scale)
+    def show_fleet(self, view: Callable[[], FleetView]) -> None:
+        """Set the function that returns what this process knows about the fleet, for the metrics."""
+        self._metrics.show_fleet(view)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

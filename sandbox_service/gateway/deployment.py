@@ -53,7 +53,7 @@ class GatewayReplica:
             quota=self._config.quota,
             tracing=self._tracing,
         )
-        app.show_scale(lambda: self._discovery.scale)
+        app.show_fleet(self._discovery.view)
         collect_rarely()
         keep_freed_memory()
         return _without_request_id(app)

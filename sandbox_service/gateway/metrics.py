@@ -11,12 +11,12 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 from prometheus_client.registry import Collector
 
 from sandbox_contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_service.fleet.members import FleetView
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from sandbox_contract.inspection import PoolStats, SupervisorStats
-    from sandbox_service.fleet.scaling import FleetScale
 
     from .exchange import HttpExchange
 
@@ -35,6 +35,8 @@ _SCALE = {
     "requested": "Nodes that Ray's autoscaler is asked for, none while there are enough",
     "retiring": "Nodes that are drained to be given back",
 }
+_EXCLUDED = "Supervisors that get no requests, such as those of another version"
+_RESTARTED = "Supervisors that were restarted since they did not answer"
 _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
 
 
@@ -42,7 +44,7 @@ class Metrics:
     """Counters of this replica; labels are routes, codes and environments, never ids or tenants."""
 
     def __init__(self) -> None:
-        self._scale: Callable[[], FleetScale | None] = lambda: None
+        self._view: Callable[[], FleetView] = FleetView
         self._registry = CollectorRegistry()
         registry = self._registry
         self._requests = Counter(
@@ -97,9 +99,9 @@ class Metrics:
         self._waiting.set_function(waiting)
         self._body_bytes.set_function(body_bytes)
 
-    def show_scale(self, scale: Callable[[], FleetScale | None]) -> None:
-        """Set the function that returns what the fleet's scaler last decided."""
-        self._scale = scale
+    def show_fleet(self, view: Callable[[], FleetView]) -> None:
+        """Set the function that returns what this replica knows about the fleet."""
+        self._view = view
 
     def observe_wait(self, seconds: float) -> None:
         """Record how long a request was queued."""
@@ -140,19 +142,22 @@ class Metrics:
 
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
         """Return the metrics of this replica and of the fleet in Prometheus's text format."""
-        return generate_latest(self._registry) + generate_latest(_Fleet(fleet, self._scale()))
+        return generate_latest(self._registry) + generate_latest(_Fleet(fleet, self._view()))
 
 
 class _Fleet(Collector):
     """The fleet's pools, collected for each scrape, so that ended pools leave no stale series."""
 
-    def __init__(self, fleet: Sequence[SupervisorStats], scale: FleetScale | None) -> None:
+    def __init__(self, fleet: Sequence[SupervisorStats], view: FleetView) -> None:
         self._fleet = fleet
-        self._scale = scale
+        self._view = view
 
     def collect(self) -> Iterator[Metric]:
         name = "sandbox_fleet_supervisors"
         yield GaugeMetricFamily(name, "Supervisors that answered", value=len(self._fleet))
+        yield GaugeMetricFamily("sandbox_fleet_excluded", _EXCLUDED, value=self._view.excluded)
+        name = "sandbox_gateway_supervisors_restarted"
+        yield CounterMetricFamily(name, _RESTARTED, value=self._view.restarted)
         boxes = GaugeMetricFamily(
             "sandbox_fleet_boxes", "Boxes by state", labels=[*_POOL, "sandbox", "state"]
         )
@@ -167,9 +172,9 @@ class _Fleet(Collector):
         for attribute, text in _TOTALS.items():
             counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
             yield self._filled(counter, attribute)
-        if self._scale is not None:
+        if self._view.scale is not None:
             for attribute, text in _SCALE.items():
-                value = getattr(self._scale, attribute)
+                value = getattr(self._view.scale, attribute)
                 yield GaugeMetricFamily(f"sandbox_fleet_nodes_{attribute}", text, value=value)
 
     def _filled(self, family: GaugeMetricFamily | CounterMetricFamily, attribute: str) -> Metric:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sandbox_contract.inspection import PoolStats, SupervisorStats
 from sandbox_contract.problems import ErrorCode, FailureClass
+from sandbox_service.fleet.members import FleetView
 from sandbox_service.fleet.scaling import FleetScale
 from sandbox_service.gateway.exchange import HttpExchange
 from sandbox_service.gateway.metrics import Metrics
@@ -30,7 +31,7 @@ PROMETHEUS_LABELS = {"instance", "job", "le"}
 def served():
     """Labels and type of each metric of a replica that has served a request, a batch and an error."""
     metrics = Metrics()
-    metrics.show_scale(FleetScale)
+    metrics.show_fleet(lambda: FleetView(scale=FleetScale()))
     exchange = HttpExchange(
         "r", "POST", "/v1/step", {}, route="/v1/step", status=500, error=ErrorCode.INTERNAL
     )

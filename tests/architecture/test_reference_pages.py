@@ -15,6 +15,7 @@ from sandbox_contract.problems import FailureClass
 from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig, ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
+from sandbox_service.fleet.members import FleetView
 from sandbox_service.fleet.scaling import FleetScale
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat.agentscope.models import CompatRequest
@@ -82,7 +83,7 @@ def test_every_failure_class_is_documented():
 
 def test_every_metric_is_documented():
     metrics = Metrics()
-    metrics.show_scale(FleetScale)
+    metrics.show_fleet(lambda: FleetView(scale=FleetScale()))
     metrics.count_operation("step", None)
     pool = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
     fleet = SupervisorStats(name="s", node="n", draining=False, uptime_s=0, pools=(PoolStats(**pool),))

@@ -117,6 +117,7 @@ async def test_a_supervisor_that_is_stopped_and_not_dead_is_started_again(two_no
                 await discovery.refresh()
         assert await called == f"{victim}.chosen"
         assert (await handle.address.remote()).pid != before.pid
+        assert discovery.view().restarted == 1
     finally:
         await router.close()
         assert roster.end_all(roster.find().values(), 30)
