@@ -1,4 +1,4 @@
-"""Send a gateway's frame to the supervisor that owns the instance; no directory of instances is kept.
+"""Send a gateway's frame to the supervisor that owns the instance; a directory of takeovers alone is kept.
 
 An id that the service made names its supervisor. An id that a client chose belongs to the supervisor that
 wins it by rendezvous hashing; since the fleet may have changed after the create, the others are asked once
@@ -23,6 +23,7 @@ from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
+from .heirs import Heirs
 from .placement import least_loaded, owner_of, rank
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Router:
         self._takeover_after_s = takeover_after_s
         self._held_pause_s = min(_HELD_PAUSE_S, takeover_after_s)
         self._connections = SupervisorConnections(options)
+        self._heirs = Heirs()
         self._turn = 0
 
     async def call(
@@ -83,11 +85,15 @@ class Router:
         for name in order:
             try:
                 reply = await self._send(name, frame, deadline, wait=name == awaited)
-                return reply_or_raise(await self._follow(frame, reply, deadline))
+                answer = reply_or_raise(await self._follow(frame, reply, deadline))
             except ServiceError as error:
                 if error.code not in pass_on:
                     raise
                 first = first or error
+            else:
+                if op is Op.RELEASE:
+                    self._heirs.forget(instance_id)
+                return answer
         if (
             first is not None
             and first.code is ErrorCode.UNKNOWN_INSTANCE
@@ -155,6 +161,7 @@ class Router:
                 members = await self._discovery.refresh()
             if owner in members:
                 reply = await self._send(owner, frame, deadline, wait=True)
+                self._note_heir(frame, owner, reply)
             else:
                 reply = await self._wait_for_successor(frame, deadline, owner)
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
@@ -189,8 +196,14 @@ class Router:
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
             if reply is None or _code_of(reply) is ErrorCode.DRAINING:
                 continue
+            self._note_heir(wanted, name, reply)
             return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
         return None
+
+    def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
+        """Remember who has an instance that went from one supervisor to another."""
+        if reply.op is Op.REPLY:
+            self._heirs.note(frame.instance_id, name)
 
     async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:
         """Return a supervisor's answer, or None if the frame cannot be sent to it now."""
@@ -203,7 +216,7 @@ class Router:
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
         """Return the supervisors to ask, the most likely owner first."""
-        owner = owner_of(frame.instance_id)
+        owner = self._heirs.owner(frame.instance_id)
         if owner is not None and owner in members:
             return [owner]
         if frame.instance_id:

@@ -52,6 +52,36 @@ async def test_an_owner_that_stays_away_loses_the_instance_though_ray_still_list
     assert town.cores[heir].instances == {"a.x": 1}
 
 
+async def test_the_heir_is_asked_at_once_from_then_on(town):
+    await town.stop("a")
+    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    for _ in range(3):
+        await town.call(Op.STEP, "a.x")
+    assert town.cores[heir].instances == {"a.x": 3}
+    assert asked(town) == [heir]
+
+
+async def test_the_owner_has_the_instance_back_when_the_heir_knows_nothing_of_it(town):
+    await town.stop("a")
+    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    await town.call(Op.STEP, "a.x")
+    core = await town.start("a")
+    core.instances["a.x"] = 0
+    del town.cores[heir].instances["a.x"]
+    await town.call(Op.STEP, "a.x")
+    assert core.instances == {"a.x": 1}
+
+
+async def test_an_heir_that_goes_away_is_succeeded_in_its_turn(town):
+    await town.stop("a")
+    heir, last = (name for name in rank("a.x", NAMES) if name != "a")
+    await town.call(Op.STEP, "a.x")
+    await town.stop(heir)
+    await town.call(Op.STEP, "a.x")
+    assert town.cores[last].instances == {"a.x": 1}
+    assert [each.meta["adopt_from"] for each in town.cores[last].handled] == [heir]
+
+
 async def test_a_call_waits_until_the_lease_of_the_dead_has_run_out(town):
     await town.stop("a", forget=True)
     # As supervisors with a shared store, which names the owner.
