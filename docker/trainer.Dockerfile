@@ -15,6 +15,9 @@ LABEL org.opencontainers.image.title="training-sandbox-trainer" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=packages /built/ /
+# vLLM for CPUs links libnuma, which no wheel brings.
+RUN ldconfig -p | grep -q libnuma.so.1 \
+ || (apt-get update -q && apt-get install -y -q --no-install-recommends libnuma1 && rm -rf /var/lib/apt/lists/*)
 # The id is that of the service's image, so that both may share a volume.
 RUN useradd --uid 10001 --user-group --home-dir /srv/runs --create-home --shell /usr/sbin/nologin trainer \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +

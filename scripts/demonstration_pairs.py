@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from trainer.sft.demonstrations import read_demonstrations
-from trainer.sft.warm_start import PLAYED, read_played
+from trainer.sft.demonstrations import PLAYED, read_demonstrations
+from trainer.sft.warm_start import read_played
 from trainer.types import Trajectory
 
 DATA = Path(__file__).parents[1] / "deploy" / "runs" / "data"

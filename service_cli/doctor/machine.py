@@ -176,6 +176,10 @@ class ExaminedMachine(Protocol):
         """Return the version of an installed Python package; None if it is not installed."""
         ...
 
+    def has_library(self, name: str) -> bool:
+        """Return whether the dynamic loader finds a shared library."""
+        ...
+
     def read_pins(self, extra: str) -> Mapping[str, str]:
         """Return the versions of the packages that an extra of this product pins, by name."""
         ...

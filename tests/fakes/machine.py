@@ -62,6 +62,7 @@ class FakeMachine:
     answering: bool = False
     ephemeral: range = range(32_768, 61_000)
     packages: Mapping[str, str] = field(default_factory=lambda: {"ray": "2.60.0"})
+    missing_libraries: tuple[str, ...] = ()
     pins: Mapping[str, str] = field(default_factory=lambda: {"ray": "2.60.0"})
     haproxy_path: str | None = "/usr/sbin/haproxy"
     gpu_names: list[str] | ServiceError = field(default_factory=list)
@@ -114,6 +115,9 @@ class FakeMachine:
 
     def read_version(self, name: str) -> str | None:
         return self.packages.get(name)
+
+    def has_library(self, name: str) -> bool:
+        return name not in self.missing_libraries
 
     def read_pins(self, extra: str) -> Mapping[str, str]:
         return self.pins

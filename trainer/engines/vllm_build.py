@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from local_processes.libraries import NUMA, NUMA_PACKAGES, is_loadable
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,3 +39,12 @@ def check_build(device: Device, build: Device | None) -> None:
             "the run uses GPUs, but the installed vLLM is for CPUs: remove .venv and install vLLM's "
             "CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
         )
+
+
+def check_library(build: Device | None, library: str = NUMA) -> None:
+    """Raise ConfigError when vLLM's build for CPUs is installed without the library that it links.
+
+    Its engine would end with "no attribute 'init_cpu_memory_env'" after minutes.
+    """
+    if build == "cpu" and not is_loadable(library):
+        raise ConfigError(f"vLLM for CPUs needs {library}, which this machine lacks: install {NUMA_PACKAGES}")

@@ -20,7 +20,7 @@ from trainer.capacity.plan import capacity_plan
 from trainer.chat import ChatTokenizer
 from trainer.config.model import PretrainedModel, TinyModel
 from trainer.engines.gpu_shares import check_shares
-from trainer.engines.vllm_build import check_build, installed_build
+from trainer.engines.vllm_build import check_build, check_library, installed_build
 from trainer.errors import ConfigError
 from trainer.update.model import make_model
 from trainer.weight_sync.choice import resolve_device
@@ -44,7 +44,10 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
     """
     device = resolve_device(config.hardware)
     if config.steps:
-        check_build(device, installed_build())
+        build = installed_build()
+        check_build(device, build)
+        if config.ray.address is None:
+            check_library(build)
     check_shares(config.hardware, device)
     if config.ray.address is not None:
         return ()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PLAYED = "demonstrations.jsonl"
 """File in the run's folder that holds the played demonstrations."""
 
+
 @dataclass(frozen=True, slots=True)
 class Demonstration:
     """A conversation to train on, whether it solves its task or not."""

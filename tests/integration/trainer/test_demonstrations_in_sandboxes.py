@@ -10,8 +10,8 @@ from sandbox_service.environments.code.service.catalog import CodeCatalog
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder
-from trainer.sft.demonstrations import read_demonstrations
-from trainer.sft.warm_start import PLAYED, prepare_warm_start, read_played
+from trainer.sft.demonstrations import PLAYED, read_demonstrations
+from trainer.sft.warm_start import prepare_warm_start, read_played
 from trainer.types import StopReason
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,17 @@
+"""Find shared libraries, which some packages link and no wheel brings."""
+
+import ctypes
+
+NUMA = "libnuma.so.1"
+"""vLLM's build for CPUs links it."""
+NUMA_PACKAGES = "libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora, RHEL)"
+"""What to install for it."""
+
+
+def is_loadable(library: str) -> bool:
+    """Whether the dynamic loader finds a shared library."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
