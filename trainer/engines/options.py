@@ -199,6 +199,10 @@ class EngineOptions:
             variables |= {"OMP_NUM_THREADS": str(self.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
             if self.threads > 1:
                 variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+            if self.eager:
+                # vLLM compiles three small functions even then: that takes a C++ compiler on the machine, and
+                # each engine several seconds.
+                variables["TORCHDYNAMO_DISABLE"] = "1"
         if self.transfer == "ipc":
             # Handles of GPU memory cross from the actor to its workers pickled, within one machine.
             variables["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"

@@ -34,6 +34,12 @@ def test_a_step_of_a_cpu_is_short_enough_to_answer_health_checks_in_between():
     assert "max_num_batched_tokens" not in options("cuda").arguments()
 
 
+def test_an_eager_engine_on_a_cpu_compiles_nothing_so_that_no_compiler_has_to_be_there():
+    assert options().environment()["TORCHDYNAMO_DISABLE"] == "1"
+    assert "TORCHDYNAMO_DISABLE" not in options(engine={"eager": False}).environment()
+    assert "TORCHDYNAMO_DISABLE" not in options("cuda", engine={"eager": True}).environment()
+
+
 def test_a_gpu_gets_half_precision_in_a_process_of_its_own():
     found = options("cuda")
     assert (found.dtype, found.in_process, found.transfer) == ("bfloat16", False, "nccl")
