@@ -45,6 +45,7 @@ PARTS = {
     "units of the service": ("tests/unit",),
     "contract": ("tests/contract",),
     "abuse": ("tests/abuse",),
+    "integration of environments": ("tests/integration/environments",),
     "integration of the trainer": ("tests/integration/trainer", "tests/integration/examples"),
     "integration of adapters": ("tests/integration/adapters", "tests/integration/trajectories"),
     "integration": ("tests",),

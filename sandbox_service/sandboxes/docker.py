@@ -10,9 +10,9 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -308,20 +308,21 @@ def _check_socket(url: str, timeout_s: float) -> None:
                 raise OSError(error.errno, error.strerror, path) from error
 
 
-def _noting(lines: Iterator[JsonObject], begun: threading.Event) -> Iterator[JsonObject]:
+def _noting(lines: Iterator[JsonObject], begun: threading.Event) -> Generator[JsonObject, None, None]:
     for line in lines:
         begun.set()
         yield line
 
 
-def _read_progress(lines: Iterator[JsonObject], what: str) -> None:
+def _read_progress(lines: Generator[JsonObject, None, None], what: str) -> None:
     """Read the output of a build or a pull to its end. A failure is one of its lines, and is raised here."""
     texts: list[str] = []
-    for line in lines:
-        texts.append(str(line.get("stream") or line.get("status") or "").strip())
-        if "error" in line:
-            last = " | ".join(text for text in texts[-6:] if text)
-            raise docker.errors.DockerException(f"cannot {what}: {line['error']} ({last})")
+    with closing(lines):
+        for line in lines:
+            texts.append(str(line.get("stream") or line.get("status") or "").strip())
+            if "error" in line:
+                last = " | ".join(text for text in texts[-6:] if text)
+                raise docker.errors.DockerException(f"cannot {what}: {line['error']} ({last})")
 
 
 def _failed(detail: str) -> ServiceError:

@@ -7,8 +7,8 @@ import re
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import ceil
@@ -95,19 +95,19 @@ class DockerImages:
                 source: dict[str, Any] = {"fileobj": io.BytesIO(build.dockerfile.encode())}
                 if build.context is not None:
                     source = {"path": str(build.context), "dockerfile": dockerfile.name}
-                lines = _begin(client, build, source, timeout_s)
-                try:
-                    _follow(client, lines, build.log, abandoned)
-                except docker.errors.APIError as error:
-                    # The answer to a file that is no Dockerfile comes with the first line of the output.
-                    if error.status_code != HTTPStatus.BAD_REQUEST:
-                        raise
-                    raise ServiceError(ErrorCode.TASK_INVALID, str(error.explanation)) from error
+                # Closing ends the connection, and with it a build that is still in progress.
+                with closing(_begin(client, build, source, timeout_s)) as lines:
+                    try:
+                        _follow(client, lines, build.log, abandoned)
+                    except docker.errors.APIError as error:
+                        # The answer to a file that is no Dockerfile comes with the first line of the output.
+                        if error.status_code != HTTPStatus.BAD_REQUEST:
+                            raise
+                        raise ServiceError(ErrorCode.TASK_INVALID, str(error.explanation)) from error
 
         try:
             await self._engine.use(f"build {build.tag}", run, timeout_s)
         finally:
-            # The thread then stops reading, which ends a build that is still in progress.
             abandoned.set()
 
     async def remove(self, reference: str, timeout_s: float = 60.0) -> bool:
@@ -170,9 +170,9 @@ class DockerImages:
 
 def _begin(
     client: docker.APIClient, build: ImageBuild, source: Mapping[str, Any], timeout_s: float
-) -> Iterator[JsonObject]:
+) -> Generator[JsonObject, None, None]:
     """Return the output of a build that has begun."""
-    lines: Iterator[JsonObject] = client.build(
+    lines: Generator[JsonObject, None, None] = client.build(
         **source,
         tag=build.tag,
         buildargs=dict(build.arguments),

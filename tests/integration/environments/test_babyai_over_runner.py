@@ -15,7 +15,7 @@ from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from tests.harness.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
 from tests.harness.runner_box import RunnerBox
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TASK = "OpenRedDoor-1"
 
 

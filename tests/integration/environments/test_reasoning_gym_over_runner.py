@@ -76,7 +76,7 @@ def test_about_ninety_datasets_are_offered_and_the_others_are_left_out_by_name(
 ) -> None:
     assert len(catalog.datasets) >= 90
     assert not LEFT_OUT & set(catalog.datasets)
-    page = (Path(__file__).parents[2] / "docs/environments/reasoning_gym.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/environments/reasoning_gym.md").read_text()
     assert [name for name in LEFT_OUT if f"`{name}`" not in page] == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.boxes import need_engine
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

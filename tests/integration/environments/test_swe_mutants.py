@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-SETUP = Path(__file__).parents[2] / "sandbox_service" / "environments" / "swe_mutants"
+SETUP = Path(__file__).parents[3] / "sandbox_service" / "environments" / "swe_mutants"
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 MODULE = '''\
 """Sums."""
