@@ -5,7 +5,7 @@ import ctypes
 NUMA = "libnuma.so.1"
 """vLLM's build for CPUs links it."""
 NUMA_PACKAGES = "libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora, RHEL)"
-"""What to install for it."""
+"""Packages that bring it."""
 
 
 def is_loadable(library: str) -> bool:

@@ -35,7 +35,7 @@ def mismatch_of(name: str, address: SupervisorAddress, version: str) -> VersionM
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a gateway process knows about the fleet beside the members' own statistics."""
+    """Knowledge of a gateway process about the fleet, beside the members' own statistics."""
 
     excluded: int = 0
     """Supervisors that get no requests."""

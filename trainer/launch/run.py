@@ -101,7 +101,8 @@ def train(
         )
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     config, data = read_stages(config)
-    check_demonstrations(config, config.folder)
+    if config.warm_start_settings is not None:
+        check_demonstrations(config.warm_start_settings, config.folder)
     if resume:
         check_same_data(config.folder, data)
     folder = RunFolder.open(config, resume=resume)

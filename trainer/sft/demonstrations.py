@@ -22,7 +22,7 @@ from trainer.recorded.rows import jsonl_rows
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from trainer.config import RunConfig
+    from trainer.config import WarmStartSettings
 
 
 PLAYED = "demonstrations.jsonl"
@@ -86,12 +86,12 @@ def read_demonstrations(
     return tuple(found)
 
 
-def check_demonstrations(config: RunConfig, folder: Path) -> None:
+def check_demonstrations(settings: WarmStartSettings, folder: Path) -> None:
     """Check the warm start's file, if the run in ``folder`` has still to play it. Raises DataError."""
-    if config.warm_start is None or (folder / PLAYED).exists():
-        return
-    first, *others = config.tasks.environments
-    read_demonstrations(config.warm_start.demonstrations, first, config.warm_start.limit, others=others)
+    if not (folder / PLAYED).exists():
+        first, *others = settings.tasks.environments
+        warm_start = settings.warm_start
+        read_demonstrations(warm_start.demonstrations, first, warm_start.limit, others=others)
 
 
 def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) -> int:

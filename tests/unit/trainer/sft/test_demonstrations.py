@@ -98,8 +98,9 @@ def test_a_run_without_its_demonstrations_ends_before_anything_starts(tmp_path: 
 
 def test_a_run_needs_no_demonstrations_once_they_are_played(tmp_path: Path) -> None:
     run = warmed(tmp_path, tmp_path / "absent.jsonl")
+    assert run.warm_start_settings is not None
     with pytest.raises(DataError):
-        check_demonstrations(run, run.folder)
+        check_demonstrations(run.warm_start_settings, run.folder)
     run.folder.mkdir(parents=True)
     (run.folder / PLAYED).touch()
-    check_demonstrations(run, run.folder)
+    check_demonstrations(run.warm_start_settings, run.folder)
