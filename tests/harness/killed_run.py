@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -122,6 +123,16 @@ class KilledRun:
             self.family.look()
             time.sleep(0.1)
         return True
+
+    def until_there(self, what: str) -> bool:
+        """Wait until the run has such a process. False when the command ends before, or has none in time."""
+        deadline = time.monotonic() + self.plan.deadline_s
+        while self.command.poll() is None and time.monotonic() < deadline:
+            self.family.look()
+            with contextlib.suppress(LookupError):
+                return self.family.find(what) > 0
+            time.sleep(0.1)
+        return False
 
     def kill(self, what: str) -> None:
         """Hit one thing. Raises LookupError when the run has no such process."""

@@ -129,6 +129,8 @@ def test_a_pipeline_that_is_killed_in_every_stage_trains_what_it_would_have_trai
         assert run.until_step(SFT), run.said()  # between the warm start and the reward model, or just behind
         go_on(run)
         assert run.until_step(SFT + 2), run.said()  # in the training of the reward model
+        # The checkpoint may be from before the kill, when nothing of the resumed run is there yet.
+        assert run.until_there("worker"), run.said()
         run.kill("worker")
         assert run.until_step(SFT + REWARD), run.said()  # between it and PPO
         go_on(run)
