@@ -80,15 +80,15 @@ class ResolutionError(Exception):
 def main(arguments: list[str], root: Path = ROOT, uv: str = "uv") -> int:
     """Write the locks, or compare them if ``arguments`` is ``["--check"]``. Returns the exit status."""
     try:
-        locks = {build.lock(root): locked(build, root, uv) for build in BUILDS}
+        locks = {build: locked(build, root, uv) for build in BUILDS}
+        if "--check" in arguments:
+            return max(compared(build, text, root, uv) for build, text in locks.items())
     except ResolutionError as error:
         print(error, file=sys.stderr)
         return error.status
-    if "--check" in arguments:
-        return max(compared(build, locks[build.lock(root)], root, uv) for build in BUILDS)
-    for file, text in locks.items():
-        file.write_text(text)
-        print(f"wrote {file.relative_to(root)}")
+    for build, text in locks.items():
+        build.lock(root).write_text(text)
+        print(f"wrote {build.lock(root).relative_to(root)}")
     return 0
 
 
@@ -118,7 +118,9 @@ def still_solves(build: Build, lock: str, root: Path, uv: str) -> bool:
     """Whether the requirements resolve to exactly this lock, if nothing but its versions may be chosen."""
     try:
         return locked(build, root, uv, PIN_LINE.findall(lock)) == lock
-    except ResolutionError:
+    except ResolutionError as error:
+        if error.status == UNREACHABLE:
+            raise
         return False
 
 

@@ -229,9 +229,9 @@ class Router:
         return least_loaded(self._connections.load, members, self._turn)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
-        """Return the fleet, refreshed when the id names a supervisor that is not known yet."""
+        """Return the fleet, refreshed when the instance's supervisor is not known yet."""
         members = await self._members(deadline)
-        owner = owner_of(frame.instance_id)
+        owner = self._heirs.owner(frame.instance_id)
         if owner is not None and owner not in members:
             members = await self._discovery.refresh() or members
         return members

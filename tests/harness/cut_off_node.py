@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ class CutOffNode:
     """IP address of the node."""
 
     def cut(self) -> None:
-        """Drop all packets between the node and the others; nobody is told that connections are gone."""
+        """Drop all packets between the node and the others; neither side learns of it."""
         _run("ip", "link", "set", self.link, "down")
 
     def join(self) -> None:
@@ -38,9 +39,11 @@ class CutOffNode:
 
 
 def namespaces_work() -> bool:
-    """Whether this machine lets the tests make network namespaces."""
+    """Whether this machine has the program ``ip`` and lets the tests make network namespaces."""
     name = f"probe-{secrets.token_hex(4)}"
-    if os.geteuid() != 0 or subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    if subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode:
         return False
     _run("ip", "netns", "del", name)
     return True

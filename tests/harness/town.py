@@ -27,11 +27,13 @@ class KnownMembers:
     def __init__(self, members: dict[str, Member]) -> None:
         self._members = members
         self.excluded: dict[str, ServiceError] = {}
+        self.refreshed = 0
 
     async def members(self) -> dict[str, Member]:
         return dict(self._members)
 
     async def refresh(self) -> dict[str, Member]:
+        self.refreshed += 1
         return dict(self._members)
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.trajectories.store import open_store
-from tests.harness.cut_off_node import INSIDE, OUTSIDE, CutOffNode, cut_off_node, namespaces_work
+from tests.harness.cut_off_node import OUTSIDE, CutOffNode, cut_off_node, namespaces_work
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
 from tests.harness.sampling import is_whole
@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.skipif(
         not is_whole("partition"), reason="takes minutes; CONFORMANCE_PARTS=partition runs it"
     ),
-    pytest.mark.skipif(not namespaces_work(), reason="needs root and network namespaces"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),
@@ -41,6 +40,12 @@ pytestmark = [
 
 PLAYERS = 6
 LEASE_S = 5
+
+
+@pytest.fixture(autouse=True)
+def _namespaces() -> None:
+    if not namespaces_work():
+        pytest.skip("needs root, the program ip, and network namespaces")
 
 
 @pytest.fixture
@@ -110,7 +115,7 @@ async def _fleet(
                 while len(await discovery.refresh()) < 2:
                     pass
             addresses = [await handle.address.remote() for handle in roster.find().values()]
-            (far,) = [each.name for each in addresses if each.host == INSIDE]
+            (far,) = [each.name for each in addresses if each.host == node.address]
             load = FleetLoad(router, pause_s=0.1)
             players = [asyncio.create_task(load.play(player)) for player in range(PLAYERS)]
             yield node, far, load

@@ -61,6 +61,16 @@ async def test_the_heir_is_asked_at_once_from_then_on(town):
     assert asked(town) == [heir]
 
 
+async def test_the_fleet_is_not_looked_for_again_because_of_an_owner_that_is_gone(town):
+    await town.stop("a", forget=True)
+    for name in ("b", "c"):
+        town.cores[name].owner_on_record = "a"
+    await town.call(Op.STEP, "a.x")
+    before = town.known.refreshed
+    await town.call(Op.STEP, "a.x")
+    assert town.known.refreshed == before
+
+
 async def test_the_owner_has_the_instance_back_when_the_heir_knows_nothing_of_it(town):
     await town.stop("a")
     heir = next(name for name in rank("a.x", NAMES) if name != "a")
