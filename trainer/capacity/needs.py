@@ -24,6 +24,8 @@ from .object_store import batch_bytes, object_store, positions_of
 from .placement import gpu_slots
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
     from trainer.config import RunConfig
     from trainer.update.memory import ModelShape, RankMemory
     from trainer.weight_sync.choice import Device
@@ -64,6 +66,8 @@ class Needs:
     device: Device
     shape: ModelShape
     base: ModelShape
+    text: PreTrainedConfig
+    """Configuration of the language model."""
     positions: int
     """Positions of the model."""
     context: int
@@ -118,6 +122,7 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
         device=device,
         shape=shape,
         base=base,
+        text=text,
         positions=positions,
         context=context,
         learner=memory,

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
-from trainer.engines.gpu_shares import share_problems, sleep_problem
+from trainer.engines.options import engine_problems
+from trainer.update.context import context_problem
 from trainer.weight_sync.choice import shares_gpus
 
 from .machine import GIB
@@ -58,12 +59,12 @@ def _model(needs: Needs) -> Iterator[str]:
             f"engine.tensor_parallel={engine.tensor_parallel} does not divide the model's "
             f"{needs.base.layer.heads} attention heads"
         )
+    if (why := context_problem(needs.text, needs.config.learner.context_parallel)) is not None:
+        yield why
 
 
 def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterator[str]:
-    yield from share_problems(needs.config.hardware, needs.device)
-    if (why := sleep_problem(needs.config.hardware, needs.device)) is not None:
-        yield why
+    yield from engine_problems(needs.config.hardware, needs.device)
     wanted, there = sum(len(group.slots) for group in groups), machine.gpus * machine.count
     if not wanted:
         return

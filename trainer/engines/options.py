@@ -1,17 +1,11 @@
-"""Options of an engine, computed from a run's settings, and the arguments of vLLM; vLLM is not imported.
-
-``engine.args`` go to vLLM unchanged; their names are checked against vLLM's source.
-"""
+"""Options of an engine, computed from a run's settings, and the arguments of vLLM; vLLM is not imported."""
 
 from __future__ import annotations
 
-import ast
-import difflib
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,72 +13,12 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport
 from trainer.weight_sync.snapshots import snapshot_folder
 
-from .gpu_shares import check_shares
+from .gpu_shares import share_problems, sleep_problem
+from .vllm_arguments import argument_problems
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from trainer.config.parts import EngineSettings
+    from trainer.config.parts import EngineSettings, Hardware
     from trainer.weight_sync.choice import Device
-
-
-OWNED: Mapping[str, str] = {
-    "model": "model.path",
-    "tokenizer": "model.path",
-    "skip_tokenizer_init": "nothing: engines take and give token ids",
-    "seed": "engine.seeded",
-    "dtype": "engine.dtype",
-    "max_num_seqs": "engine.max_sequences",
-    "max_model_len": "rollout.max_context_tokens",
-    "kv_cache_memory_bytes": "engine.kv_cache_mib",
-    "gpu_memory_utilization": "engine.gpu_memory_share",
-    "tensor_parallel_size": "engine.tensor_parallel",
-    "pipeline_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
-    "prefill_context_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
-    "nnodes": "engine.count, since an engine lies on one machine",
-    "distributed_executor_backend": "engine.tensor_parallel",
-    "enforce_eager": "engine.eager",
-    "enable_sleep_mode": "engine.sleep",
-    "generation_config": "rollout.sampling",
-    "logprobs_mode": "nothing: training needs those of the distribution that was sampled from",
-    "worker_extension_cls": "nothing: weights come by it",
-    "weight_transfer_config": "sync.transport",
-    "enable_lora": "learner.lora",
-    "max_lora_rank": "learner.lora.rank",
-}
-"""Arguments of vLLM that the trainer sets, and the setting to use in place of each."""
-
-OWNED_FAMILIES: Mapping[str, str] = {"data_parallel_": "engine.count"}
-"""Prefixes of such arguments."""
-
-
-def check_arguments(given: Mapping[str, JsonValue], known: Collection[str]) -> None:
-    """Raise ConfigError for an argument that the trainer sets, or that vLLM does not have."""
-    for name in given:
-        if (instead := _owned(name)) is not None:
-            raise ConfigError(f"engine.args.{name} is set by the trainer: use {instead}")
-        if known and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"vLLM has no engine argument {name} (engine.args){meant}")
-
-
-def _owned(name: str) -> str | None:
-    families = (setting for prefix, setting in OWNED_FAMILIES.items() if name.startswith(prefix))
-    return OWNED.get(name) or next(families, None)
-
-
-def known_arguments() -> frozenset[str]:
-    """Return the argument names of the installed vLLM, read from its source; empty without vLLM."""
-    found = find_spec("vllm")
-    if found is None or found.origin is None:
-        return frozenset()
-    source = Path(found.origin).parent / "engine" / "arg_utils.py"
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
-            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
-            return frozenset(field.id for field in fields if isinstance(field, ast.Name))
-    return frozenset()
 
 
 logger = logging.getLogger(__name__)
@@ -209,25 +143,43 @@ class EngineOptions:
         return variables
 
 
+def check_engine(settings: Hardware, device: Device) -> None:
+    """Raise ConfigError with the first of ``engine_problems``."""
+    for sentence in engine_problems(settings, device):
+        raise ConfigError(sentence)
+
+
+def engine_problems(settings: Hardware, device: Device) -> Iterator[str]:
+    """Yield one sentence for each setting that engines on this device do not support."""
+    if not settings.steps:
+        return
+    engine, transport = settings.engine, resolve_transport(settings, device)
+    if device == "cpu" and transport in ("nccl", "ipc"):
+        yield f"sync.transport={transport} needs GPUs; use shared_file"
+    elif settings.learner.gpus == 0 and transport in ("nccl", "ipc"):
+        yield f"sync.transport={transport} needs a learner on GPUs: set learner.gpus"
+    yield from share_problems(settings, device)
+    if (why := sleep_problem(settings, device)) is not None:
+        yield why
+    yield from argument_problems(engine.args)
+    if _in_process(settings, device) and engine.tensor_parallel > 1:
+        yield "engine.in_process steps one worker; engine.tensor_parallel needs in_process=false"
+    lora = settings.learner.lora
+    if transport == "adapter" and lora is not None and lora.rank > LORA_RANKS[-1]:
+        yield f"engines take adapters up to rank {LORA_RANKS[-1]}; learner.lora.rank is {lora.rank}"
+
+
 def engine_options(settings: EngineSettings, model: Path, device: Device) -> EngineOptions:
     """Return the options of a run's engines for the model in a folder.
 
     Raises:
         ConfigError: engines on this device do not support the settings.
     """
+    check_engine(settings, device)
     engine = settings.engine
     transport = resolve_transport(settings, device)
-    if device == "cpu" and transport in ("nccl", "ipc"):
-        raise ConfigError(f"sync.transport={transport} needs GPUs; use shared_file")
-    if settings.learner.gpus == 0 and transport in ("nccl", "ipc"):
-        raise ConfigError(f"sync.transport={transport} needs a learner on GPUs: set learner.gpus")
-    check_shares(settings, device)
-    _check_sampling(settings)
-    if engine.args:
-        check_arguments(engine.args, known_arguments())
-    in_process = engine.in_process if engine.in_process is not None else device == "cpu"
-    if in_process and engine.tensor_parallel > 1:
-        raise ConfigError("engine.in_process steps one worker; engine.tensor_parallel needs in_process=false")
+    _warn_of_sampling(settings)
+    in_process = _in_process(settings, device)
     dtype = engine.dtype if engine.dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
     cache_mib = engine.kv_cache_mib or (CPU_CACHE_MIB if device == "cpu" else None)
     lora = settings.learner.lora if transport == "adapter" else None
@@ -254,7 +206,12 @@ def engine_options(settings: EngineSettings, model: Path, device: Device) -> Eng
     )
 
 
-def _check_sampling(settings: EngineSettings) -> None:
+def _in_process(settings: Hardware, device: Device) -> bool:
+    chosen = settings.engine.in_process
+    return device == "cpu" if chosen is None else chosen
+
+
+def _warn_of_sampling(settings: EngineSettings) -> None:
     """Warn if sampling excludes tokens, which then have a probability for the learner only."""
     sampling = settings.sampling
     cut = [name for name in ("top_p", "top_k") if getattr(sampling, name) not in (None, 1.0)]
@@ -269,7 +226,4 @@ def _check_sampling(settings: EngineSettings) -> None:
 
 def _room_for(rank: int) -> int:
     """Return the least rank supported by vLLM that an adapter fits into."""
-    found = next((room for room in LORA_RANKS if room >= rank), None)
-    if found is None:
-        raise ConfigError(f"engines take adapters up to rank {LORA_RANKS[-1]}; learner.lora.rank is {rank}")
-    return found
+    return next(room for room in LORA_RANKS if room >= rank)

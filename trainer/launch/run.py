@@ -39,7 +39,7 @@ from .following import following, warned
 from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
 from .plugin_check import check_plugins
-from .preflight import check_chat, check_machine, check_model
+from .preflight import check_chat, check_machine, check_model, check_optimizers
 from .service import sandbox_service
 from .stage_check import check_later_stages
 from .teacher_check import teacher_folder
@@ -170,6 +170,8 @@ def started_run(
     with ExitStack() as stack:
         stack.enter_context(locked(folder.path))
         check_plugins(config)
+        if learner:
+            check_optimizers(config)
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)

@@ -34,6 +34,22 @@ SLICE_BYTES = 256 << 20
 """Number of moments on the device at a time, of those that are kept in host memory."""
 
 
+def check_moments(config: OptimizerConfig) -> None:
+    """Raise ConfigError for moments in 8 bits without torchao."""
+    if config.moments == "8bit":
+        _eight_bit_class()
+
+
+def _eight_bit_class() -> Any:  # noqa: ANN401 - torchao has no types
+    try:
+        from torchao.optim import AdamW8bit
+    except ImportError as error:
+        raise ConfigError(
+            "optimizer.moments=8bit needs the package torchao: pip install 'training-sandbox[gpu]'"
+        ) from error
+    return AdamW8bit
+
+
 class Adam:
     """Keep the moments in float32, next to the weights."""
 
@@ -138,14 +154,9 @@ class EightBitAdam(Adam):
 
     def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
         """Raise ConfigError when torchao is not installed."""
-        try:
-            from torchao.optim import AdamW8bit
-        except ImportError as error:
-            raise ConfigError(
-                "optimizer.moments=8bit needs the package torchao: pip install 'training-sandbox[gpu]'"
-            ) from error
         # torchao keeps learning rates as tensors, and converts the rate of each group to one.
-        self.wrapped = AdamW8bit(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
+        kind = _eight_bit_class()
+        self.wrapped = kind(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
         parameters = list(self._parameters())
         kept = [parameter.grad for parameter in parameters]
         for parameter in parameters:

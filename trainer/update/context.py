@@ -30,7 +30,7 @@ from .model import TokenOutputs
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
     from .packing import MicroBatch
 
@@ -40,24 +40,31 @@ _CHANGING_ROPE = ("dynamic", "longrope")
 """Rotary embeddings that depend on the row length, of which a rank sees only a segment."""
 
 
-def check_context(language: PreTrainedModel, size: int) -> None:
-    """Raise ConfigError for a model whose rows cannot be divided over ``size`` ranks."""
-    config = language.config.get_text_config()
+def context_problem(config: PreTrainedConfig, size: int) -> str | None:
+    """Return why rows of this model cannot be divided over ``size`` ranks; None if they can."""
+    if size == 1:
+        return None
+    config = config.get_text_config()
     heads = int(config.num_attention_heads)
     keys = int(getattr(config, "num_key_value_heads", None) or heads)
-    asked = f"context_parallel={size}"
+    asked = f"learner.context_parallel={size}"
     if heads % size or (keys % size and size % keys):
-        raise ConfigError(
-            f"{asked} does not divide the model's {heads} attention heads and {keys} key-value heads"
-        )
+        return f"{asked} does not divide the model's {heads} attention heads and {keys} key-value heads"
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", not kinds):
         kinds.add("sliding_attention")
     if kinds:
-        raise ConfigError(f"{asked} needs full attention in all layers, but the model has {', '.join(kinds)}")
+        return f"{asked} needs full attention in all layers, but the model has {', '.join(sorted(kinds))}"
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope in _CHANGING_ROPE:
-        raise ConfigError(f"{asked} does not work with rope_type={rope}, which depends on the row length")
+        return f"{asked} does not work with rope_type={rope}, which depends on the row length"
+    return None
+
+
+def check_context(config: PreTrainedConfig, size: int) -> None:
+    """Raise ConfigError for a model whose rows cannot be divided over ``size`` ranks."""
+    if (why := context_problem(config, size)) is not None:
+        raise ConfigError(why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class ContextGroup:
 
     def attach(self, language: PreTrainedModel) -> None:
         """Exchange tokens for heads around the model's attention. Raises ConfigError."""
-        check_context(language, self.size)
+        check_context(language.config, self.size)
         inner = language.config._attn_implementation  # noqa: SLF001 - transformers has no other name for it
         name = f"{_NAME}_{self.size}_{inner}"
         AttentionInterface.register(name, self._around(ALL_ATTENTION_FUNCTIONS[inner]))

@@ -273,6 +273,18 @@ def test_a_run_that_fits_has_no_problems():
             id="heads",
         ),
         pytest.param(
+            on_gpus(6, 2, context_parallel=3),
+            EIGHT,
+            "context_parallel=3 does not divide the model's 32 attention heads and 8 key-value heads",
+            id="heads of rows that are divided",
+        ),
+        pytest.param(
+            run(learner={"gpus": 1}, engine={"args": {"max_model_len": 1}}),
+            EIGHT,
+            "engine.args.max_model_len is set by the trainer: use rollout.max_context_tokens",
+            id="argument that the trainer sets",
+        ),
+        pytest.param(
             on_gpus(),
             replace(EIGHT, shared_memory=64 << 20),
             "of /dev/shm, .* raise it with --shm-size",

@@ -49,3 +49,9 @@ def test_a_layout_that_the_model_does_not_allow_is_refused(tmp_path):
     check_model(run_config().learner_settings, folder)
     with pytest.raises(ConfigError, match="layout=packed does not work with a model of type qwen3_5_text"):
         check_model(run_config(learner={"layout": "packed"}).learner_settings, folder)
+
+
+def test_rows_that_cannot_be_divided_are_refused(folder):
+    settings = run_config(learner={"context_parallel": 3, "workers": 3}).learner_settings
+    with pytest.raises(ConfigError, match=r"context_parallel=3 does not divide the model's 4 attention"):
+        check_model(settings, with_tokens(folder, WORDS))

@@ -1,5 +1,6 @@
 """Limits of a machine are reported before anything starts."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.harness.learning import run_config, small_model
 from trainer.capacity.machine import GIB, Machine
 from trainer.errors import ConfigError
-from trainer.launch.preflight import check_cuda, check_sizes, nvidia_driver
+from trainer.launch.preflight import check_cuda, check_machine, check_optimizers, check_sizes, nvidia_driver
 
 ROOMY = Machine(0, None, 32 * GIB, 2 * GIB, 100 * GIB)
 
@@ -85,3 +86,32 @@ def test_a_gpu_that_is_too_small(folder):
     config = run_config(learner={"gpus": 0.5}, engine={"gpus": 0.5, "gpu_memory_share": 0.4})
     with pytest.raises(ConfigError, match=r"does not fit this machine: a GPU with learner \+ engine needs"):
         check_sizes(config, folder, replace(ROOMY, gpus=1, gpu_memory=2 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("engine", "sentence"),
+    [
+        ({"args": {"max_num_seqs": 1}}, "engine.args.max_num_seqs is set by the trainer"),
+        ({"args": {"foo": 1}}, "vLLM has no engine argument foo"),
+        ({"tensor_parallel": 2}, "engine.in_process steps one worker"),
+    ],
+)
+def test_what_engines_do_not_take_is_refused_before_they_start(folder, engine, sentence):
+    pytest.importorskip("vllm")
+    with pytest.raises(ConfigError, match=sentence):
+        check_machine(run_config(engine=engine), folder)
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        {"learner": {"optimizer": {"moments": "8bit"}}},
+        {"warm_start": {"demonstrations": "rows.jsonl", "optimizer": {"moments": "8bit"}}},
+    ],
+    ids=["learner", "warm start"],
+)
+def test_the_optimizer_of_any_stage_needs_its_package(monkeypatch, branch):
+    monkeypatch.setitem(sys.modules, "torchao.optim", None)
+    check_optimizers(run_config())
+    with pytest.raises(ConfigError, match="8bit needs the package torchao"):
+        check_optimizers(run_config(**branch))

@@ -1,5 +1,5 @@
 import pytest
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+from transformers import LlamaConfig, Qwen2Config
 from transformers.models.lfm2 import Lfm2Config
 from transformers.models.mistral import MistralConfig
 
@@ -19,13 +19,17 @@ LONG_ROPE = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 
 
 def model(kind, **more):
-    return AutoModelForCausalLM.from_config(kind(**{**SIZES, **more}))
+    return kind(**{**SIZES, **more})
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("kind", [LlamaConfig, Qwen2Config])
 def test_models_with_full_attention_can_share_rows(kind, size):
     check_context(model(kind), size)
+
+
+def test_a_model_whose_rows_are_not_divided_may_have_any_layers():
+    check_context(model(MistralConfig, sliding_window=8, num_attention_heads=3, num_key_value_heads=1), 1)
 
 
 def test_heads_must_be_divisible():
