@@ -39,8 +39,9 @@ class FeedbackConfig(Branch):
     """Sources of feedback on explored episodes, and their aggregation to the value that selects."""
 
     sources: Annotated[tuple[FeedbackName, ...], Field(min_length=1)] = ("environment",)
-    """environment: its score. reward: the outcome of the run's ``reward``, which may be a function or a
-    reward model. judge: a model that grades by a rubric. people: a file that people write.
+    """environment: its score. reward: the outcome by the function or judge of the run's ``reward``, and the
+    scores of its reward models, each with its weight. judge: a model that grades by a rubric. people: a file
+    that people write.
     """
     aggregate: Literal["mean", "min", "weighted", "first"] = "mean"
     """mean, min and weighted need the feedback of all sources, and an episode without it is not selected.

@@ -118,6 +118,7 @@ class EvolutionSettings:
 
     evolve: EvolveConfig
     warm_start: WarmStartConfig | None
+    reward: RewardConfig
     seed: int
 
 

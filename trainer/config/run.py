@@ -215,7 +215,7 @@ class RunConfig(Branch):
     @property
     def evolution_settings(self) -> EvolutionSettings:
         """Settings of the iterations of an evolution."""
-        return EvolutionSettings(self.evolve, self.warm_start, self.seed)
+        return EvolutionSettings(self.evolve, self.warm_start, self.reward, self.seed)
 
     @property
     def tracker_settings(self) -> TrackerSettings:

@@ -147,7 +147,7 @@ class Evolution:
         self._listener.begin_phase(folder.number, "select", detail)
         episodes = read_explored(Path(explored.file), folder.number)
         scored = [each for each in episodes if each.scored]
-        scope = FeedbackScope(folder.number, folder.path, explored.file)
+        scope = FeedbackScope(folder.number, folder.path, explored.file, self._settings.reward)
         sources = open_sources(self._evolve.feedback, scope, {each.id for each in scored})
         rows = asyncio.run(gather_feedback(scored, sources))
         valued = value_episodes(scored, rows, self._evolve.feedback, folder.path / "feedback.jsonl")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sandbox_settings import to_toml
 from trainer.config.agent import located
-from trainer.errors import ConfigError
 from trainer.launch.folder import RunFolder
 from trainer.launch.locking import locked
 from trainer.launch.service import sandbox_service
 
+from .checks import check_evolution, check_feedback
 from .evolution import Evolution
 from .folder import EvolutionFolder
 from .history import EvolutionResult, read_history
@@ -33,6 +33,7 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     run_folder = RunFolder.open(config, resume=resume)
     folder = EvolutionFolder(run_folder.path)
+    check_feedback(config, folder.path)
     write_report = partial(write_evolution_report, folder, config.name, to_toml(config))
     with locked(folder.path), sandbox_service(config.service, config.environments, run_folder.logs) as url:
         served = config.model_copy(
@@ -42,12 +43,3 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
         kept = Evolution(served.evolution_settings, folder, phases, listener, write_report).run()
     write_report()
     return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
-
-
-def check_evolution(config: RunConfig) -> None:
-    """Refuse what an evolution cannot do, before anything is started. Raises ConfigError."""
-    if not config.evaluation.splits:
-        raise ConfigError(
-            "an evolution keeps or rolls back by held-out tasks, and there are none; set evaluation.splits, "
-            'for example evaluation.splits=["test"]'
-        )

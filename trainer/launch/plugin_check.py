@@ -10,7 +10,7 @@ from sandbox_plugins import PluginGroup
 from trainer.chat.tool_formats import tool_format
 from trainer.config.algorithm import PluginAdvantage, PluginLoss
 from trainer.errors import ConfigError
-from trainer.outcomes.opening import rubric_of
+from trainer.outcomes.judge_opening import rubric_of
 from trainer.plugins import plugin_function
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check_plugins(config: RunConfig) -> None:
     if isinstance(loss, PluginLoss):
         _check_function("algorithm.loss", PluginGroup.LOSSES, loss)
     if reward.kind == "judge":
-        rubric_of(reward.judge)
+        rubric_of(reward.judge, "reward.judge")
     elif reward.kind != "environment":
         _check("reward.kind", lambda: plugin_function(PluginGroup.REWARDS, reward.kind, reward.options))
     for tracker in config.tracking.plugins:

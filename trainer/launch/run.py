@@ -24,7 +24,7 @@ from trainer.loop.plan import plan_of
 from trainer.models.folders import model_folder
 from trainer.offline.data_note import check_same_data, write_data_note
 from trainer.offline.records import read_stages
-from trainer.outcomes.opening import check_reward_models
+from trainer.outcomes.opening import check_judge, check_reward_models
 from trainer.report.page import write_report
 from trainer.sft.demonstrations import check_demonstrations
 from trainer.tracking.jsonl import read_metrics
@@ -180,6 +180,7 @@ def started_run(
         teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
         if learner and config.steps:
             check_reward_models(config.reward, folder.path, model)
+            check_judge(config.reward, folder.path)
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):

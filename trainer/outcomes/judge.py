@@ -85,13 +85,26 @@ class Judge:
         await self._endpoint.close()
         self._store.close()
 
+    async def probe(self, messages: Sequence[ChatMessage], read: Callable[[str], object]) -> None:
+        """Send a request whose answer is not kept, to see that the judge can grade at all.
+
+        It counts against the budget; with a spent one nothing is sent, since kept answers may do. Raises
+        JudgeFailed; ConfigError.
+        """
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                await self._asked(messages, read)
+        except TimeoutError:
+            raise JudgeFailed(self._late) from None
+        except BudgetSpent:
+            return
+
     async def ask_judge(self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
         """Return what ``read`` finds in the answer to a request.
 
         ``read`` raises JudgeFailed for an answer that is of no use; such an answer is not kept. Raises
         JudgeFailed; BudgetSpent.
         """
-        config = self._config
         key = self._key(messages)
         # Equal episodes of a group are graded once: the others wait for the answer and find it in the cache.
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -101,15 +114,24 @@ class Judge:
                 if known is not None:
                     return read(known)
                 # The deadline begins with the request, not with the wait for a slot.
-                async with self._slots, asyncio.timeout(config.timeout_s):
-                    return await self._asked(key, messages, read)
+                async with self._slots, asyncio.timeout(self._config.timeout_s):
+                    answer, found = await self._asked(messages, read)
             except TimeoutError:
-                raise JudgeFailed(f"the judge was not done within {config.timeout_s:g} s") from None
+                raise JudgeFailed(self._late) from None
             finally:
                 self._asking.pop(key, None)
+            self._store.remember(key, answer)
+            return found
 
-    async def _asked(self, key: str, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
-        """Ask until there is an answer of use, which is then kept. Raises the last attempt's JudgeFailed."""
+    @property
+    def _late(self) -> str:
+        config = self._config
+        return f"the judge at {config.base_url} was not done within {config.timeout_s:g} s"
+
+    async def _asked(
+        self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]
+    ) -> tuple[str, _Read]:
+        """Ask until there is an answer of use; return it and what was read. Raises the last JudgeFailed."""
         config = self._config
         for attempt in range(1, config.attempts + 1):
             try:
@@ -121,8 +143,7 @@ class Judge:
                 wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
                 await asyncio.sleep(self._wait_s * wait_s)
             else:
-                self._store.remember(key, answer.text)
-                return found
+                return answer.text, found
         raise AssertionError("there is at least one attempt")
 
     async def _paid(self, messages: Sequence[ChatMessage]) -> Answer:

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginGroup
 from trainer.config.learned_reward import ProcessRewardConfig
-from trainer.errors import ConfigError
 from trainer.plugins import plugin_function
 from trainer.reward_models.opening import STAGE_MODELS, ModelOpener
 
 from .function import FunctionOutcome
-from .judge import Judge
-from .judge_store import JudgeStore
+from .judge_opening import open_judge, probe_judge
 from .learned import LearnedRewards
-from .openai_endpoint import OpenaiEndpoint
 
 if TYPE_CHECKING:
-    from trainer.config.reward import JudgeConfig, RewardConfig
+    from trainer.config.reward import RewardConfig
 
     from .refreshed import RefreshedRewards
     from .source import OutcomeSource
 
-_CACHE = "judge.sqlite"
 _REFRESHED = ".refreshed"
 """Folder of refreshed models; no stage has such a name."""
 
@@ -38,9 +34,7 @@ def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:
     if config.kind == "environment":
         return None
     if config.kind == "judge":
-        judge = config.judge
-        store = JudgeStore(Path(judge.cache) if judge.cache is not None else folder / _CACHE, str(folder))
-        return Judge(judge, rubric_of(judge), OpenaiEndpoint(judge, "reward.judge"), store)
+        return open_judge(config.judge, "reward.judge", folder)
     function = plugin_function(PluginGroup.REWARDS, config.kind, config.options)
     return FunctionOutcome(config.kind, function, config.options, config.timeout_s)
 
@@ -74,13 +68,7 @@ def check_reward_models(config: RewardConfig, folder: Path, policy: Path) -> Non
         asyncio.run(learned.check_models())
 
 
-def rubric_of(config: JudgeConfig) -> str:
-    """Return the rubric's text. Raises ConfigError."""
-    if config.rubric_file is None:
-        return config.rubric
-    try:
-        return config.rubric_file.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(
-            f"reward.judge.rubric_file: {config.rubric_file} cannot be read: {error}"
-        ) from error
+def check_judge(config: RewardConfig, folder: Path) -> None:
+    """Ask the judge of the run in a folder once, if it has one. Raises ConfigError, JudgeFailed."""
+    if config.kind == "judge":
+        asyncio.run(probe_judge(config.judge, "reward.judge", folder))

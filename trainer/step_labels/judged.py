@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sandbox_contract.messages import Message
 from trainer.errors import JudgeFailed
+from trainer.outcomes.judge_opening import ANSWER, QUESTION
 from trainer.outcomes.judge_prompt import mark_of, quotation
 
 from .labels import StepLabels
 from .repeating import turns_of
 
 if TYPE_CHECKING:
-    from sandbox_contract.messages import Message
     from trainer.config.step_labels import JudgeRule
     from trainer.outcomes.judge import Judge
     from trainer.outcomes.judge_prompt import ChatMessage
@@ -48,6 +49,11 @@ class JudgeLabeller:
         self._rubric = rubric
         self._judge = judge
 
+    async def probe(self) -> None:
+        """Have the judge grade a step that is no episode's. Raises JudgeFailed, ConfigError."""
+        said = (Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER))
+        await self._judge.probe(step_grading_messages(said, self._rubric, self._rule), self._read)
+
     async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
         said = list(episode.prompt)
         asked = []
@@ -71,13 +77,14 @@ class JudgeLabeller:
         """Return a grade for each dimension; None where the judge failed. Raises BudgetSpent."""
         rule = self._rule
         request = step_grading_messages(said, self._rubric, rule)
-        least, most = rule.judge.least, rule.judge.most
         try:
-            return await self._judge.ask_judge(
-                request, lambda answer: grades_in(answer, rule.dimensions, least, most)
-            )
+            return await self._judge.ask_judge(request, self._read)
         except JudgeFailed:
             return None
+
+    def _read(self, answer: str) -> tuple[float, ...]:
+        rule = self._rule
+        return grades_in(answer, rule.dimensions, rule.judge.least, rule.judge.most)
 
 
 def step_grading_messages(said: Sequence[Message], rubric: str, rule: JudgeRule) -> list[ChatMessage]:

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_client import AsyncSandboxClient
 from trainer.config.step_labels import ContinuationRule, OutcomeRule
-from trainer.outcomes.judge import Judge
-from trainer.outcomes.judge_store import JudgeStore
-from trainer.outcomes.openai_endpoint import OpenaiEndpoint
-from trainer.outcomes.opening import rubric_of
+from trainer.outcomes.judge_opening import advised, open_judge, rubric_of
 
 from .continuation import ContinuationLabeller
 from .judged import JudgeLabeller
@@ -22,8 +19,11 @@ from .served_policy import ServedPolicy
 
 if TYPE_CHECKING:
     from trainer.config.step_labels import JudgeRule, StepRule
+    from trainer.outcomes.judge import Judge
 
     from .labels import StepLabeller
+
+_JUDGE = "rule.judge"
 
 
 @asynccontextmanager
@@ -31,7 +31,8 @@ async def opened_labeller(rule: StepRule, output: Path) -> AsyncIterator[StepLab
     """Yield the labeller of a rule, and close its connections.
 
     A judge's answers are kept beside the output unless its settings name a file, and its budget counts what
-    was asked for this output. Raises ConfigError for a judge without package or rubric file.
+    was asked for this output; it is asked for one grade first. Raises ConfigError for a judge without package
+    or rubric file, JudgeFailed for one that does not grade.
     """
     if isinstance(rule, OutcomeRule):
         yield OutcomeLabeller(rule)
@@ -46,13 +47,14 @@ async def opened_labeller(rule: StepRule, output: Path) -> AsyncIterator[StepLab
     else:
         judge = _judge(rule, output)
         try:
-            yield JudgeLabeller(rule, rubric_of(rule.judge), judge)
+            labeller = JudgeLabeller(rule, rubric_of(rule.judge, _JUDGE), judge)
+            with advised(rule.judge, _JUDGE):
+                await labeller.probe()
+            yield labeller
         finally:
             await judge.close()
 
 
 def _judge(rule: JudgeRule, output: Path) -> Judge:
-    kept = rule.judge.cache
-    file = Path(kept) if kept is not None else output.with_name(f"{output.name}.judge.sqlite")
-    store = JudgeStore(file, str(output.absolute()))
-    return Judge(rule.judge, rubric_of(rule.judge), OpenaiEndpoint(rule.judge, "rule.judge"), store)
+    file = output.with_name(f"{output.name}.judge.sqlite")
+    return open_judge(rule.judge, _JUDGE, output.absolute(), file)

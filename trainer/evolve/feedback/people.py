@@ -10,7 +10,7 @@ iterations may be in the file, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -65,6 +65,22 @@ class PeopleFeedback:
         pass
 
 
+def check_file(file: Path) -> None:
+    """Check the rows of a file, of whatever iteration, if it is there already; people may write it later.
+
+    Raises DataError, naming the bad rows with line and reason, and for a file that cannot be written there.
+    """
+    if file.exists():
+        bad: list[str] = []
+        for _ in _valid_rows(file, bad):
+            pass
+        _raise_any(bad)
+    elif not file.parent.is_dir():
+        raise DataError(
+            f"evolve.feedback.people: there is no folder {file.parent} for {file.name}; create it"
+        )
+
+
 def read_feedback(file: Path, number: int, known: Collection[str]) -> dict[str, Feedback]:
     """Return the feedback on the episodes of an iteration by their ids.
 
@@ -73,13 +89,7 @@ def read_feedback(file: Path, number: int, known: Collection[str]) -> dict[str, 
     """
     found: dict[str, Feedback] = {}
     bad: list[str] = []
-    for line, row in json_rows(file):
-        place = f"{file}:{line}"
-        try:
-            read = _Row.model_validate(row)
-        except ValidationError as error:
-            bad.append(str(invalid_line(place, error)))
-            continue
+    for place, read in _valid_rows(file, bad):
         if read.id.partition("/")[0] != str(number):
             continue
         if read.id in found:
@@ -88,12 +98,26 @@ def read_feedback(file: Path, number: int, known: Collection[str]) -> dict[str, 
             bad.append(f"{place}: id: iteration {number} has no episode {read.id!r}")
         else:
             found[read.id] = read.feedback()
-    if bad:
-        more = [f"and {len(bad) - _SHOWN} more"] if len(bad) > _SHOWN else []
-        raise DataError(f"{len(bad)} bad rows of feedback:\n" + "\n".join([*bad[:_SHOWN], *more]))
+    _raise_any(bad)
     if not found:
         raise DataError(
             f"{file} has no row for iteration {number}; add rows for its episodes, whose ids begin with "
             f"'{number}/', and resume with --resume"
         )
     return found
+
+
+def _valid_rows(file: Path, bad: list[str]) -> Iterator[tuple[str, _Row]]:
+    """Yield the valid rows with their places, and add the reasons of the others to ``bad``."""
+    for line, row in json_rows(file):
+        place = f"{file}:{line}"
+        try:
+            yield place, _Row.model_validate(row)
+        except ValidationError as error:
+            bad.append(str(invalid_line(place, error)))
+
+
+def _raise_any(bad: Sequence[str]) -> None:
+    if bad:
+        more = [f"and {len(bad) - _SHOWN} more"] if len(bad) > _SHOWN else []
+        raise DataError(f"{len(bad)} bad rows of feedback:\n" + "\n".join([*bad[:_SHOWN], *more]))

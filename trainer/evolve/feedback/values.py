@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from trainer.errors import DataError
 from trainer.evolve.selection import ValuedEpisode
-from trainer.outcomes.judge import Judge
-from trainer.outcomes.judge_store import JudgeStore
-from trainer.outcomes.openai_endpoint import OpenaiEndpoint
-from trainer.outcomes.opening import rubric_of
+from trainer.outcomes.judge_opening import open_judge
 
 from .aggregation import AGGREGATIONS
 from .judged import JudgeFeedback
@@ -25,12 +22,14 @@ from .sources import EnvironmentFeedback, RewardFeedback
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trainer.config import FeedbackConfig
+    from trainer.config import FeedbackConfig, RewardConfig
     from trainer.types import Trajectory
 
     from .sources import Feedback, FeedbackSource
 
 
+JUDGE = "evolve.feedback.judge"
+"""The judge's settings in messages."""
 Feedbacks: TypeAlias = "Sequence[Feedback | None]"
 """The feedback of all sources on one episode, in their order."""
 
@@ -44,6 +43,8 @@ class FeedbackScope:
     """Its folder, for the judge's answers."""
     explored: str
     """File with the texts of its episodes, for messages to people."""
+    reward: RewardConfig
+    """The run's reward, which the episodes were played with."""
 
 
 def open_sources(
@@ -54,8 +55,8 @@ def open_sources(
     """
     openers: dict[str, Callable[[], FeedbackSource]] = {
         "environment": EnvironmentFeedback,
-        "reward": RewardFeedback,
-        "judge": lambda: _judge(config, scope),
+        "reward": lambda: RewardFeedback(scope.reward),
+        "judge": lambda: JudgeFeedback(open_judge(config.judge, JUDGE, scope.folder.parent)),
         "people": lambda: _people(config, scope, known),
     }
     return [openers[name]() for name in config.sources]
@@ -114,15 +115,6 @@ def _line(
         for name, each in zip(names, given, strict=True)
     }
     return json.dumps({"id": episode.id, "value": value, **said}, ensure_ascii=False) + "\n"
-
-
-def _judge(config: FeedbackConfig, scope: FeedbackScope) -> FeedbackSource:
-    judge = config.judge
-    kept = Path(judge.cache) if judge.cache is not None else scope.folder.parent / "judge.sqlite"
-    store = JudgeStore(kept, str(scope.folder.parent))
-    return JudgeFeedback(
-        Judge(judge, rubric_of(judge), OpenaiEndpoint(judge, "evolve.feedback.judge"), store)
-    )
 
 
 def _people(config: FeedbackConfig, scope: FeedbackScope, known: Collection[str]) -> FeedbackSource:

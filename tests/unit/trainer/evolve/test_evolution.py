@@ -4,12 +4,11 @@ import pytest
 
 from tests.fakes.evolution import FakeEvolutionListener, FakePhases
 from trainer.config import RunConfig
-from trainer.errors import CheckpointError, ConfigError
+from trainer.errors import CheckpointError
 from trainer.evolve.evolution import Evolution, KeptModel
 from trainer.evolve.folder import EvolutionFolder
 from trainer.evolve.history import read_history
 from trainer.evolve.records import Selected
-from trainer.evolve.running import check_evolution
 
 
 def config(warm_start: Path | None = None, **evolve: object) -> RunConfig:
@@ -126,11 +125,6 @@ def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file.write_text("{")
     with pytest.raises(CheckpointError, match=r"selected\.json is not the result of a phase"):
         EvolutionFolder(tmp_path).iterations()[1].read(Selected)
-
-
-def test_an_evolution_without_held_out_tasks_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"set evaluation\.splits"):
-        check_evolution(RunConfig())
 
 
 def _made(folder: Path) -> Path:

@@ -7,23 +7,24 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.evolution import episode
-from trainer.config import FeedbackConfig
+from trainer.config import FeedbackConfig, RewardConfig
 from trainer.errors import BudgetSpent, DataError, JudgeFailed, RewardFailed, TrainerError
 from trainer.evolve.feedback.aggregation import AGGREGATIONS
 from trainer.evolve.feedback.judged import JudgeFeedback
 from trainer.evolve.feedback.people import read_feedback
-from trainer.evolve.feedback.sources import Feedback
+from trainer.evolve.feedback.sources import Feedback, RewardFeedback
 from trainer.evolve.feedback.values import FeedbackScope, gather_feedback, open_sources, value_episodes
 from trainer.rollout.completion import MOST_IN_A_ROW
 from trainer.types import Trajectory
 
 EPISODES = [replace(episode(f"1/{place}.0", place / 2), outcome=1 - place / 4) for place in range(3)]
+JUDGED = RewardConfig.model_validate({"kind": "judge", "judge": {"model": "m", "rubric": "r"}})
 KNOWN = {each.id for each in EPISODES}
 
 
 async def values(folder: Path, **settings: object) -> dict[str, float]:
     config = FeedbackConfig.model_validate(settings)
-    sources = open_sources(config, FeedbackScope(1, folder, "explored"), KNOWN)
+    sources = open_sources(config, FeedbackScope(1, folder, "explored", JUDGED), KNOWN)
     rows = await gather_feedback(EPISODES, sources)
     valued = value_episodes(EPISODES, rows, config, folder / "feedback.jsonl")
     return {each.trajectory.id: each.value for each in valued}
@@ -115,10 +116,39 @@ async def test_a_file_that_is_not_written_yet_stops_with_instructions(tmp_path: 
         await values(tmp_path, sources=["people"], people=tmp_path / "later.jsonl")
 
 
+LEARNED = {"models": ["/critic"], "weight": 0.5}
+STEPS = {"models": ["/steps"], "weight": 2.0, "baseline": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("reward", "value"),
+    [
+        ({"learned": LEARNED}, 0.5 * 3.0),
+        ({"process": STEPS}, 2.0 * (0.75 - 0.25)),
+        ({"kind": "judge", "learned": LEARNED, "outcome_weight": 0.1}, 0.1 + 1.5),
+        ({"kind": "judge", "learned": LEARNED, "process": STEPS}, 1.0 + 1.5 + 1.0),
+    ],
+    ids=["reward-model", "process-reward-model", "judge-and-reward-model", "all"],
+)
+async def test_the_reward_is_its_models_scores_and_outcome_each_with_its_weight(
+    reward: dict[str, object], value: float
+) -> None:
+    config = RewardConfig.model_validate({"judge": {"model": "m", "rubric": "r"}, **reward})
+    scored = _with_terms(EPISODES[0], {"learned": 3.0, "process/correctness": 0.75})
+    assert await RewardFeedback(config).give_feedback(scored) == Feedback(pytest.approx(value))
+    assert await RewardFeedback(config).give_feedback(EPISODES[0]) is None
+
+
+def _with_terms(episode: Trajectory, terms: dict[str, float]) -> Trajectory:
+    (segment,) = episode.segments
+    (turn,) = segment.turns
+    return replace(episode, segments=(replace(segment, turns=(replace(turn, terms=terms),)),))
+
+
 async def test_no_feedback_on_any_episode_is_an_error(tmp_path: Path) -> None:
     bare = [replace(each, outcome=None) for each in EPISODES]
     config = FeedbackConfig(sources=("reward",))
-    sources = open_sources(config, FeedbackScope(1, tmp_path, ""), KNOWN)
+    sources = open_sources(config, FeedbackScope(1, tmp_path, "", JUDGED), KNOWN)
     with pytest.raises(DataError, match="none of 3 episodes has the feedback of reward"):
         value_episodes(bare, await gather_feedback(bare, sources), config, tmp_path / "feedback.jsonl")
 

@@ -1,0 +1,63 @@
+"""Refuse what an evolution cannot do, and open its sources of feedback, before anything is started."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+from trainer.launch.plugin_check import check_plugins
+from trainer.models.folders import model_folder
+from trainer.outcomes.judge_opening import probe_judge
+from trainer.outcomes.opening import check_judge, check_reward_models
+
+from .feedback.people import check_file
+from .feedback.values import JUDGE
+
+if TYPE_CHECKING:
+    from trainer.config import RewardConfig, RunConfig
+    from trainer.config.learned_reward import LearnedRewardConfig
+
+
+def check_evolution(config: RunConfig) -> None:
+    """Refuse settings that do not make an evolution. Raises ConfigError."""
+    if not config.evaluation.splits:
+        raise ConfigError(
+            "an evolution keeps or rolls back by held-out tasks, and there are none; set evaluation.splits, "
+            'for example evaluation.splits=["test"]'
+        )
+    if config.stages:
+        names = ", ".join(stage.name for stage in config.stages)
+        raise ConfigError(
+            f"an evolution trains by evolve.train and has no stages of its own, and the run has {names}: "
+            "leave them out, or run them first and set model.path to the model that they write"
+        )
+    named = "reward" in config.evolve.feedback.sources
+    if named and config.reward.kind == "environment" and not _learned(config.reward):
+        raise ConfigError(
+            "evolve.feedback.sources names reward, and the run's reward is the environment's: set "
+            "reward.kind to a function or judge, or name reward models in reward.learned.models; or take the "
+            "source environment"
+        )
+
+
+def check_feedback(config: RunConfig, folder: Path) -> None:
+    """Open everything that values the episodes of the evolution in a folder, and ask judges for one grade.
+
+    Raises ConfigError, DataError, RewardFailed, JudgeFailed.
+    """
+    check_plugins(config)
+    feedback = config.evolve.feedback
+    if "people" in feedback.sources and feedback.people is not None:
+        check_file(feedback.people)
+    if _learned(config.reward):
+        policy = model_folder(config.model, config.root / "models")
+        check_reward_models(config.reward, folder, policy)
+    check_judge(config.reward, folder)
+    if "judge" in feedback.sources:
+        asyncio.run(probe_judge(feedback.judge, JUDGE, folder))
+
+
+def _learned(reward: RewardConfig) -> list[LearnedRewardConfig]:
+    return [part for part in (reward.learned, reward.process) if part is not None]

@@ -1,0 +1,77 @@
+"""Open a judge with its rubric and its file, and ask it once before anything that takes time starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError, JudgeFailed
+from trainer.types import Line, StopReason, TaskRef, Trajectory
+
+from .judge import Judge
+from .judge_prompt import grading_messages, score_in
+from .judge_store import JudgeStore
+from .openai_endpoint import OpenaiEndpoint
+
+if TYPE_CHECKING:
+    from trainer.config.reward import JudgeConfig
+
+CACHE = "judge.sqlite"
+"""The judge's file in the folder of a run."""
+QUESTION, ANSWER = "What is 2 + 2?", "2 + 2 is 4."
+"""The episode that a judge is asked about before anything starts."""
+
+
+def open_judge(config: JudgeConfig, setting: str, folder: Path, file: Path | None = None) -> Judge:
+    """Return a judge whose budget is that of the run in a folder.
+
+    Args:
+        config: its settings.
+        setting: their name in messages, such as ``reward.judge``.
+        folder: the run's folder, or the path of anything else that has a budget of its own.
+        file: file of the answers, unless the settings name one; by default one in the folder.
+
+    Raises ConfigError without the package ``openai``, and for a rubric or file that cannot be read.
+    """
+    rubric, endpoint = rubric_of(config, setting), OpenaiEndpoint(config, setting)
+    kept = Path(config.cache) if config.cache is not None else file or folder / CACHE
+    return Judge(config, rubric, endpoint, JudgeStore(kept, str(folder)))
+
+
+def rubric_of(config: JudgeConfig, setting: str) -> str:
+    """Return the rubric's text. Raises ConfigError."""
+    if config.rubric_file is None:
+        return config.rubric
+    try:
+        return config.rubric_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{setting}.rubric_file: {config.rubric_file} cannot be read: {error}") from error
+
+
+async def probe_judge(config: JudgeConfig, setting: str, folder: Path) -> None:
+    """Have the judge of a run grade a short episode. Raises ConfigError, JudgeFailed."""
+    judge = open_judge(config, setting, folder)
+    lines = (Line("user", QUESTION), Line("assistant", ANSWER))
+    episode = Trajectory("probe", TaskRef("", "", ""), 0, (), StopReason.TERMINATED, lines=lines)
+    least, most = config.least, config.most
+    request = grading_messages(episode, rubric_of(config, setting), least, most, config.max_episode_chars)
+    try:
+        with advised(config, setting):
+            await judge.probe(request, lambda answer: score_in(answer, least, most))
+    finally:
+        await judge.close()
+
+
+@contextmanager
+def advised(config: JudgeConfig, setting: str) -> Iterator[None]:
+    """Add to a failure of the judge in the block what to check. Raises JudgeFailed."""
+    try:
+        yield
+    except JudgeFailed as error:
+        raise JudgeFailed(
+            f"{error}; the judge was asked for one grade before anything started: check that "
+            f"{config.base_url} serves {config.model!r} and that it grades in the form asked for, or change "
+            f"{setting}"
+        ) from error
