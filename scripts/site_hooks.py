@@ -42,7 +42,10 @@ _REFERENCES = {
         "Contract of environments",
         ["sandbox_service.environments.base", "sandbox_service.runner.world"],
     ),
-    "trainer": ("Trainer API", ["trainer.types", "trainer.plugins", "trainer.errors"]),
+    "trainer": (
+        "Trainer API",
+        ["trainer.launch.recorded_training", "trainer.types", "trainer.plugins", "trainer.errors"],
+    ),
 }
 
 

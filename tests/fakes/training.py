@@ -55,7 +55,12 @@ class FakeDriver:
             raise self.error
 
     def train(self, config, *, resume, on_metrics, on_warning):
-        self._asked("train", config, resume, on_metrics is not None)
+        return self.train_recorded(
+            "train", config, resume=resume, on_metrics=on_metrics, on_warning=on_warning
+        )
+
+    def train_recorded(self, kind, config, *, resume, on_metrics, on_warning):
+        self._asked(kind, config, resume, on_metrics is not None)
         for sentence in self.warnings:
             on_warning(sentence)
         for step, metrics in self.metrics:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from trainer.batches.simulation import SimulationResult
     from trainer.config import RunConfig, TinyModel
+    from trainer.config.stage_selection import StageKind
     from trainer.evaluate.results import EvaluationResult
     from trainer.evolve.history import IterationResult
     from trainer.evolve.listener import EvolutionListener
@@ -93,6 +94,18 @@ class Driver(Protocol):
         """Train, or resume an interrupted run."""
         ...
 
+    def train_recorded(
+        self,
+        kind: StageKind,
+        config: RunConfig,
+        *,
+        resume: bool,
+        on_metrics: OnMetrics | None,
+        on_warning: OnWarning,
+    ) -> RunSummary:
+        """Train the stages of a kind alone, or resume an interrupted run of them."""
+        ...
+
     def prepared(self, config: RunConfig) -> RunConfig:
         """Return the run with the recorded data of its stages checked, and their steps counted."""
         ...
@@ -163,6 +176,20 @@ class RealDriver:
         from trainer.launch.run import train
 
         return train(config, resume=resume, on_metrics=on_metrics, on_warning=on_warning)
+
+    def train_recorded(
+        self,
+        kind: StageKind,
+        config: RunConfig,
+        *,
+        resume: bool,
+        on_metrics: OnMetrics | None,
+        on_warning: OnWarning,
+    ) -> RunSummary:
+        from trainer.launch.recorded_training import RECORDED_TRAINING
+
+        work = RECORDED_TRAINING[kind]
+        return work(config, resume=resume, on_metrics=on_metrics, on_warning=on_warning)
 
     def prepared(self, config: RunConfig) -> RunConfig:
         from trainer.offline.records import with_counted_steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from trainer.config.stage_selection import only_stages
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .terminal import explained, notes, results
 from .train import DataOption, ResumeOption, run_training
+
+if TYPE_CHECKING:
+    from trainer.config.stage_selection import StageKind
+
 
 HELP = """Train reward models, which score episodes, and serve them.
 
@@ -51,11 +55,10 @@ def train(
 
         sandbox-trainer reward-model train RUN.toml --steps --data steps.jsonl
     """
-    kind: Literal["reward_model", "process_reward_model"]
-    kind = "process_reward_model" if of_steps else "reward_model"
+    kind: StageKind = "process_reward_model" if of_steps else "reward_model"
     with explained():
         config = only_stages(read_run(run, overrides or ()), kind, data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, kind, resume=resume, force=force, as_json=as_json)
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from .terminal import explained, notes, results, warn, write_json
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
+    from trainer.config.stage_selection import StageKind
 
     from .driver import Driver
 
@@ -90,7 +92,7 @@ def sft(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "sft", data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, "sft", resume=resume, force=force, as_json=as_json)
 
 
 def preferences(
@@ -116,11 +118,20 @@ def preferences(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "preferences", data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, "preferences", resume=resume, force=force, as_json=as_json)
 
 
-def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
-    """Train, and show progress and results."""
+def run_training(
+    driver: Driver,
+    config: RunConfig,
+    only: StageKind | None = None,
+    *,
+    resume: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Train, only the stages of a kind if it is given, and show progress and results."""
+    work = driver.train if only is None else partial(driver.train_recorded, only)
     interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
     with explained(interrupted):
         if force and resume:
@@ -139,9 +150,9 @@ def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool
                     start.stop_printing()
                     progress(step, metrics)
 
-                summary = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
+                summary = work(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
         else:
-            summary = driver.train(config, resume=resume, on_metrics=None, on_warning=warn)
+            summary = work(config, resume=resume, on_metrics=None, on_warning=warn)
     if as_json:
         write_json(run_json(summary))
     else:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _Selectable: TypeAlias = (
     SftStageConfig | PreferencesStageConfig | RewardModelStageConfig | ProcessRewardModelStageConfig
 )
+StageKind: TypeAlias = Literal["sft", "preferences", "reward_model", "process_reward_model"]
+"""Kinds of stages that a command runs alone."""
 _STAGES: dict[str, type[_Selectable]] = {
     "sft": SftStageConfig,
     "preferences": PreferencesStageConfig,
@@ -42,11 +44,7 @@ _REMEDIES = {
 }
 
 
-def only_stages(
-    config: RunConfig,
-    kind: Literal["sft", "preferences", "reward_model", "process_reward_model"],
-    data: Sequence[Path] = (),
-) -> RunConfig:
+def only_stages(config: RunConfig, kind: StageKind, data: Sequence[Path] = ()) -> RunConfig:
     """Return the run with its stages of a kind alone, and for ``sft`` its warm start.
 
     ``data`` are files in place of those of the stage; a run without a stage of the kind gets one, of one pass

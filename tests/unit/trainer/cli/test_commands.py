@@ -72,8 +72,27 @@ def test_progress_can_be_switched_off(run_file):
 def test_sft_is_a_run_without_steps_of_reinforcement_learning(run_file):
     driver = FakeDriver()
     assert run("sft", run_file, "warm_start.demonstrations=d.jsonl", driver=driver).exit_code == 0
-    ((_, config, _, _),) = driver.calls
-    assert config.steps == 0
+    ((work, config, _, _),) = driver.calls
+    assert (work, config.steps) == ("sft", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["sft"], "sft"),
+        (["preferences"], "preferences"),
+        (["reward-model", "train"], "reward_model"),
+        (["reward-model", "train", "--steps"], "process_reward_model"),
+    ],
+    ids=["sft", "preferences", "reward-model", "process-reward-model"],
+)
+def test_a_command_of_recorded_data_trains_the_stages_of_its_kind(run_file, tmp_path, words, kind):
+    driver, data = FakeDriver(), tmp_path / "rows.jsonl"
+    data.touch()
+    done = run(*words, run_file, "--data", data, "tracking.progress=false", driver=driver)
+    assert done.exit_code == 0
+    ((work, config, _, _),) = driver.calls
+    assert (work, [stage.kind for stage in config.stages]) == (kind, [kind])
 
 
 def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
