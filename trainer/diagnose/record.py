@@ -51,6 +51,15 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredReward:
+    """The mean reward of one step."""
+
+    mean: float
+    error: float
+    """Standard error, from the scatter of its episodes."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """A run as the rules see it."""
 
@@ -81,6 +90,15 @@ class RunRecord:
     def trend(self, name: str) -> Trend | None:
         """Return the course of a metric; None with fewer than ``LEAST_STEPS`` finite values."""
         return trend_of(self.values(name))
+
+    def first_reward(self) -> MeasuredReward | None:
+        """Return the reward of the first step, which no update has changed yet; None without its scatter."""
+        first = next((each for each in self.run.learning.values() if "reward/mean" in each), {})
+        mean, deviation = first.get("reward/mean", math.nan), first.get("reward/std", math.nan)
+        episodes = first.get("episodes/count", 0.0)
+        if not episodes or not math.isfinite(mean + deviation):
+            return None
+        return MeasuredReward(mean, deviation / math.sqrt(episodes))
 
     def turns(self) -> list[Turn]:
         """Return all turns of the sampled episodes."""

@@ -98,22 +98,26 @@ def reward_stalled(record: RunRecord) -> Finding | None:
 
 
 def reward_collapsed(record: RunRecord) -> Finding | None:
-    """Report that the reward fell far below its best."""
+    """Report that the reward fell far below its best, or below that of the policy before its first update."""
     reward = record.trend("reward/mean")
-    if reward is None or reward.best <= 0:
+    if reward is None:
         return None
-    fell = reward.best - reward.late
-    if reward.late >= COLLAPSE * reward.best or fell <= 3 * reward.error:
+    best, error = reward.best, reward.error
+    first = record.first_reward()
+    if first is not None and first.mean - 3 * first.error > best - 3 * error:
+        best, error = first.mean, first.error  # a fall in the first steps is in no stretch
+    fell = best - reward.late
+    if best <= 0 or reward.late >= COLLAPSE * best or fell <= 3 * error:
         return None
     return Finding(
         Severity.PROBLEM,
-        f"the reward collapsed: {reward.late:.3f} at last, after {reward.best:.3f} at its best",
+        f"the reward collapsed: {reward.late:.3f} at last, after {best:.3f} at its best",
         (
             "lower learner.optimizer.learning_rate, tenfold at first, and begin again from before the fall",
             "keep the policy near the reference: algorithm.kl.place=loss",
             "narrow algorithm.loss.clip_low and clip_high, or use fewer learner.minibatches",
         ),
-        {"best": reward.best, "late": reward.late},
+        {"best": best, "late": reward.late},
     )
 
 

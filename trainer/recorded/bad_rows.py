@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
 from trainer.errors import DataError
 
 SHOWN = 10
-"""Bad rows that an error lists; the others are counted."""
+"""Bad rows that an error lists itself."""
 
 
 class RowError(ValueError):
@@ -19,26 +24,46 @@ class UnplayedError(RowError):
 class BadRows:
     """The reasons why rows were rejected, in order."""
 
-    def __init__(self, shown: int = SHOWN) -> None:
-        self._shown = shown
-        self._listed: list[str] = []
-        self._count = 0
+    def __init__(self) -> None:
+        self._places: list[str] = []
+        self._reasons: list[str] = []
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._count})"
+        return f"{type(self).__name__}({len(self._places)})"
 
     def add(self, place: object, reason: str) -> None:
         """Record a bad row: ``place`` as ``file:row``, and the reason."""
-        self._count += 1
-        if len(self._listed) < self._shown:
-            self._listed.append(f"{place}: {reason}")
+        self._places.append(str(place))
+        self._reasons.append(reason)
 
     def raise_any(self, read: int) -> None:
-        """Raise DataError if any of the ``read`` rows is bad: one line for each, then the count."""
-        if not self._count:
+        """Raise DataError if any of the ``read`` rows is bad: their count, and one line for each.
+
+        Of more than ``SHOWN``, the error has the first ones and the path of a file with all of them.
+        """
+        lines = [f"{place}: {reason}" for place, reason in zip(self._places, self._reasons, strict=True)]
+        if not lines:
             return
-        if self._count == 1 == len(self._listed):
-            raise DataError(self._listed[0])
-        more = self._count - len(self._listed)
-        rest = f"\n... and {more} more" if more else ""
-        raise DataError(f"{self._count} of {read} rows cannot be used:\n" + "\n".join(self._listed) + rest)
+        if len(lines) == 1:
+            raise DataError(lines[0])
+        count = f"{len(lines)} of {read} rows cannot be used"
+        if len(lines) > SHOWN:
+            count += f"; {self._written(lines)} lists all of them"
+            lines = [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
+        raise DataError("\n".join([f"{count}:", *lines]))
+
+    def _written(self, lines: Sequence[str]) -> Path:
+        """Write the list beside the first bad row's file, or to a temporary file where that cannot be."""
+        file = Path(self._places[0].rpartition(":")[0])
+        target = file.with_name(f"{file.name}.bad")
+        text = "".join(f"{line}\n" for line in lines)
+        try:
+            if not file.is_file():  # the rows are those of a service
+                raise FileNotFoundError(file)
+            target.write_text(text, encoding="utf-8")
+        except OSError:
+            opened, name = tempfile.mkstemp(prefix="bad_rows_", suffix=".txt")
+            target = Path(name)
+            with os.fdopen(opened, "w", encoding="utf-8") as temporary:
+                temporary.write(text)
+        return target

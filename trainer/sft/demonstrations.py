@@ -115,9 +115,14 @@ def json_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
 
 def invalid_line(place: str, error: ValidationError) -> DataError:
     """Return the error of a line that its model rejects, naming the first field and what is wrong with it."""
+    return DataError(f"{place}: {invalid_field(error)}")
+
+
+def invalid_field(error: ValidationError) -> str:
+    """Return the first field that a model rejects, and what is wrong with it."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "line"
-    return DataError(f"{place}: {field}: {first['msg']}")
+    return f"{field}: {first['msg']}"
 
 
 def _line(demonstration: Demonstration) -> str:

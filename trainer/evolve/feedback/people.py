@@ -10,14 +10,15 @@ iterations may be in the file, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trainer.errors import DataError
-from trainer.sft.demonstrations import invalid_line, json_rows
+from trainer.recorded.bad_rows import BadRows
+from trainer.sft.demonstrations import invalid_field, json_rows
 
 from .sources import Feedback
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from trainer.types import Trajectory
-
-_SHOWN = 10
-"""Bad rows that a message names."""
 
 
 class _Row(BaseModel):
@@ -71,10 +69,7 @@ def check_file(file: Path) -> None:
     Raises DataError, naming the bad rows with line and reason, and for a file that cannot be written there.
     """
     if file.exists():
-        bad: list[str] = []
-        for _ in _valid_rows(file, bad):
-            pass
-        _raise_any(bad)
+        _check_rows(file, lambda row: None)
     elif not file.parent.is_dir():
         raise DataError(
             f"evolve.feedback.people: there is no folder {file.parent} for {file.name}; create it"
@@ -88,17 +83,18 @@ def read_feedback(file: Path, number: int, known: Collection[str]) -> dict[str, 
     twice, or name one that the iteration did not play; and for a file without a row of the iteration.
     """
     found: dict[str, Feedback] = {}
-    bad: list[str] = []
-    for place, read in _valid_rows(file, bad):
-        if read.id.partition("/")[0] != str(number):
-            continue
-        if read.id in found:
-            bad.append(f"{place}: id: {read.id!r} occurs twice")
-        elif read.id not in known:
-            bad.append(f"{place}: id: iteration {number} has no episode {read.id!r}")
-        else:
-            found[read.id] = read.feedback()
-    _raise_any(bad)
+
+    def reason(row: _Row) -> str | None:
+        if row.id.partition("/")[0] != str(number):
+            return None
+        if row.id in found:
+            return f"id: {row.id!r} occurs twice"
+        if row.id not in known:
+            return f"id: iteration {number} has no episode {row.id!r}"
+        found[row.id] = row.feedback()
+        return None
+
+    _check_rows(file, reason)
     if not found:
         raise DataError(
             f"{file} has no row for iteration {number}; add rows for its episodes, whose ids begin with "
@@ -107,17 +103,16 @@ def read_feedback(file: Path, number: int, known: Collection[str]) -> dict[str, 
     return found
 
 
-def _valid_rows(file: Path, bad: list[str]) -> Iterator[tuple[str, _Row]]:
-    """Yield the valid rows with their places, and add the reasons of the others to ``bad``."""
-    for line, row in json_rows(file):
-        place = f"{file}:{line}"
+def _check_rows(file: Path, reason: Callable[[_Row], str | None]) -> None:
+    """Read all rows; ``reason`` returns why a valid one cannot be used, None if it can. Raises DataError."""
+    bad = BadRows()
+    read = 0
+    for line, value in json_rows(file):
+        read += 1
         try:
-            yield place, _Row.model_validate(row)
+            why = reason(_Row.model_validate(value))
         except ValidationError as error:
-            bad.append(str(invalid_line(place, error)))
-
-
-def _raise_any(bad: Sequence[str]) -> None:
-    if bad:
-        more = [f"and {len(bad) - _SHOWN} more"] if len(bad) > _SHOWN else []
-        raise DataError(f"{len(bad)} bad rows of feedback:\n" + "\n".join([*bad[:_SHOWN], *more]))
+            why = invalid_field(error)
+        if why is not None:
+            bad.add(f"{file}:{line}", why)
+    bad.raise_any(read)

@@ -17,6 +17,7 @@ EXPECTED: dict[str, set[str]] = {
     "healthy": set(),
     "learning_rate_too_high": {
         "no_success",
+        "reward_collapsed",
         "held_out_fell",
         "flat_groups",
         "entropy_exploded",
@@ -29,6 +30,7 @@ EXPECTED: dict[str, set[str]] = {
     "warm_start_too_short": {"no_success", "flat_groups", "reward_stalled"},
     "learning_rate_far_too_high": {
         "no_success",
+        "reward_collapsed",
         "held_out_fell",
         "flat_groups",
         "format_errors",
