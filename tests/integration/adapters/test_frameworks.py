@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 ADAPTERS = ROOT / "examples" / "adapters"
 TASK = "maths_power_digits"
 CODE = 'open("answer.txt", "w").write(str(str(7**250).count("3")))'
+SOLUTION = [("python", {"code": CODE}), ("submit", {})]
 SERVICE = str(Path(sys.executable).with_name("sandbox-service"))
 HARBOR_TASKS = ROOT / "sandbox_service" / "environments" / "harbor" / "data" / "examples"
 RUN_S = 300
@@ -104,16 +105,30 @@ def test_an_mcp_client_plays_an_episode(service):
     assert "error False" in output
 
 
-def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path):
-    python = agent_python("adapters/verifiers")
-    rows = tmp_path / "code.jsonl"
+def nemo_gym_row(service: str, folder: Path) -> Path:
+    """A file with the row of one task."""
+    rows = folder / "code.jsonl"
     words = ["--server", service, "--env", "code", "--split", "train"]
     subprocess.run([SERVICE, "adapter", "nemo-gym-rows", *words, "-o", rows], check=True, timeout=RUN_S)
     kept = [line for line in rows.read_text().splitlines(keepends=True) if f'"task_id": "{TASK}"' in line]
     assert len(kept) == 1
     rows.write_text(kept[0])
-    solution = [("python", {"code": CODE}), ("submit", {})]
-    model = serving(tool_calling_server(solution))
+    return rows
+
+
+def test_nemo_gyms_own_agent_plays_an_episode(service, tmp_path):
+    python, rows = agent_python("adapters/nemo_gym", newer_python()), nemo_gym_row(service, tmp_path)
+    model = serving(tool_calling_server(SOLUTION))
+    words = ["nemo-gym", "--server", service, "--env", "code", "--port", "0"]
+    with started("adapter", *words) as adapter, model as address:
+        output = played(python, "nemo_gym/play.py", adapter, address, str(rows))
+    assert f"{TASK}: calls python, submit; reward 1.0" in output
+
+
+def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path):
+    python = agent_python("adapters/verifiers")
+    nemo_gym_row(service, tmp_path)
+    model = serving(tool_calling_server(SOLUTION))
     with started("adapter", "nemo-gym", "--server", service, "--port", "0") as adapter, model as address:
         settings = tomllib.loads((ADAPTERS / "verifiers" / "eval.toml").read_text())
         text = (ADAPTERS / "verifiers" / "eval.toml").read_text()
