@@ -78,6 +78,12 @@ def make_splits(
 
 
 def _held_out(category: str, ids: Sequence[str], share: float, seed: int) -> list[str]:
-    """Return the category's part of the validation tasks; at least one where there are two."""
+    """Return the category's part of the validation tasks; at least one where there are two.
+
+    The categories of one family put the same conversations under other conditions, in the same order. They
+    hold out the same ones, so that no validation task was trained on under another name.
+    """
+    families = {"multi_turn": _MULTI_TURN, "memory": _MEMORY}
+    family = next((name for name, members in families.items() if category in members), category)
     count = min(max(1, round(share * len(ids))), len(ids) - 1)
-    return random.Random(f"{seed}:{category}").sample(list(ids), max(0, count))
+    return random.Random(f"{seed}:{family}").sample(list(ids), max(0, count))

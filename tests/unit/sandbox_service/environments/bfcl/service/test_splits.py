@@ -66,3 +66,12 @@ def test_a_seed_is_one_order_and_another_seed_another(splits):
 def test_a_category_of_one_task_is_for_training():
     splits = make_splits({name: ("one",) if name == "live_relevance" else () for name in CATEGORIES}, 0.2, 0)
     assert (splits["train"], splits["validation"]) == (("one",), ())
+
+
+@pytest.mark.parametrize("family", ["multi_turn", "memory"])
+def test_a_held_out_conversation_is_held_out_under_every_condition(family):
+    categories = {name: [f"{name}_{number}" for number in range(200)] for name in SUBTYPES[family]}
+    splits = make_splits(categories | {name: () for name in CATEGORIES if name not in categories}, 0.1, 3)
+    held_out = Counter(task_id.rpartition("_")[2] for task_id in splits[f"{family}_validation"])
+    assert len(held_out) == 20
+    assert set(held_out.values()) == {len(categories)}
