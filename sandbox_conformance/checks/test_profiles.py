@@ -8,12 +8,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from sandbox_client.errors import NotFoundError, RequestError
+from sandbox_conformance.repetition import compare, compared_tasks, digest, groups_of, leaked_tasks
 from sandbox_conformance.subject import SEED, Subject
 from sandbox_contract.problems import ErrorCode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST_OPENED = 120
+"""Tasks whose openings are compared."""
 
 
 async def test_the_descriptor_is_complete_and_true(subject: Subject) -> None:
@@ -46,6 +49,24 @@ async def test_every_split_has_as_many_different_tasks_as_the_descriptor_says(su
         profile = await subject.client.get_env_profile(subject.name, split.name)
         assert (profile.split, profile.total) == (split.name, split.size)
         assert len(set(profile.task_ids)) == len(profile.task_ids) == split.size > 0
+
+
+async def test_no_task_of_a_training_split_is_in_a_held_out_one(subject: Subject) -> None:
+    assert leaked_tasks(subject.catalog) == {}
+
+
+async def test_no_task_repeats_another_one(subject: Subject) -> None:
+    found = compare(subject.catalog, compared_tasks(subject.catalog))
+    assert found.equal == [], "these tasks have one payload; give each id a task of its own"
+    if subject.catalog.spec.repeats:
+        pytest.skip(f"tasks of {subject.name} may repeat each other: {subject.catalog.spec.repeats}")
+    keyed = [(number, task_id) for number, group in enumerate(found.alike) for task_id in group]
+    openings = []
+    for number, task_id in keyed[:_MOST_OPENED]:
+        async with subject.episode(task_id) as episode:
+            shown = (*episode.observation.messages, *episode.tools)
+        openings.append((digest(number, *(part.model_dump(mode="json") for part in shown)), task_id))
+    assert groups_of(openings) == [], "these tasks open alike, and have one solution"
 
 
 async def test_the_order_of_tasks_is_fixed(subject: Subject) -> None:

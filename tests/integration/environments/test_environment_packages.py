@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,19 +60,25 @@ def test_it_passes_in_containers_too(packages: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_an_environment_that_breaks_a_promise_fails_with_the_check_that_found_it(packages: Path) -> None:
-    world = (packages / "trivia" / "box" / "world.py").read_text()
-    broken = packages / "liar"
-    (broken / "box").mkdir(parents=True)
-    (broken / "__init__.py").write_text("")
-    (broken / "box" / "__init__.py").write_text("")
-    (broken / "catalog.py").write_text((packages / "trivia" / "catalog.py").read_text())
-    (broken / "box" / "world.py").write_text(world.replace("float(answer ==", "float(answer !="))
-    done = service(
-        packages, "envs", "check", "liar.catalog:Trivia", "--sandbox", "process", "-k", "reference"
-    )
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "check"),
+    [
+        ("box/world.py", "float(answer ==", "float(answer !=", "test_the_reference_scores_one_and_succeeds"),
+        ("catalog.py", "self.pairs[number +", "self.pairs[number % 9 +", "test_no_task_repeats_another_one"),
+    ],
+    ids=["liar", "parrot"],
+)
+def test_an_environment_that_breaks_a_promise_fails_with_the_check_that_found_it(
+    packages: Path, request: pytest.FixtureRequest, file: str, right: str, wrong: str, check: str
+) -> None:
+    name = request.node.callspec.id
+    broken = shutil.copytree(packages / "trivia", packages / name)
+    source = (broken / file).read_text()
+    assert right in source
+    (broken / file).write_text(source.replace(right, wrong))
+    done = service(packages, "envs", "check", f"{name}.catalog:Trivia", "--sandbox", "process", "-k", check)
     assert done.returncode == 1
-    assert "test_the_reference_scores_one_and_succeeds" in done.stdout
+    assert re.search(rf"FAILED .*{check}", done.stdout), done.stdout
 
 
 def test_an_environment_is_played_by_hand(packages: Path) -> None:

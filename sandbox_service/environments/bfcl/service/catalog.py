@@ -61,6 +61,7 @@ class BfclCatalog:
             image="sandbox-bfcl",
             instances_per_box=config.instances_per_box,
             provisions=provisions,
+            repeats="multi_turn_long_context has the conversations of multi_turn_base, over longer data",
         )
 
     def describe(self) -> Environment:

@@ -97,6 +97,7 @@ class ReasoningGymCatalog:
             image="sandbox-reasoning_gym",
             instances_per_box=config.instances_per_box,
             provisions=provisions,
+            repeats="levels of a dataset are drawn from one seed, so some of them share questions",
         )
 
     def describe(self) -> Environment:

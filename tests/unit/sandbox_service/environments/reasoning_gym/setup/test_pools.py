@@ -1,0 +1,65 @@
+"""A generator that repeats itself gives prepared tasks only, or none, and splits stay apart."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import sandbox_service.environments.reasoning_gym.setup as setup
+
+SOURCE = Path(setup.__file__).with_name("pools.py")
+CONFIG = {"kinds": 10_000}
+"""The configuration of a level is the number of different questions of its generator."""
+
+
+def make_entry(dataset, config, seed, index):
+    question = str((7 * index + seed) % config["kinds"])
+    return {"question": f"Say {question}.", "answer": question, "metadata": {}}
+
+
+@pytest.fixture
+def pools(monkeypatch):
+    """The module as the preparation imports it, beside a package ``box`` with generators of its own."""
+    generators = ModuleType("box.generators")
+    generators.make_entry = make_entry
+    generators.oracle_answer = lambda dataset, entry: entry["answer"]
+    generators.raw_score = lambda dataset, config, seed, entry, answer: float(answer == entry["answer"])
+    monkeypatch.setitem(sys.modules, "box", ModuleType("box"))
+    monkeypatch.setitem(sys.modules, "box.generators", generators)
+    spec = importlib.util.spec_from_file_location("pools", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "pools", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_generator_of_many_questions_is_endless(pools) -> None:
+    pool = pools.make_pool("numbers", CONFIG)
+    assert (pool.repeated, pool.fixed) == (0.0, None)
+    assert [task["split"] for task in pool.tasks] == ["test"] * 5 + ["validation"] * 2 + ["train"] * 16
+
+
+def test_a_generator_that_repeats_itself_gives_prepared_tasks_without_a_repetition(pools) -> None:
+    pool = pools.make_pool("numbers", {"kinds": 40})
+    assert pool.fixed == "repeats"
+    assert pool.repeated == pytest.approx(0.6)
+    answers = [task["answer"] for task in pool.tasks]
+    assert len(set(answers)) == len(answers) == 23
+
+
+def test_held_out_questions_are_left_out_of_training(pools) -> None:
+    pool = pools.make_pool("numbers", {"kinds": 17})
+    answers = {
+        split: {task["answer"] for task in pool.tasks if task["split"] == split} for split in pools.SEEDS
+    }
+    assert len(answers["test"]) == 5
+    assert len(answers["train"]) == 17 - 5 - 2
+    assert not answers["train"] & (answers["test"] | answers["validation"])
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 12])
+def test_a_generator_of_too_few_questions_is_refused_with_the_reason(pools, kinds) -> None:
+    with pytest.raises(pools.LevelError, match="its questions repeat each other"):
+        pools.make_pool("numbers", {"kinds": kinds})
