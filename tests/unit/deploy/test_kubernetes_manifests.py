@@ -12,6 +12,8 @@ import yaml
 from deploy.exposure import check_reach
 from sandbox_service.config import ServiceConfig
 from sandbox_service.trajectories.engine import store_url
+from scripts.install import Machine, choose
+from scripts.project_image import Recipe
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "training-sandbox"
@@ -151,6 +153,18 @@ def test_trainers_ask_for_gpus_and_heads_for_none() -> None:
     assert limits["nvidia.com/gpu"] == worker["rayStartParams"]["num-gpus"] == "8"
     head = cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["resources"]
     assert "nvidia.com/gpu" not in head["limits"]
+
+
+def test_trainers_with_gpus_run_the_image_that_is_built_for_gpus() -> None:
+    choice = choose(Machine(driver=None, local_torch=False, cpu_index=False), {"ENGINE": "vllm"})
+    built = Recipe("trainer", choice).tag
+    image = DEFAULTS["trainer"]["image"]
+    assert DEFAULTS["trainer"]["gpus"]
+    assert f"{image['repository']}:{image['tag']}" == built
+    cluster = read(DEPLOY / "kubernetes" / "gvisor.yaml")["RayCluster", "sandbox-trainer"]["spec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["image"].endswith(f"/{built}")
 
 
 def test_kuberay_knows_every_field(documents) -> None:
