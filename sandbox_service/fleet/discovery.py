@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
     from sandbox_service.errors import ServiceError
+    from sandbox_service.stream.address import Address
     from sandbox_service.supervisor.actor import SupervisorActor
     from sandbox_service.supervisor.options import SupervisorAddress
 
@@ -155,9 +156,10 @@ class RayDiscovery:
         self._members, self._excluded = MappingProxyType(members), MappingProxyType(excluded)
 
     def _member(self, address: SupervisorAddress) -> Member:
-        if address.node_id == self._node_id or address.port is None:
-            return Member(address.name, UnixAddress(address.unix_path), address.secret)
-        return Member(address.name, TcpAddress(address.host, address.port, self._tls), address.secret)
+        reached: Address = UnixAddress(address.unix_path)
+        if address.node_id != self._node_id and address.port is not None:
+            reached = TcpAddress(address.host, address.port, self._tls)
+        return Member(address.name, reached, address.secret, address.host)
 
 
 async def _address_of(handle: ActorHandle[SupervisorActor]) -> SupervisorAddress | None:

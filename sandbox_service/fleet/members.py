@@ -25,6 +25,8 @@ class Member:
     address: Address
     secret: str = field(repr=False)
     """Secret that both ends of its stream prove to know; a restarted supervisor may have another."""
+    node: str = ""
+    """Address of its node, for messages."""
 
 
 def mismatch_of(name: str, address: SupervisorAddress, version: str) -> VersionMismatchError | None:

@@ -7,6 +7,10 @@ names it. While the owner is not reached, the others are asked to take the insta
 store allows them once the owner's lease has run out; one that reads there that it has another owner by now
 names that one instead. A frame is sent a second time only when it was never sent, or when the supervisor
 reports that it did not act on it. Everything else is settled by the idempotency key.
+
+A create that a supervisor refuses for want of the environment's image goes to the next one. New instances
+without a key then avoid that supervisor for a while. A create with a key or an id keeps its order, in which
+its repetition finds the instance: the first supervisor refuses it again, or reads in a shared store of it.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
 from .heirs import Heirs
+from .missing_images import MissingImages, sum_up
 from .placement import least_loaded, owner_of, rank
 
 if TYPE_CHECKING:
@@ -42,8 +47,8 @@ _MOVES = 4
 """Times that a frame follows an instance to another supervisor."""
 
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
-_NOT_DONE = frozenset({ErrorCode.DRAINING, ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE})
-_PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
+_PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING, ErrorCode.IMAGE_MISSING})}
+_NOT_DONE = _PASS_ON[Op.CREATE] | {ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE}
 """Errors after which the next supervisor is asked; none of these supervisors has done anything."""
 
 
@@ -61,6 +66,7 @@ class Router:
         self._held_pause_s = min(_HELD_PAUSE_S, takeover_after_s)
         self._connections = SupervisorConnections(options)
         self._heirs = Heirs()
+        self._missing_images = MissingImages()
         self._turn = 0
 
     async def call(
@@ -76,12 +82,13 @@ class Router:
         """Return the answer of the supervisor that owns the instance, or of one chosen for a new instance."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
-        order = self._order(frame, await self._candidates(frame, deadline))
+        members = await self._candidates(frame, deadline)
+        order = self._order(frame, members)
         free = op is Op.CREATE and not instance_id and meta.get("key") is None
         pass_on = _NOT_DONE if free else _PASS_ON.get(op, _NOT_MINE)
         # Wait only for the supervisor that the request depends on: the responsible one, or the last one left.
         awaited = order[-1] if free else order[0]
-        first: ServiceError | None = None
+        refusals: dict[str, ServiceError] = {}
         for name in order:
             try:
                 reply = await self._send(name, frame, deadline, wait=name == awaited)
@@ -89,18 +96,15 @@ class Router:
             except ServiceError as error:
                 if error.code not in pass_on:
                     raise
-                first = first or error
+                refusals[name] = error
+                self._note_refusal(frame, name, error)
             else:
-                if op is Op.RELEASE:
-                    self._heirs.forget(instance_id)
+                self._note_success(frame, name)
                 return answer
-        if (
-            first is not None
-            and first.code is ErrorCode.UNKNOWN_INSTANCE
-            and owner_of(instance_id) not in order
-        ):
+        all_unknown = all(error.code is ErrorCode.UNKNOWN_INSTANCE for error in refusals.values())
+        if all_unknown and owner_of(instance_id) not in order:
             return await self._ask_for_adoption(frame, order, deadline)
-        raise first or ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
+        raise sum_up(refusals, members)
 
     async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
@@ -200,6 +204,19 @@ class Router:
             return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
         return None
 
+    def _note_refusal(self, frame: Frame, name: str, error: ServiceError) -> None:
+        """Remember a supervisor that lacks the image of a create."""
+        if error.code is ErrorCode.IMAGE_MISSING:
+            now = asyncio.get_running_loop().time()
+            self._missing_images.note(_environment_of(frame), name, now)
+
+    def _note_success(self, frame: Frame, name: str) -> None:
+        """Remember that an instance has ended, or that a supervisor has an image."""
+        if frame.op is Op.RELEASE:
+            self._heirs.forget(frame.instance_id)
+        elif frame.op is Op.CREATE:
+            self._missing_images.forget(_environment_of(frame), name)
+
     def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
         """Remember who has an instance that went from one supervisor to another."""
         if reply.op is Op.REPLY:
@@ -226,7 +243,9 @@ class Router:
             # A create that is sent again must reach the supervisor that remembers its key.
             return rank(f"{frame.meta['tenant']}\0{key}", members)
         self._turn += 1
-        return least_loaded(self._connections.load, members, self._turn)
+        order = least_loaded(self._connections.load, members, self._turn)
+        now = asyncio.get_running_loop().time()
+        return self._missing_images.put_last(_environment_of(frame), order, now)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
         """Return the fleet, refreshed when the instance's supervisor is not known yet."""
@@ -292,6 +311,11 @@ class Router:
 
 def _is_on_instance(frame: Frame) -> bool:
     return bool(frame.instance_id) and frame.op is not Op.CREATE
+
+
+def _environment_of(frame: Frame) -> str:
+    """Return the environment of a create, which the gateway names."""
+    return str(frame.meta.get("environment", ""))
 
 
 def _new_owner(reply: Frame) -> str | None:

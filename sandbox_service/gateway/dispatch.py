@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sandbox_contract.agent_runs import RunAgentRequest
 from sandbox_contract.base import IdempotencyKey
-from sandbox_contract.episodes import StepRequest
+from sandbox_contract.episodes import CreateInstanceRequest, StepRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Frame, Op
@@ -116,7 +116,7 @@ class EncodedRequest:
     timeout_s: float | None = None
     """The timeout that the request of a step or an agent has."""
     meta: dict[str, object] = field(default_factory=dict)
-    """Values that the supervisor needs without parsing the body."""
+    """Values that the fleet needs without parsing the body."""
 
 
 def encode_request(request: Request) -> EncodedRequest:
@@ -132,6 +132,8 @@ def encode_request(request: Request) -> EncodedRequest:
         _check_step(request)
         described = {"timeout_s": timeout_s, "step_index": request.step_index}
         meta = {name: value for name, value in described.items() if value is not None}
+    elif isinstance(request, CreateInstanceRequest):
+        meta = {"environment": request.environment}
     body = request.__pydantic_serializer__.to_json(request, exclude_unset=True, exclude=_IN_META)
     if len(body) > _MOST_PARAMS and not isinstance(request, StepRequest):
         detail = f"a {operation.name} request has {len(body)} bytes; at most {_MOST_PARAMS} are allowed"

@@ -57,7 +57,7 @@ class Town:
         path = self.folder / name
         await server.listen_unix(path)
         self.cores[name], self.servers[name] = core, server
-        self.members[name] = Member(name, UnixAddress(str(path)), secret)
+        self.members[name] = Member(name, UnixAddress(str(path)), secret, f"node-{name}")
         return core
 
     async def stop(self, name: str, *, forget: bool = False) -> None:

@@ -124,6 +124,71 @@ async def test_when_no_supervisor_has_room_the_first_refusal_is_raised(town):
     assert caught.value.code is ErrorCode.QUEUE_FULL
 
 
+IMAGE_MISSING = ServiceError(ErrorCode.IMAGE_MISSING, "the image code:1 does not exist; build it")
+
+
+@pytest.mark.parametrize("named", [{}, {"key": "k"}, {"instance_id": "mine"}], ids=["free", "key", "id"])
+async def test_a_create_goes_on_to_a_node_that_has_the_image(town, named):
+    for name in ("a", "b"):
+        await town.start(name)
+    lacking = rank("mine" if "instance_id" in named else "t\0k", "ab")[0]
+    town.cores[lacking].refusal = IMAGE_MISSING
+    instance_id = await town.create(**named, environment="code")
+    assert [name for name in "ab" if instance_id in town.cores[name].instances] == [*{*"ab"} - {lacking}]
+
+
+async def test_a_node_without_the_image_attracts_no_further_instances_of_the_environment(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    town.cores["a"].refusal = IMAGE_MISSING
+    for _ in range(10):
+        await town.create(environment="code")
+    assert town.handled() == {"a": 1, "b": 10}
+    town.cores["a"].refusal = None
+    before = town.handled()["a"]
+    for _ in range(4):
+        await town.create(environment="echo")
+    assert town.handled()["a"] == before + 2, "other environments do not avoid it"
+
+
+async def test_an_image_that_no_node_has_is_one_error_that_names_the_nodes(town):
+    for name in ("a", "b"):
+        core = await town.start(name)
+        core.refusal = IMAGE_MISSING
+    for meta in ({}, {"key": "k"}):
+        with pytest.raises(ServiceError) as caught:
+            await town.create(environment="code", **meta)
+        assert caught.value.code is ErrorCode.IMAGE_MISSING
+        wanted = "on every node that was asked (node-a, node-b): the image code:1 does not exist; build it"
+        assert caught.value.detail == wanted
+
+
+async def test_nodes_without_the_image_are_asked_again_once_the_others_are_full(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    town.cores["a"].refusal = IMAGE_MISSING
+    await asyncio.gather(*(town.create(environment="code") for _ in range(2)))
+    town.cores["b"].refusal = ServiceError(ErrorCode.QUEUE_FULL, retry_after_s=1.0)
+    with pytest.raises(ServiceError) as caught:
+        await town.create(environment="code")
+    assert caught.value.code is ErrorCode.QUEUE_FULL, "it may have room later, so that a client repeats it"
+    town.cores["a"].refusal = None
+    assert (await town.create(environment="code")).startswith("a.")
+
+
+async def test_a_create_sent_again_finds_its_instance_beside_a_node_without_the_image(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    lacking, other = rank("t\0k", "ab")
+    town.cores[lacking].refusal = IMAGE_MISSING
+    await town.create(environment="code")
+    await town.create(environment="code")
+    for _ in range(2):
+        await town.create(environment="code", key="k")
+    handled = [core.handled[-2:] for core in (town.cores[lacking], town.cores[other])]
+    assert [[frame.meta.get("key") for frame in frames] for frames in handled] == [["k"] * 2] * 2
+
+
 async def test_a_new_instance_does_not_wait_for_a_supervisor_that_is_away(town):
     for name in ("a", "b"):
         await town.start(name)
