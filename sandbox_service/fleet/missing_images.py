@@ -43,7 +43,7 @@ class MissingImages:
 def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) -> ServiceError:
     """Return the error of a request that all supervisors refused, given in the order in which they did.
 
-    A create that some node may still take has that node's error. If no node has the image, it names the nodes.
+    A create that some node may still take has that node's error. If all lack the image, it names the nodes.
     """
     for error in refusals.values():
         if error.code is not ErrorCode.IMAGE_MISSING:

@@ -46,6 +46,10 @@ class StoreCondition:
     """Seconds by which the database's clock is ahead of this machine's; None for a file, which has none."""
 
 
+class StoreUnreachableError(Exception):
+    """The database cannot be connected to; the text says to which, why, and what to do."""
+
+
 def examine_store(url: str) -> StoreCondition:
     """Return the condition of a store. Reads only; waits at most 5 s for a server."""
     try:
@@ -71,6 +75,15 @@ def examine_store(url: str) -> StoreCondition:
         return StoreCondition(StoreState.UNREACHABLE, kind, f"{name}: {_one_line(error)}")
     finally:
         engine.dispose()
+
+
+def unreachable(url: URL, error: DatabaseError) -> StoreUnreachableError:
+    """Return the error of a database to which no connection could be made."""
+    name = url.set(query={}).render_as_string(hide_password=True)
+    return StoreUnreachableError(
+        f"the database {name} does not answer or refuses this user: {_one_line(error)}; start it, or correct "
+        "store.url"
+    )
 
 
 def store_file(url: str) -> Path | None:

@@ -136,6 +136,15 @@ def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collect
     connection.execute(change.values(owner=NOBODY))
 
 
+def living_supervisors(connection: Connection) -> frozenset[str]:
+    """Return the supervisors whose leases hold."""
+    now = _now(connection)
+    query = sa.select(lives.c.supervisor, lives.c.leased_until, lives.c.lease_s)
+    rows = connection.execute(query.where(lives.c.leased_until.is_not(None))).all()
+    left = {row.supervisor: float(row.leased_until) - now for row in rows}
+    return frozenset(row.supervisor for row in rows if 0.0 < left[row.supervisor] <= (row.lease_s or 0.0))
+
+
 def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
     """Return the condition that an instance belongs to a supervisor."""
     created = sa.and_(instances.c.owner.is_(None), instances.c.supervisor == supervisor)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
 from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
@@ -23,6 +23,7 @@ from sandbox_service.telemetry import get_logger
 
 from . import reader
 from .commits import Commits, unwritable
+from .condition import unreachable
 from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
@@ -33,6 +34,7 @@ from .ownership import (
     claim_instance,
     disown_instances,
     fenced_error,
+    living_supervisors,
     renew_lease,
     return_lease,
 )
@@ -255,15 +257,29 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
     """Open the store, creating the file and its folder, or the tables, where they are missing.
 
     Raises ValueError for a URL of another kind of database, StoreSchemaError for a database of another
-    version, and SQLAlchemyError when the database does not answer.
+    version, StoreUnreachableError when there is no connection, and SQLAlchemyError when the database fails.
     """
     engine = connect(config.url, fsync=config.fsync)
     try:
         prepare(engine)
-    except BaseException:
+    except BaseException as error:
         engine.dispose()
+        # Without a statement it is the connection that failed.
+        if isinstance(error, DatabaseError) and error.statement is None:
+            raise unreachable(engine.url, error) from error
         raise
     return SqlTrajectoryStore(engine, config)
+
+
+def supervisors_with_lease(url: str) -> frozenset[str]:
+    """Return the supervisors, of all clusters, that hold leases in a database. Raises SQLAlchemyError."""
+    # Without a look at the schema: a later release of the service may have upgraded it by now.
+    engine = connect(url, create=False)
+    try:
+        with engine.connect() as connection:
+            return living_supervisors(connection)
+    finally:
+        engine.dispose()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
+from sandbox_service.trajectories.condition import StoreState, examine_store
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes, notes_line, results
@@ -71,6 +72,10 @@ def _serve(config: ServiceConfig, show_logs: bool) -> None:
     for name, reason in registry.broken.items():
         notes().print(f"not served: {name}: {reason}", markup=False, soft_wrap=True)
     settled = prepare_sandboxes(config, notes_line)
+    store = examine_store(settled.store.url)
+    if store.state is StoreState.UNREACHABLE:
+        wait_s = settled.fleet.start_timeout_s
+        notes_line(f"the database does not answer; waiting {wait_s:g} s for it: {store.detail}")
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:
         results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)
