@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,11 +68,15 @@ def drain_node(
     report: Callable[[str], None],
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
+    *,
+    successors: Callable[[], Collection[str]] = tuple,
 ) -> int:
     """Drain all supervisors of a node; return the number of instances that are left there at the end.
 
     Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
-    timeout. Raises UnknownNodeError.
+    timeout. ``successors`` names supervisors of the store: once no other node of this cluster takes instances
+    and another cluster has supervisors, the wait is over, since clients speak to that one. Raises
+    UnknownNodeError.
     """
     chosen = _chosen(fleet.placed(), node)
     deadline = now() + timeout_s
@@ -92,6 +96,9 @@ def drain_node(
             report(_progress(left, move=move))
         if not left and all(placed[name].draining for name in chosen & placed.keys()):
             return 0
+        if not move and not placed.keys() >= set(successors()):
+            report("another cluster has taken over: what is left goes on there, or is lost")
+            return left
         if now() >= deadline:
             return left
         pause(POLL_S)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.fleet_access import FleetUnreachableError, running_fleet
 from deploy.serve_app import stop_s
@@ -13,6 +16,7 @@ from local_processes.foreground import run_until_stopped
 from local_processes.threads import AbandonedError, run_in_thread
 from sandbox_service.config.reading import read_config
 from sandbox_service.fleet.draining import UnknownNodeError, drain_node, stop_node
+from sandbox_service.trajectories.store import supervisors_with_lease
 
 from .options import ConfigOption
 from .terminal import explained, fail, notes_line
@@ -32,7 +36,8 @@ def node(
     """Run a node of a cluster; when it is to end, empty it first.
 
     After SIGTERM or SIGINT this machine takes no new instances. Those of deterministic environments move to
-    other nodes, if store.url is a PostgreSQL database, and others may end, for deadline.node_drain_s at most.
+    other nodes, if store.url is a PostgreSQL database, and others may end, for deadline.node_drain_s at most,
+    or until the whole cluster ends beside another one with the same database, as in an upgrade on Kubernetes.
     Then the supervisor stops: what is left goes on elsewhere at its next call if it can be rebuilt, and
     answers instance_lost if not. At last the command gets SIGTERM. Allow deadline.node_drain_s + drain_s +
     release_s and another minute before SIGKILL. Settings used: deadline, and as `sandbox-service drain`.
@@ -65,6 +70,17 @@ def _empty(config: ServiceConfig) -> None:
 def _drain_and_stop(config: ServiceConfig) -> None:
     host = socket.gethostname()
     with running_fleet(config) as fleet:
-        drain_node(fleet, host, config.deadline.node_drain_s, notes_line)
+        successors = partial(_supervisors_of_store, config.store.url)
+        drain_node(fleet, host, config.deadline.node_drain_s, notes_line, successors=successors)
         if late := stop_node(fleet, host):
             notes_line(f"{late} supervisors did not stop in time")
+
+
+def _supervisors_of_store(url: str) -> Collection[str]:
+    """Return the supervisors that use the store now; none of a file, or if the database does not answer."""
+    if url.startswith("sqlite:"):
+        return ()
+    try:
+        return supervisors_with_lease(url)
+    except SQLAlchemyError:
+        return ()

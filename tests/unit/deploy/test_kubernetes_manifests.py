@@ -133,6 +133,16 @@ def test_a_sandbox_pod_has_the_time_to_empty_itself(documents) -> None:
     assert pod["terminationGracePeriodSeconds"] >= longest_s + 60
 
 
+def test_a_cluster_that_was_replaced_gives_its_instances_up_at_once(documents) -> None:
+    """Clients reach the new one only, and the head, by which supervisors are reached, ends after them."""
+    spec = documents["RayService", "sandbox"]["spec"]
+    deadline = ServiceConfig.model_validate(service(documents)["applications"][0]["args"]).deadline
+    assert spec["rayClusterDeletionDelaySeconds"] <= 30
+    head = spec["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]
+    _, seconds = head["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert deadline.drain_s + deadline.release_s < int(seconds) < head["terminationGracePeriodSeconds"] - 60
+
+
 def test_policies_select_the_pods_and_open_only_the_api_to_clients(documents) -> None:
     policy = documents["NetworkPolicy", "sandbox"]["spec"]
     cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]

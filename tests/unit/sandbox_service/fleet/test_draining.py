@@ -164,3 +164,23 @@ def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_e
     fleet.starts_after_s = None
     assert not replace_supervisors(fleet, "a", 60, fleet.pause, lambda: fleet.now)
     assert fleet.now == pytest.approx(60, abs=POLL_S)
+
+
+def test_a_cluster_that_ends_waits_for_nothing_once_another_one_has_its_store() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.change("b", draining=True)
+    successors = [["a", "b"], ["a", "b", "of-the-new-cluster"]]
+    said: list[str] = []
+    left = drain_node(
+        fleet, "a", 60.0, said.append, fleet.pause, lambda: fleet.now, successors=lambda: successors.pop(0)
+    )
+    assert (left, fleet.now) == (3, POLL_S)
+    assert said[-1] == "another cluster has taken over: what is left goes on there, or is lost"
+
+
+def test_a_node_of_a_cluster_that_goes_on_is_drained_if_others_use_the_store() -> None:
+    fleet = ScriptedFleet("a", "b")
+    assert (
+        drain_node(fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=lambda: ["c"])
+        == 0
+    )
