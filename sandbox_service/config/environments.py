@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
@@ -116,6 +117,15 @@ class HarborConfig(TaskFolderConfig):
 
     tasks: tuple[Path, ...] = ()
     """Folders with tasks, or single tasks; each adds a split named after the folder."""
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    """Least and greatest reward; any other number is none. The least one is that of an agent's failure."""
+
+    @field_validator("reward_range")
+    @classmethod
+    def _ascending(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not -math.inf < value[0] < value[1] < math.inf:
+            raise ValueError("takes two finite numbers, the smaller one first")
+        return value
 
 
 class SweMutantsConfig(TaskFolderConfig):

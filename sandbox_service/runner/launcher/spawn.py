@@ -82,6 +82,9 @@ def _own_directory(path: str) -> None:
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "not a directory of ours", path) from None
+        if found.st_mode & 0o700 != 0o700:
+            # Closed by this user itself, which could have nothing started in it, not even what grades it.
+            os.chmod(path, 0o700)  # noqa: PTH101
 
 
 def fork_child(place: ChildContext, descriptors: list[int], run: Callable[[], None]) -> int:

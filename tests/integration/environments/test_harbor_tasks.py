@@ -35,6 +35,8 @@ echo "$r" > /logs/verifier/reward.txt
 FAULTY = {
     "no-reward": ("true", "neither /logs/verifier/reward.json nor reward.txt"),
     "nan": ("echo nan > /logs/verifier/reward.txt", "reward.txt is nan"),
+    "too-great": ("echo 7 > /logs/verifier/reward.txt", "the reward is 7, outside of 0 to 1"),
+    "negative": ("echo '{\"reward\": -3}' > /logs/verifier/reward.json", "the reward is -3, outside"),
     "empty": ("touch /logs/verifier/reward.txt", "reward.txt holds no number"),
     "words": ("echo well > /logs/verifier/reward.txt", "'well'"),
     "two-keys": ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', "none is named 'reward'"),

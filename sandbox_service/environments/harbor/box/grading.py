@@ -1,196 +1,132 @@
 """Grade what the agent left: copies of its working directory go to a verifier, and rewards come back.
 
-The agent's processes are dead whenever tests are in the box, and the verifier's folder is gone before the
-agent acts again. Standard library only.
+Where no usable reward comes back, the same tests run once more, on the task's untouched files. A reward from
+these proves that the agent caused the failure, so it gets the lowest reward; none proves the task at fault.
+Standard library only.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .layout import give_place, pack, take_place
-from .rewards import RewardError, combine, falls_short, parse_rewards, score_of
+from .layout import pack
+from .rewards import KEY, RewardError, combine, falls_short, score_of
+from .step_tests import NoRewardError, StepTests
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.world import Agent, Candidate
+    from sandbox_service.runner.world import Agent
 
 
 JsonObject = dict[str, Any]
 
-ENTRY = "sandbox_service.environments.harbor.box.verifier:serve"
 MAX_ARCHIVE = 48 * 1024**2
 """Characters of the packed working directory; a larger one is not graded."""
-_PIECE = 4 * 1024**2
-"""Characters sent to the verifier at once; a multiple of four, so that each piece is base64."""
-_SHELL_S = 60.0
+_COPY_S = 60.0
 _LEAST_S = 1.0
 _MARGIN_S = 10.0
 """Kept of the evaluation's time, a tenth at most, for ending the tests and for the answer."""
+_PROOF_SHARE = 0.2
+"""Share of the evaluation's time that is kept for tests on the task's untouched files."""
 _DONE = 1.0 - 1e-9
-_SHOWN = 2000
 
 
-def take_folders(agent: Agent) -> None:
-    """Give the agent the task's folders. Raises WorldError where the box cannot have them."""
-    done = agent.shell(take_place(agent.workspace), _SHELL_S)
-    if done.exit_code != 0:
-        detail = (
-            "the box has no /app: tasks need a container, or a process box with namespaces "
-            f"({done.output.strip()[:200]})"
-        )
+def copy_work(agent: Agent, timeout_s: float) -> str | None:
+    """Return the agent's working directory as base64 of a tar.gz; None when it is too large to be graded.
+
+    One that the agent has made unreadable is empty. Raises WorldError: step_timeout when the machine is too
+    busy to copy it within ``timeout_s``, sandbox_failed.
+    """
+    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_COPY_S, timeout_s)), MAX_ARCHIVE)
+    if packed.truncated or packed.timed_out:
+        return None
+    if packed.exit_code is None:
+        detail = f"the working directory could not be copied: {packed.output[-200:]}"
         raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
-
-
-def copy_work(agent: Agent) -> str | None:
-    """Return the agent's working directory as base64 of a tar.gz; None when it is too large to be graded."""
-    packed = agent.shell(pack(agent.workspace), _SHELL_S, MAX_ARCHIVE)
-    if packed.exit_code != 0 and not packed.truncated:
-        detail = "the working directory could not be copied"
-        raise WorldError(f"{detail}: {packed.output[-200:]}", BoxErrorCode.GRADER_FAILED)
-    return None if packed.truncated else packed.output
+    return packed.output if packed.exit_code == 0 else ""
 
 
 class Grader:
     """Grades the steps of one task."""
 
-    def __init__(self, agent: Agent, task: JsonObject, grading: JsonObject, timeout_s: float) -> None:
-        self._agent = agent
-        self._task = task
-        self._grading = grading
-        self._deadline = time.monotonic() + timeout_s - min(_MARGIN_S, timeout_s / 10)
+    def __init__(self, agent: Agent, task: JsonObject, grading: JsonObject, deadline: float) -> None:
+        """``deadline`` is that of the evaluation, on the monotonic clock."""
+        self._started = time.monotonic()
+        left_s = deadline - self._started
+        span_s = left_s - min(_MARGIN_S, left_s / 10)
+        self._deadline = self._started + span_s
+        self._tests_deadline = self._started + span_s * (1 - _PROOF_SHARE)
+        self._steps: list[JsonObject] = grading["steps"]
+        self._strategy: str = grading["strategy"]
+        self._least: float = grading["reward_range"][0]
+        self._tests = StepTests(agent, task, grading)
 
     def grade(self, works: list[str | None]) -> Verdict:
         """Grade the copies of the working directory, one for each step that was reached.
 
-        Raises WorldError: grader_failed when tests end without a usable reward, deadline_exceeded when the
-        evaluation has too little time for them.
+        Raises WorldError: grader_failed when the tests give no usable reward on untouched files either,
+        deadline_exceeded when the machine is too busy, or the evaluation has too little time to decide.
         """
-        steps = self._grading["steps"]
         rewards: list[dict[str, float]] = []
         shown: list[JsonObject] = []
         cut_short = False
-        for index, step in enumerate(steps):
+        for index, step in enumerate(self._steps):
             work = works[index] if index < len(works) else None
             reached = index < len(works)
             if not reached or work is None:
-                found, note = {"reward": 0.0}, "too large to be graded" if reached else "not reached"
+                found, note = {KEY: self._least}, "too large to be graded" if reached else "not reached"
             else:
-                found, note = self._rewards(step, work), ""
+                try:
+                    found, note = self._rewards(index, work), ""
+                except NoRewardError as failure:
+                    return self._blame(failure, [index], whole=len(self._steps) == 1)
             rewards.append(found)
             shown.append({"step": step["name"], "rewards": found, **({"note": note} if note else {})})
-            if falls_short(found, step["min_reward"]) and index + 1 < len(steps):
+            if falls_short(found, step["min_reward"]) and index + 1 < len(self._steps):
                 cut_short = True
                 break
+        total = combine(rewards, self._strategy)
         try:
-            total = combine(rewards, self._grading["strategy"])
             score = score_of(total)
         except RewardError as error:
-            raise WorldError(str(error), BoxErrorCode.GRADER_FAILED) from None
+            return self._blame(NoRewardError(str(error)), range(len(rewards)), whole=True)
         details: JsonObject = {"rewards": total}
-        if len(steps) > 1:
+        if len(self._steps) > 1:
             details |= {"steps": shown, "ended_by_min_reward": cut_short}
         elif "note" in shown[0]:
             details["note"] = shown[0]["note"]
         return Verdict(score, success=score >= _DONE, details=details)
 
-    def _rewards(self, step: JsonObject, work: str) -> dict[str, float]:
-        left_s = self._deadline - time.monotonic()
-        if left_s < _LEAST_S:
-            raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)
-        with self._verifier() as verifier:
-            try:
-                self._fill(verifier, step, work)
-                limit_s = min(float(step["timeout_s"]), max(_LEAST_S, self._deadline - time.monotonic()))
-                env = {**self._task["env"], **step["env"]}
-                answer = _ask(verifier, {"do": "run", "env": env, "timeout_s": limit_s}, limit_s + _MARGIN_S)
-            except (EOFError, TimeoutError) as error:
-                detail = f"the tests ended the verifier's process: {type(error).__name__}"
-                raise WorldError(detail, BoxErrorCode.GRADER_FAILED) from None
-        return _read(answer, step, limit_s)
+    def _rewards(self, index: int, work: str) -> dict[str, float]:
+        if self._tests_deadline - time.monotonic() < _LEAST_S:
+            passed_s = time.monotonic() - self._started
+            if not index or kept_waiting(passed_s - self._tests.waited_s, passed_s, passed_s):
+                raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)
+            raise NoRewardError("the tests of earlier steps have used up the time of the evaluation")
+        return self._tests.run(index, work, self._tests_deadline)
 
-    @contextmanager
-    def _verifier(self) -> Iterator[Candidate]:
-        """Start a verifier in the place of the agent, and give the place back afterwards."""
-        # The link must be gone before the verifier makes its own: neither user can remove the other's.
-        done = self._agent.shell(give_place(self._agent.workspace), _SHELL_S)
-        if done.exit_code != 0:
-            raise WorldError("the agent's folders could not be put aside", BoxErrorCode.GRADER_FAILED)
-        verifier = self._agent.candidate(ENTRY)
+    def _blame(self, failure: NoRewardError, suspects: Sequence[int], *, whole: bool) -> Verdict:
+        """Return the lowest score if the tests of these steps give rewards on the task's untouched files.
+
+        ``whole``: they are all that counts, so that their rewards must add up to a score. Raises WorldError.
+        """
         try:
-            yield verifier
-        finally:
-            verifier.close()
-            with contextlib.suppress(WorldError):
-                take_folders(self._agent)
-
-    def _fill(self, verifier: Candidate, step: JsonObject, work: str) -> None:
-        if not _ask(verifier, {"do": "take_folders"})["reached"]:
-            raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
-        apart = bool(step["separate"])
-        if apart and self._task["image"]:
-            _ask(verifier, {"do": "take_initial"})
-        if apart:
-            _ask(verifier, {"do": "write", "folder": "app", "files": self._task["files"]})
-        for begin in range(0, max(1, len(work)), _PIECE):
-            last = begin + _PIECE >= len(work)
-            piece = work[begin : begin + _PIECE]
-            _ask(verifier, {"do": "unpack", "data": piece, "last": last, "apart": apart})
-        if apart:
-            for artifact in step["artifacts"]:
-                _ask(verifier, {"do": "take_artifact", "source": artifact, "target": artifact})
-        _ask(verifier, {"do": "remove_links"})
-        for files in _batches(step["files"]):
-            _ask(verifier, {"do": "write", "folder": "tests", "files": files})
-
-
-def _batches(files: JsonObject) -> Iterator[JsonObject]:
-    """Yield files in batches that fit into one request."""
-    batch: JsonObject = {}
-    size = 0
-    for path, file in files.items():
-        if batch and size + len(file["base64"]) > _PIECE:
-            yield batch
-            batch, size = {}, 0
-        batch[path] = file
-        size += len(file["base64"])
-    yield batch
-
-
-def _ask(verifier: Candidate, request: JsonObject, timeout_s: float = _SHELL_S) -> JsonObject:
-    answer = verifier.request(request, timeout_s)
-    if "error" in answer:
-        raise WorldError(
-            f"the verifier could not {request['do']}: {answer['error']}"[:300], BoxErrorCode.GRADER_FAILED
-        )
-    return answer
-
-
-def _read(answer: JsonObject, step: JsonObject, limit_s: float) -> dict[str, float]:
-    """Return the rewards of an answer. Raises WorldError(grader_failed) when there is none to be trusted."""
-    output = f"; the end of their output: {str(answer.get('output'))[-_SHOWN:]!r}"
-    code = answer.get("exit_code")
-    if code is None:
-        if limit_s < float(step["timeout_s"]):
-            detail = f"the tests were not through within the {limit_s:.0f} s that the evaluation had for them"
-            raise WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED)
-        raise WorldError(f"the tests did not end within {limit_s:g} s{output}", BoxErrorCode.GRADER_FAILED)
-    # Only what ran beside the tests kills them, and it could have written the reward as well.
-    if not isinstance(code, int) or code < 0:
-        raise WorldError(f"the tests were killed by signal {code}{output}", BoxErrorCode.GRADER_FAILED)
-    if answer.get("ended") is not True:
-        raise WorldError("a process that the tests started could not be ended", BoxErrorCode.GRADER_FAILED)
-    try:
-        return parse_rewards(_text(answer.get("reward_json")), _text(answer.get("reward_txt")))
-    except RewardError as error:
-        raise WorldError(f"{error}{output}", BoxErrorCode.GRADER_FAILED) from None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+            found = [self._tests.run(index, None, self._deadline) for index in suspects]
+            if whole:
+                score_of(combine(found, self._strategy))
+        except (NoRewardError, RewardError) as own:
+            if isinstance(own, NoRewardError) and own.cut_short:
+                detail = f"{failure}; on the task's untouched files {own}"
+                raise WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED) from None
+            output = own.output if isinstance(own, NoRewardError) else failure.output
+            detail = f"{failure}; on the task's untouched files {own}; the end of the output: {output!r}"
+            raise WorldError(detail, BoxErrorCode.GRADER_FAILED) from None
+        details: JsonObject = {"rewards": {KEY: self._least}, "reason": str(failure)}
+        if len(self._steps) > 1:
+            details["steps"] = [self._steps[index]["name"] for index in suspects]
+        return Verdict(self._least, success=False, details=details)

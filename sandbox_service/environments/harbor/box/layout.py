@@ -7,6 +7,7 @@ with a folder of its own. Standard library only.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Mapping
 
@@ -15,6 +16,8 @@ FOLDERS = ("app", "logs", "tests", "solution")
 LINK = ".task"
 """Their common part, beside the workspaces."""
 WORKDIR = "app"
+SETUP = "setup.sh"
+"""The program that a step may bring for its beginning."""
 SUBFOLDERS = ("app", "logs/agent", "logs/verifier", "logs/artifacts", "tests", "solution")
 INITIAL = "/opt/task/app"
 """The initial working directory of a task with an image of its own; the image's build has put it aside."""
@@ -26,19 +29,30 @@ PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")
 """The places of the packages that the environment offers to tasks, in process boxes and containers."""
 
 
+_TRIES = 200
+"""Tries, a tenth of a second apart, to take or give the place: what a verifier left is removed meanwhile."""
+
+
 def take_place(workspace: str) -> str:
     """Return the command that makes the folders of a workspace and leads the links there."""
-    folders = " ".join(SUBFOLDERS)
+    quoted = shlex.quote(workspace)
     return (
-        f"cd {shlex.quote(workspace)} && mkdir -p {folders} && ln -sfn {shlex.quote(workspace)} ../{LINK} "
-        f"&& test /{WORKDIR} -ef {WORKDIR}"
+        f"cd {quoted} && mkdir -p {' '.join(SUBFOLDERS)} && "
+        + _tried(f"ln -sfn {quoted} ../{LINK} 2>/dev/null")
+        + f" && test /{WORKDIR} -ef {WORKDIR}"
     )
 
 
 def give_place(workspace: str) -> str:
     """Return the command that removes the link, so that another user can make it."""
-    link = f"{shlex.quote(workspace)}/../{LINK}"
-    return f"chmod -R u+rwx {link} 2>/dev/null; rm -rf {link}; ! test -e {link} -o -L {link}"
+    # By the path of the folder above: the agent may have removed or closed its own.
+    link = shlex.quote(f"{posixpath.dirname(workspace)}/{LINK}")
+    removed = f"{{ rm -rf {link} 2>/dev/null; ! test -e {link} -o -L {link}; }}"
+    return f"chmod -R u+rwx {link} 2>/dev/null; {_tried(removed)}"
+
+
+def _tried(command: str) -> str:
+    return f"for try in {{1..{_TRIES}}}; do {command} && break; sleep 0.1; done"
 
 
 def pack(workspace: str) -> str:

@@ -60,6 +60,13 @@ def score_of(rewards: Mapping[str, float]) -> float:
     raise RewardError(f"several rewards, and none is named {KEY!r}: {', '.join(sorted(rewards))}")
 
 
+def check_range(rewards: Mapping[str, float], least: float, most: float) -> None:
+    """Raise RewardError if the rewards have a score outside of the range; other keys may be any numbers."""
+    score = rewards.get(KEY, next(iter(rewards.values()))) if KEY in rewards or len(rewards) == 1 else least
+    if not least <= score <= most:
+        raise RewardError(f"the reward is {score:g}, outside of {least:g} to {most:g}")
+
+
 def falls_short(rewards: Mapping[str, float], least: Mapping[str, float]) -> bool:
     """Return whether a reward that a step must reach is lower, or missing."""
     return any(rewards.get(key, -math.inf) < threshold for key, threshold in least.items())

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
 from sandbox_service.runner.kernel.procfs import children
@@ -28,6 +28,9 @@ JsonObject = dict[str, Any]
 _OUTPUT_BYTES = 16 * 1024
 _REWARD_BYTES = 64 * 1024
 _ENDING_S = 10.0
+_SETUP_S = 30.0
+_LINK_S = 20.0
+"""Longest wait for the removal of what an earlier verifier has left."""
 _POLL_S = 0.01
 
 
@@ -46,7 +49,10 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
         "remove_links": verifier.remove_links,
-        "run": verifier.run,
+        "set_up": verifier.set_up,
+        "start": verifier.start,
+        "wait": verifier.wait,
+        "finish": verifier.finish,
     }
     while True:
         try:
@@ -68,12 +74,16 @@ class Verifier:
         self._left = folder / "left"
         """The agent's files, where the tests see only a part of them."""
         self._unpacking: subprocess.Popen[bytes] | None = None
+        self._tests: subprocess.Popen[bytes] | None = None
 
     def take_folders(self) -> JsonObject:
         """Make the folders and lead the box's links here."""
         for name in (*SUBFOLDERS, "home", "left"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
-        (self._folder.parent / LINK).symlink_to(self._folder)
+        link, deadline = self._folder.parent / LINK, time.monotonic() + _LINK_S
+        while link.is_symlink() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        link.symlink_to(self._folder)
         return {"reached": Path("/app").exists() and Path("/app").samefile(self._folder / "app")}
 
     def take_initial(self) -> JsonObject:
@@ -136,37 +146,57 @@ class Verifier:
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         return {}
 
-    def run(self, env: dict[str, str], timeout_s: float) -> JsonObject:
-        """Run the tests; return how they ended and the rewards that they wrote."""
-        logs = self._folder / "logs" / "verifier"
-        script = self._folder / "tests" / "test.sh"
-        script.chmod(0o755)
-        variables = {**os.environ, "HOME": str(self._folder / "home"), **env}
-        with (logs / "test-stdout.txt").open("wb") as output:
-            process = subprocess.Popen(
-                ["bash", "-c", "exec /tests/test.sh"],
-                cwd="/app",
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+    def set_up(self, env: dict[str, str]) -> JsonObject:
+        """Run the ``setup.sh`` of a step, on the task's untouched files."""
+        process = self._start(["bash", "./setup.sh"], env, subprocess.DEVNULL)
+        code = self._exit_code(process, _SETUP_S)
+        _end_children()
+        return {"exit_code": code}
+
+    def start(self, env: dict[str, str]) -> JsonObject:
+        """Start the tests."""
+        (self._folder / "tests" / "test.sh").chmod(0o755)
+        with (self._logs / "test-stdout.txt").open("wb") as output:
+            self._tests = self._start(["bash", "-c", "exec /tests/test.sh"], env, output)
+        return {}
+
+    def wait(self, timeout_s: float) -> JsonObject:
+        """Wait for the tests to end, for so long at most; ``exit_code`` is None while they run."""
+        assert self._tests is not None
+        return {"exit_code": self._exit_code(self._tests, timeout_s)}
+
+    def finish(self) -> JsonObject:
+        """End everything that the tests have started; return what they wrote, and whether all has ended."""
+        return {
+            "ended": _end_children(),
+            "output": _read(self._logs / "test-stdout.txt", _OUTPUT_BYTES, tail=True) or "",
+            "reward_json": _read(self._logs / "reward.json", _REWARD_BYTES),
+            "reward_txt": _read(self._logs / "reward.txt", _REWARD_BYTES),
+        }
+
+    @property
+    def _logs(self) -> Path:
+        return self._folder / "logs" / "verifier"
+
+    def _start(
+        self, command: list[str], env: dict[str, str], output: BinaryIO | int
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            cwd="/app",
+            env={**os.environ, "HOME": str(self._folder / "home"), **env},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _exit_code(self, process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
         deadline = time.monotonic() + timeout_s
         # Not by ``Popen.wait``: orphans become our children, and have to be reaped meanwhile.
-        code = None
-        while code is None and time.monotonic() < deadline:
-            code = _reap(process.pid)
-            if code is None:
-                time.sleep(_POLL_S)
-        ended = _end_children()
-        return {
-            "exit_code": code,
-            "ended": ended,
-            "output": _read(logs / "test-stdout.txt", _OUTPUT_BYTES, tail=True) or "",
-            "reward_json": _read(logs / "reward.json", _REWARD_BYTES),
-            "reward_txt": _read(logs / "reward.txt", _REWARD_BYTES),
-        }
+        while (code := _reap(process.pid)) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return code
 
 
 def _leads_well(link: Path, folder: Path, kept: list[Path]) -> bool:

@@ -18,17 +18,19 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .grading import Grader, copy_work, take_folders
+from .grading import Grader, copy_work
 from .layout import (
     IMAGE_VARIABLES,
     IMAGE_WORKDIR,
     PACKAGES,
+    SETUP,
     WORKDIR,
     image_variables,
     prologue,
     take_initial,
 )
 from .prompts import NO_ACTION, next_step, system_prompt
+from .step_tests import take_folders
 from .tools import TOOLS, ToolSettings, run_tool
 
 if TYPE_CHECKING:
@@ -41,8 +43,13 @@ _LEAST_TIME_S = 0.05
 _NO_TIME = "Not run: the time of this step is used up."
 _AFTER_END = "Not run: the task, or its step, was submitted before."
 _OUT_OF_TIME = "The time that the task gives its agent is used up; the episode has ended."
-_SETUP = "setup.sh"
+_CANNOT_BEGIN = "The next step cannot begin in the folders that you left; the episode has ended."
+_COPY_S = 5.0
 _SETUP_S = 60.0
+
+
+class SetupError(WorldError):
+    """The program of a task that begins a step has failed."""
 
 
 class HarborWorld(World):
@@ -60,6 +67,7 @@ class HarborWorld(World):
         self.steps = 0
         self.position = 0
         self.ran_s = 0.0
+        self.step_deadline = 0.0
         self.works: list[str | None] = []
         self.sealed = False
         self.verdict: tuple[int, Verdict] | None = None
@@ -88,9 +96,10 @@ class HarborWorld(World):
         return Start([{"role": "system", "content": system}, user], [tool.schema() for tool in TOOLS], info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
-        # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.
-        wall_timeout_s = timeout_s - min(1.0, timeout_s / 10)
+        # Something stays for a copy of the working directory: the worker is killed at the deadline itself.
+        wall_timeout_s = timeout_s - min(_COPY_S, timeout_s / 6)
         deadline = time.monotonic() + wall_timeout_s
+        self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
         actions = parse_actions(message)
         self.steps += 1
         results: list[ToolResult] = []
@@ -104,7 +113,9 @@ class HarborWorld(World):
         if any(result.submitted for result in results):
             done = self.position + 1 == len(self.task["steps"])
             if not done:
-                answers.append({"role": "user", "content": self._next_step()})
+                instruction = self._next_step()
+                done = instruction is None
+                answers.append({"role": "user", "content": instruction or _CANNOT_BEGIN})
         late = self._time_is_up()
         if late and not done:
             answers.append({"role": "user", "content": _OUT_OF_TIME})
@@ -127,22 +138,27 @@ class HarborWorld(World):
         return Verdict(score, verdict.success, verdict.details)
 
     def seal(self) -> None:
-        self.works.append(copy_work(self._agent))
+        self.works.append(self._copied())
         self.sealed = True
 
+    def _copied(self) -> str | None:
+        return copy_work(self._agent, self.step_deadline - time.monotonic())
+
     def _graded(self, grading: JsonObject) -> Verdict:
+        deadline = time.monotonic() + self.evaluate_timeout_s
         if not self.sealed:
             # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
             self._agent.kill()
-            return self._grade([*self.works, copy_work(self._agent)], grading)
+            work = copy_work(self._agent, self.evaluate_timeout_s / 2)
+            return self._grade([*self.works, work], grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
         if self.verdict is None or self.verdict[0] != key:
-            self.verdict = key, self._grade(self.works, grading)
+            self.verdict = key, self._grade(self.works, grading, deadline)
         return self.verdict[1]
 
-    def _grade(self, works: list[str | None], grading: JsonObject) -> Verdict:
-        return Grader(self._agent, self.task, grading, self.evaluate_timeout_s).grade(works)
+    def _grade(self, works: list[str | None], grading: JsonObject, deadline: float) -> Verdict:
+        return Grader(self._agent, self.task, grading, deadline).grade(works)
 
     @property
     def _agent(self) -> Agent:
@@ -174,12 +190,10 @@ class HarborWorld(World):
 
     def _begin_step(self) -> None:
         self._write(self._step["files"])
-        if _SETUP in self._step["files"]:
-            done = self._shell(f"bash ./{_SETUP}")
+        if SETUP in self._step["files"]:
+            done = self._shell(f"bash ./{SETUP}")
             if done != 0:
-                raise WorldError(
-                    f"the task's {_SETUP} of step {self._step['name']} failed with status {done}"
-                )
+                raise SetupError(f"the task's {SETUP} of step {self._step['name']} failed with status {done}")
 
     def _shell(self, command: str) -> int | None:
         return self._agent.shell(f"{self._prologue}\n{command}", _SETUP_S).exit_code
@@ -188,12 +202,21 @@ class HarborWorld(World):
     def _prologue(self) -> str:
         return prologue(self.task["env"], self.workdir)
 
-    def _next_step(self) -> str:
+    def _next_step(self) -> str | None:
+        """Begin the next step; return its instruction, or None if it cannot begin in what the agent left."""
         self._agent.kill()
-        self.works.append(copy_work(self._agent))
+        self.works.append(self._copied())
         self.position += 1
         self.ran_s = 0.0
-        self._begin_step()
+        try:
+            self._begin_step()
+        except (ValueError, SetupError):
+            return None
+        except OSError as error:
+            # One without a number is the box's.
+            if error.errno is None:
+                raise
+            return None
         return next_step(self.position + 1, len(self.task["steps"]), self._step["instruction"])
 
     def _time_is_up(self) -> bool:

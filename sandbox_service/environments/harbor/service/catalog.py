@@ -57,7 +57,8 @@ def bundled_tasks() -> dict[str, Path]:
 
 def operator_catalog(config: HarborConfig) -> HarborCatalog:
     """Return the catalog of the bundled examples and of the operator's folders."""
-    return HarborCatalog("harbor", config, bundled_tasks() | {folder.name: folder for folder in config.tasks})
+    folders = bundled_tasks() | {folder.name: folder for folder in config.tasks}
+    return HarborCatalog("harbor", config, folders, reward_range=config.reward_range)
 
 
 def pack_catalog(
@@ -91,10 +92,12 @@ class HarborCatalog:
         packages: Path | None = None,
         offered: Iterable[str] = (),
         description: str = "Tasks in Harbor's format: work in a folder by shell and editor; graded by tests.",
+        reward_range: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         """``folders`` are the folders of tasks by the names of their splits.
 
-        ``packages`` is a folder of packages for agents and tests, and ``offered`` are its pins.
+        ``packages`` is a folder of packages for agents and tests, and ``offered`` are its pins. A reward
+        outside of ``reward_range`` is none.
         """
         self._name = name
         self._config = config
@@ -102,6 +105,7 @@ class HarborCatalog:
         self._packages = packages
         self._offered = frozenset(offered)
         self._description = description
+        self._reward_range = reward_range
         self._images: dict[str, TaskImage | None] = {}
 
     @cached_property
@@ -144,7 +148,7 @@ class HarborCatalog:
                 deterministic=False,
                 many_per_worker=False,
             ),
-            reward_range=(0.0, 1.0),
+            reward_range=self._reward_range,
             max_steps=self._config.max_steps,
             params={
                 "type": "object",
@@ -179,6 +183,7 @@ class HarborCatalog:
             }
             grading: dict[str, JsonValue] = {
                 "strategy": task.toml.multi_step_reward_strategy,
+                "reward_range": list(self._reward_range),
                 "steps": [_grading(task, step) for step in task.steps],
             }
             image = self._image(task)

@@ -1,0 +1,222 @@
+"""Run the tests of one step in a verifier: on what the agent left, or on the task's untouched files.
+
+The tests run the agent's code, so they may hang, be killed or leave no reward by what the agent did. That is
+a NoRewardError here; the grader finds the cause. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.worker.allowance import Allowance, kept_waiting
+from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
+
+from .layout import SETUP, WORKDIR, give_place, take_place
+from .rewards import RewardError, check_range, parse_rewards
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent, Candidate
+
+
+JsonObject = dict[str, Any]
+
+ENTRY = "sandbox_service.environments.harbor.box.verifier:serve"
+_PIECE = 4 * 1024**2
+"""Characters sent to the verifier at once; a multiple of four, so that each piece is base64."""
+_SHELL_S = 60.0
+_FINISH_S = 12.0
+_SILENCE_S = 20.0
+"""Longest wait for an answer of a verifier that waits for the tests."""
+_LEAST_S = 1.0
+_SHOWN = 2000
+
+
+class NoRewardError(Exception):
+    """The tests gave no usable reward; the message says why."""
+
+    def __init__(self, reason: str, output: object = "", *, cut_short: bool = False) -> None:
+        super().__init__(reason)
+        self.output = str(output)[-_SHOWN:]
+        """The end of the output of the tests."""
+        self.cut_short = cut_short
+        """The evaluation ended them before their own time was used up."""
+
+
+def take_folders(agent: Agent) -> None:
+    """Give the agent the task's folders. Raises WorldError where the box cannot have them."""
+    done = agent.shell(take_place(agent.workspace), _SHELL_S)
+    if done.exit_code != 0:
+        detail = (
+            "the box has no /app: tasks need a container, or a process box with namespaces "
+            f"({done.output.strip()[:200]})"
+        )
+        raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
+
+
+class StepTests:
+    """The tests of a task's steps."""
+
+    def __init__(self, agent: Agent, task: JsonObject, grading: JsonObject) -> None:
+        self._agent = agent
+        self._task = task
+        self._grading = grading
+        self.waited_s = 0.0
+        """Seconds in which tests wanted to compute so far and the machine did not let them."""
+
+    def run(self, index: int, work: str | None, deadline: float) -> dict[str, float]:
+        """Return the rewards of a step's tests; they end before ``deadline`` on the monotonic clock.
+
+        ``work`` is the copy of the agent's working directory; None stands for the task's untouched files.
+
+        Raises NoRewardError, or WorldError: deadline_exceeded when the machine is too busy, sandbox_failed
+        when the box cannot run tests.
+        """
+        started = time.monotonic()
+        allowance: Allowance | None = None
+        try:
+            with self._verifier() as verifier:
+                self._fill(verifier, index, work, deadline)
+                step_s = float(self._grading["steps"][index]["timeout_s"])
+                allowance = Allowance(step_s, max(_LEAST_S, deadline - time.monotonic()), verifier.usage)
+                code = self._follow(verifier, index, allowance)
+                answer = _ask(verifier, {"do": "finish"}, time.monotonic() + _FINISH_S)
+        except EOFError:
+            raise NoRewardError("the tests ended the verifier's process") from None
+        except TimeoutError:
+            # It may have been stopped by what runs under its user id, which then sleeps or computes.
+            charged_s, passed_s = 0.0, time.monotonic() - started
+            if allowance is not None:
+                charged_s, passed_s = allowance.charged_s, allowance.charged_s + allowance.waited_s
+            if kept_waiting(charged_s, passed_s, passed_s):
+                raise _too_busy(passed_s) from None
+            raise NoRewardError("the verifier did not answer in time") from None
+        finally:
+            self.waited_s += 0.0 if allowance is None else allowance.waited_s
+        output = answer.get("output")
+        if code is None:
+            # Only now that nothing of the tests is alive: they must not make the machine look busy.
+            if allowance.starved():
+                raise _too_busy(allowance.wall_timeout_s)
+            raise _not_ended(allowance, step_s, output)
+        if answer.get("ended") is not True:
+            raise NoRewardError("a process that the tests started could not be ended", output)
+        return self._rewards(code, answer)
+
+    def _rewards(self, code: object, answer: JsonObject) -> dict[str, float]:
+        output = answer.get("output")
+        # Only what ran beside the tests kills them, and it could have written the reward as well.
+        if not isinstance(code, int) or code < 0:
+            raise NoRewardError(f"the tests were killed by signal {code}", output)
+        try:
+            rewards = parse_rewards(_text(answer.get("reward_json")), _text(answer.get("reward_txt")))
+            check_range(rewards, *self._grading["reward_range"])
+        except RewardError as error:
+            raise NoRewardError(str(error), output) from None
+        return rewards
+
+    @contextmanager
+    def _verifier(self) -> Iterator[Candidate]:
+        """Start a verifier in the place of the agent, and give the place back afterwards."""
+        # The link must be gone before the verifier makes its own: neither user can remove the other's.
+        done = self._agent.shell(give_place(self._agent.workspace), _SHELL_S)
+        if done.exit_code != 0:
+            raise NoRewardError("the agent's folders could not be put aside", done.output)
+        verifier = self._agent.candidate(ENTRY)
+        try:
+            yield verifier
+        finally:
+            verifier.close()
+            with contextlib.suppress(WorldError):
+                take_folders(self._agent)
+
+    def _fill(self, verifier: Candidate, index: int, work: str | None, deadline: float) -> None:
+        """Lay out what the tests find."""
+        step = self._grading["steps"][index]
+        apart = bool(step["separate"])
+        if not _ask(verifier, {"do": "take_folders"}, deadline)["reached"]:
+            raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
+        if apart or work is None:
+            if self._task["image"]:
+                _ask(verifier, {"do": "take_initial"}, deadline)
+            _ask(verifier, {"do": "write", "folder": WORKDIR, "files": self._task["files"]}, deadline)
+        if work is None:
+            self._begin_steps(verifier, index, deadline, apart=apart)
+        else:
+            for begin in range(0, max(1, len(work)), _PIECE):
+                last = begin + _PIECE >= len(work)
+                piece = work[begin : begin + _PIECE]
+                _ask(verifier, {"do": "unpack", "data": piece, "last": last, "apart": apart}, deadline)
+        for artifact in step["artifacts"] if apart else ():
+            _ask(verifier, {"do": "take_artifact", "source": artifact, "target": artifact}, deadline)
+        _ask(verifier, {"do": "remove_links"}, deadline)
+        for files in _batches(step["files"]):
+            _ask(verifier, {"do": "write", "folder": "tests", "files": files}, deadline)
+
+    def _begin_steps(self, verifier: Candidate, index: int, deadline: float, *, apart: bool) -> None:
+        """Add to untouched files what the task adds when its steps begin, up to the one that is tested."""
+        folder = f"left/{WORKDIR}" if apart else WORKDIR
+        for step in self._task["steps"][: index + 1]:
+            _ask(verifier, {"do": "write", "folder": folder, "files": step["files"]}, deadline)
+            if SETUP in step["files"] and not apart:
+                _ask(verifier, {"do": "set_up", "env": self._task["env"]}, deadline)
+
+    def _follow(self, verifier: Candidate, index: int, allowance: Allowance) -> object:
+        """Run the tests; return their exit code, None when their time is used up."""
+        env = {**self._task["env"], **self._grading["steps"][index]["env"]}
+        _ask(verifier, {"do": "start", "env": env}, allowance.end)
+        while not allowance.over():
+            try:
+                silent = min(allowance.end, time.monotonic() + _SILENCE_S)
+                code = _ask(verifier, {"do": "wait", "timeout_s": allowance.wait_s}, silent)["exit_code"]
+            except TimeoutError:
+                allowance.blocked()
+                raise
+            if code is not None:
+                return code
+        return None
+
+
+def _batches(files: JsonObject) -> Iterator[JsonObject]:
+    """Yield files in batches that fit into one request."""
+    batch: JsonObject = {}
+    size = 0
+    for path, file in files.items():
+        if batch and size + len(file["base64"]) > _PIECE:
+            yield batch
+            batch, size = {}, 0
+        batch[path] = file
+        size += len(file["base64"])
+    yield batch
+
+
+def _ask(verifier: Candidate, request: JsonObject, deadline: float) -> JsonObject:
+    answer = verifier.request(request, min(_SHELL_S, max(_LEAST_S, deadline - time.monotonic())))
+    if "error" in answer:
+        raise NoRewardError(f"the verifier could not {request['do']}: {answer['error']}"[:300])
+    return answer
+
+
+def _too_busy(passed_s: float) -> WorldError:
+    detail = (
+        f"the machine is too busy to grade: the tests did not get their time in {passed_s:.0f} s; try again"
+    )
+    return WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED)
+
+
+def _not_ended(allowance: Allowance, step_s: float, output: object) -> NoRewardError:
+    if allowance.time_s >= step_s:
+        return NoRewardError(f"the tests did not end within {step_s:g} s", output)
+    detail = (
+        f"the tests did not end within the {allowance.time_s:.0f} s that the evaluation has for them; the "
+        f"task gives them {step_s:g} s, and deadline.evaluate_s less"
+    )
+    return NoRewardError(detail, output, cut_short=True)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,212 @@
+"""Agents that attack the tests which import their code: what they do ends as their score, never as an error.
+
+Each attack has to lead to the lowest score, since an error of class task would drop the episode from a
+training run: a way out of a bad score.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from sandbox_conformance.actions import native
+from sandbox_conformance.serving import serve
+from sandbox_service.config import HarborConfig
+from sandbox_service.environments.harbor.service.catalog import HarborCatalog
+from tests.harness.busy import busy_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from sandbox_conformance.serving import Service
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+TESTS = """\
+if python3 -c 'from answer import value; assert value() == 42'; then r=1; else r=0; fi
+echo "$r" > /logs/verifier/reward.txt
+"""
+BRIEF = "[verifier]\ntimeout_sec = 2.0\n"
+SEPARATE = f'artifacts = ["answer.py"]\n{BRIEF}environment_mode = "separate"\n'
+STEPS = f"""\
+multi_step_reward_strategy = "mean"
+{BRIEF}
+[[steps]]
+name = "first"
+[[steps]]
+name = "second"
+"""
+COMPUTES = "import time\ndef value():\n    while time.process_time() < 0.8: pass\n    return 42"
+BUSY_CPU = min(os.sched_getaffinity(0))
+GRANDPARENT = "int(open(f'/proc/{os.getppid()}/stat').read().split()[3])"
+CODE = {
+    "hangs": "while True: pass",
+    "sleeps": "import time; time.sleep(600)",
+    "kills the tests": "import os; os.kill(os.getppid(), 9)",
+    "kills everything": "import os; os.kill(-1, 9)",
+    "kills the verifier": f"import os; os.kill({GRANDPARENT}, 9)",
+    "stops the verifier": f"import os; os.kill({GRANDPARENT}, 19)",
+    "puts a folder in the place of the reward": "import os; os.mkdir('/logs/verifier/reward.txt')",
+    "writes a reward without a number": "open('/logs/verifier/reward.json', 'w').write('{\"reward\": null}')",
+    "writes two rewards": "open('/logs/verifier/reward.json', 'w').write('{\"a\": 1, \"b\": 1}')",
+    "writes a reward out of the range": "open('/logs/verifier/reward.json', 'w').write('{\"reward\": 7}')",
+    "forks without end": """\
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass""",
+    "makes the machine look busy": """\
+import os
+for _ in range(12):
+    if os.fork() == 0:
+        os.setsid()
+        break
+while True:
+    pass""",
+}
+"""Files ``answer.py`` that the tests import."""
+FOLDERS = {
+    "closes its folder": "chmod 0 ~/app ~",
+    "moves its folder away": "cd /; mv ~ ~-away",
+    "removes its folder": "cd /; rm -rf ~; rm -f ~/../.task",
+    "leaves what cannot be removed": """\
+mkdir closed && ln -s /tests/test.sh closed/link && chmod 555 closed""",
+    "leaves a name that is too long": """\
+name=$(printf 'a%.0s' {1..250}); for i in {1..20}; do mkdir $name && cd $name; done; touch file""",
+    "leaves a file of a great size": "truncate -s 40G large",
+}
+"""Commands after which the working directory can hardly be copied."""
+
+
+def write_task(folder: Path, toml: str, script: str = TESTS, steps: tuple[str, ...] = ("",)) -> None:
+    files = {"task.toml": toml}
+    for step in steps:
+        own = f"steps/{step}/" if step else ""
+        files |= {f"{own}instruction.md": "Answer 42.", f"{own}tests/test.sh": f"#!/bin/bash\n{script}\n"}
+    if len(steps) > 1:
+        files[f"steps/{steps[1]}/workdir/setup.sh"] = "cp begin.txt begun.txt"
+        files[f"steps/{steps[1]}/workdir/more/data.txt"] = "more"
+        files["environment/begin.txt"] = "begin"
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=["process", pytest.param("docker", marks=pytest.mark.docker)],
+)
+async def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Service]:
+    folder = tmp_path_factory.mktemp("harbor") / "pack"
+    write_task(folder / "shared", BRIEF)
+    write_task(folder / "separate", SEPARATE)
+    write_task(folder / "steps", STEPS, steps=("first", "second"))
+    async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": folder}), request.param) as served:
+        yield served
+
+
+def bash(command: str) -> dict:
+    return native("execute_bash", {"command": command})
+
+
+def write(code: str) -> dict:
+    return bash(f"cat > answer.py <<'END'\n{code}\nEND")
+
+
+@pytest.mark.parametrize("attack", CODE)
+async def test_code_that_attacks_the_tests_has_the_lowest_score(service: Service, attack: str) -> None:
+    async with service.client.episode("harbor", "shared") as episode:
+        await episode.step(write(CODE[attack]))
+        await episode.step(native("submit", {}))
+        verdict = await episode.evaluate()
+        assert (verdict.score, verdict.success) == (0.0, False)
+        assert verdict.details["reason"], verdict
+    # The next agent finds everything in order.
+    async with service.client.episode("harbor", "shared") as episode:
+        await episode.step(write("def value(): return 42"))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_an_evaluation_in_the_middle_leaves_the_agent_its_folders(service: Service) -> None:
+    async with service.client.episode("harbor", "shared") as episode:
+        await episode.step(write(CODE["hangs"]))
+        assert (await episode.evaluate()).score == 0.0
+        await episode.step(write("def value(): return 42"))
+        assert (await episode.evaluate()).score == 1.0
+
+
+@pytest.mark.parametrize("attack", FOLDERS)
+async def test_a_spoilt_working_directory_is_graded_by_what_is_left(service: Service, attack: str) -> None:
+    async with service.client.episode("harbor", "shared") as episode:
+        await episode.step(bash(FOLDERS[attack]))
+        await episode.step(native("submit", {}))
+        assert (await episode.evaluate()).score == 0.0
+
+
+async def test_separate_tests_are_attacked_in_vain(service: Service) -> None:
+    for command in ("mkfifo answer.py", f"cat > answer.py <<'END'\n{CODE['kills the tests']}\nEND"):
+        async with service.client.episode("harbor", "separate") as episode:
+            await episode.step(bash(command))
+            assert (await episode.evaluate()).score == 0.0
+    async with service.client.episode("harbor", "separate") as episode:
+        await episode.step(write("def value(): return 42"))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_an_attack_in_one_step_has_the_lowest_score_of_all(service: Service) -> None:
+    async with service.client.episode("harbor", "steps") as episode:
+        await episode.step(write("def value(): return 42"))
+        await episode.step(native("submit", {}))
+        await episode.step(write(CODE["kills the tests"]))
+        verdict = await episode.evaluate()
+        assert (verdict.score, verdict.details["steps"]) == (0.0, ["second"])
+
+
+@pytest.mark.parametrize("spoil", ["rm begin.txt", "ln -s / more", "chmod 555 ."])
+async def test_a_step_that_cannot_begin_ends_the_episode(service: Service, spoil: str) -> None:
+    async with service.client.episode("harbor", "steps") as episode:
+        await episode.step(bash(spoil))
+        result = await episode.step(native("submit", {}))
+        assert result.terminated
+        assert "cannot begin" in str(result.observation.messages[-1].content)
+        assert (await episode.evaluate()).score == 0.0
+
+
+async def test_the_lowest_score_is_that_of_the_range(tmp_path: Path) -> None:
+    folder = tmp_path / "pack"
+    write_task(folder / "signed", BRIEF, TESTS.replace("r=0", "r=-1"))
+    catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder}, reward_range=(-1.0, 1.0))
+    async with serve(catalog, "process") as served:
+        for code in ("value = None", CODE["kills the tests"]):
+            async with served.client.episode("harbor", "signed") as episode:
+                await episode.step(write(code))
+                assert (await episode.evaluate()).score == -1.0
+
+
+async def test_a_busy_machine_does_not_take_time_from_the_tests(tmp_path: Path) -> None:
+    folder = tmp_path / "pack"
+    write_task(folder / "brief", "[verifier]\ntimeout_sec = 2.0\n")
+    catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
+    async with serve(catalog, "process") as served, served.client.episode("harbor", "brief") as episode:
+        sandbox = (await served.client.instance(episode.instance_id)).sandbox_id
+        record = json.loads((served.boxes / str(sandbox) / "record.json").read_bytes())
+        box = psutil.Process(record["pid"])
+        for process in (box, *box.children(recursive=True)):
+            process.cpu_affinity([BUSY_CPU])
+        await episode.step(write(COMPUTES))
+        started = time.monotonic()
+        with busy_cpu():
+            assert (await episode.evaluate()).score == 1.0
+        assert time.monotonic() - started > 2.0

@@ -1,0 +1,195 @@
+"""Who is blamed for tests without a reward: the agent, the task, or the machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox_service.environments.harbor.box.grading import Grader, copy_work
+from sandbox_service.runner.kernel.cpu_usage import CpuUsage
+from sandbox_service.runner.world import Execution, Verdict, WorldError
+from tests.harness.busy import busy_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JsonObject = dict[str, Any]
+
+WORK = "d29yaw=="
+ONE: JsonObject = {"reward_txt": "1"}
+ZERO: JsonObject = {"reward_txt": "0"}
+NONE: JsonObject = {}
+HANGING: JsonObject = {"exit_code": None}
+KILLED: JsonObject = {"exit_code": -9, **ONE}
+SILENT: JsonObject = {"silent": True}
+
+
+class Verifier:
+    """A verifier whose tests end as is asked."""
+
+    def __init__(self, ends: dict[str, JsonObject], usage: CpuUsage) -> None:
+        self._ends = ends
+        self._usage = usage
+        self._end = ends["untouched"]
+
+    def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
+        if message["do"] == "unpack":
+            self._end = self._ends[message["data"]]
+        if message["do"] != "wait":
+            return {"reached": True, "ended": True, **self._end}
+        if "silent" in self._end:
+            time.sleep(min(timeout_s, 0.5))
+            raise TimeoutError
+        return {"exit_code": 0, **self._end}
+
+    def usage(self) -> CpuUsage:
+        return self._usage
+
+    def close(self) -> None:
+        pass
+
+
+class Agent:
+    """An agent whose shell does everything, and whose verifiers have tests that end as is asked."""
+
+    workspace = "/workspace/1"
+
+    def __init__(
+        self,
+        left: JsonObject = ONE,
+        untouched: JsonObject = ZERO,
+        usage: CpuUsage | None = None,
+        copied: Execution | None = None,
+    ) -> None:
+        self._ends = {"untouched": untouched, WORK: left}
+        self._usage = usage or CpuUsage()
+        self._copied = copied
+
+    def shell(self, *_: object) -> Execution:
+        return self._copied or Execution("", 0)
+
+    def candidate(self, _: str) -> Verifier:
+        return Verifier(self._ends, self._usage)
+
+
+def step(name: str = "", **changes: Any) -> JsonObject:
+    table = {"name": name, "files": {}, "env": {}, "timeout_s": 0.1, "min_reward": {}, "separate": False}
+    return {**table, "artifacts": [], **changes}
+
+
+def graded(agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, **changes: Any) -> Verdict:
+    """Return the verdict on one working directory for each step."""
+    steps = steps or (step(),)
+    grading = {"strategy": "final", "steps": list(steps), "reward_range": [0.0, 1.0], **changes}
+    task = {"env": {}, "image": False, "files": {}, "steps": [{"files": {}} for _ in steps]}
+    return Grader(agent, task, grading, time.monotonic() + evaluate_s).grade([WORK] * len(steps))  # type: ignore[arg-type]
+
+
+def refused(agent: Agent, *steps: dict[str, Any], **changes: Any) -> WorldError:
+    with pytest.raises(WorldError) as caught:
+        graded(agent, *steps, **changes)
+    return caught.value
+
+
+@pytest.fixture
+def busy_machine() -> Iterator[None]:
+    """This process gets a fifth of a processor."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        with busy_cpu():
+            yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+BAD = {
+    "none": (NONE, "neither"),
+    "hanging": (HANGING, "did not end within 0.1 s"),
+    "killed": (KILLED, "killed by signal -9"),
+    "left": ({"ended": False, **ONE}, "could not be ended"),
+    "too-great": ({"reward_txt": "7"}, "the reward is 7, outside of 0 to 1"),
+    "two": ({"reward_json": '{"a": 1, "b": 1}'}, "none is named 'reward'"),
+    "unfilled": ({"error": "no space"}, "the verifier could not"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_tests_that_fail_on_the_agents_files_alone_are_its_lowest_score(name: str) -> None:
+    end, reason = BAD[name]
+    verdict = graded(Agent(end))
+    assert (verdict.score, verdict.success) == (0.0, False)
+    assert reason in verdict.details["reason"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_tests_that_fail_on_the_untouched_files_too_are_the_tasks_fault(name: str) -> None:
+    end, reason = BAD[name]
+    error = refused(Agent(end, end))
+    assert error.code == "grader_failed"
+    assert reason in error.detail
+
+
+def test_the_lowest_score_is_that_of_the_reward_range() -> None:
+    verdict = graded(Agent(KILLED), reward_range=[-2.0, 5.0])
+    assert verdict.score == -2.0
+    assert graded(Agent({"reward_txt": "4"}), reward_range=[-2.0, 5.0]).score == 4.0
+
+
+def test_an_attack_on_one_of_several_steps_costs_the_whole_score() -> None:
+    steps = (step("first"), step("second"))
+    verdict = graded(Agent(KILLED), *steps, strategy="mean")
+    assert (verdict.score, verdict.details["steps"]) == (0.0, ["first"])
+
+
+def test_several_rewards_without_a_score_are_a_steps_own_affair() -> None:
+    both = {"reward_json": '{"a": 0.5, "b": 0}'}
+    steps = (step("first"), step("second"))
+    assert refused(Agent(both, both), *steps).code == "grader_failed"
+    assert graded(Agent(both), *steps).score == 0.0
+
+
+def test_tests_that_the_evaluation_cuts_short_are_the_agents_if_untouched_files_are_quick() -> None:
+    verdict = graded(Agent(HANGING), step(timeout_s=600), evaluate_s=3)
+    assert verdict.score == 0.0
+    assert "deadline.evaluate_s" in verdict.details["reason"]
+
+
+def test_tests_that_have_too_little_time_for_any_files_are_a_matter_of_the_deadline() -> None:
+    agent = Agent(HANGING, HANGING)
+    assert refused(agent, step(timeout_s=600), evaluate_s=3).code == "deadline_exceeded"
+
+
+def test_a_verifier_that_sleeps_is_not_taken_for_a_busy_machine() -> None:
+    assert graded(Agent(SILENT)).details["reason"] == "the verifier did not answer in time"
+
+
+@pytest.mark.usefixtures("busy_machine")
+@pytest.mark.parametrize("end", [HANGING, SILENT], ids=["unfinished", "silent"])
+def test_tests_that_a_busy_machine_keeps_from_their_time_are_an_error_to_retry(end: JsonObject) -> None:
+    waiting = CpuUsage(runnable=True)
+    error = refused(Agent(end, usage=waiting), step(timeout_s=600), evaluate_s=3)
+    assert error.code == "deadline_exceeded"
+    assert "too busy" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("copied", "work"),
+    [
+        (Execution(WORK, 0), WORK),
+        (Execution(WORK, 0, truncated=True), None),
+        (Execution("", None, timed_out=True), None),
+        (Execution("no such folder", 1), ""),
+    ],
+)
+def test_a_copy_is_what_the_agent_left(copied: Execution, work: str | None) -> None:
+    assert copy_work(Agent(copied=copied), 10) == work  # type: ignore[arg-type]
+
+
+def test_a_shell_that_is_killed_is_the_sandboxs_failure() -> None:
+    with pytest.raises(WorldError) as caught:
+        copy_work(Agent(copied=Execution("", None, died=True)), 10)  # type: ignore[arg-type]
+    assert caught.value.code == "sandbox_failed"
