@@ -1,4 +1,4 @@
-"""Write demonstrations for swe_mutants: two short turns that show the suspected function, then correct a line.
+"""Write demonstrations for swe_mutants: a turn that shows a suspected function, and one that corrects a line.
 
     python -m scripts.bug_fix_demonstrations http://127.0.0.1:8080 -o demonstrations.jsonl
 
@@ -7,8 +7,8 @@ message shows a function that the instruction's failing check names, with line n
 choose to; the second edits one line by ``sed`` and submits. All are played in instances of the service, and
 those with a score of 1 are kept, if the conversation has at most ``--max-chars`` characters.
 
-No demonstration is made where the defect spans several lines, where no check that is shown names the function,
-or where the defect is further from the function's first line than the longest excerpt.
+No demonstration is made where the defect spans several lines, where no check that is shown names the
+function, or where the defect is further from the function's first line than the longest excerpt.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def function_around(source: str, line: int) -> ast.FunctionDef:
 
 
 def substitution(number: int, before: str, after: str) -> str:
-    """Return the sed command that turns a line into another, by the fewest tokens that are found there first."""
+    """Return the sed command that turns a line into another, by the fewest tokens that occur there first."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     begin = _common(old, new)
     end = _common(old[begin:][::-1], new[begin:][::-1])

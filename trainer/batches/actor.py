@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
@@ -108,7 +108,23 @@ class BatchActorHandle:
         self._actor = actor
         self._timeout_s = timeout_s
 
-    def call_actor(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
+    def play_batch(self, step: int) -> None:
+        """Return when the episodes of a step are played. Raises what ``BatchProducer.get_batch`` raises."""
+        self._call("outline", step, None)
+
+    def weights_synced(self, version: int) -> None:
+        """Begin episodes with these weights from now on."""
+        self._call("weights_synced", version)
+
+    def evaluate(self, step: int, timeout_s: float) -> None:
+        """Return when the held-out tasks are played, and the results in the run's folder."""
+        self._call("evaluate", step, timeout_s=timeout_s)
+
+    def status(self) -> ProducerStatus:
+        """Return the progress."""
+        return cast("ProducerStatus", self._call("status"))
+
+    def _call(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
         """Return the answer of a method. Raises its TrainerError, and Stalled without an answer."""
         limit_s = timeout_s if timeout_s is not None else self._timeout_s
         try:
@@ -168,7 +184,7 @@ def run_batch_actor(
     )
     handle = BatchActorHandle(name, actor, config.learner.batch_timeout_s)
     try:
-        handle.call_actor("status")
+        handle.status()
         yield handle
     finally:
         handle.end_actor()

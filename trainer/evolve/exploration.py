@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from local_processes.threads import run_in_thread
 from trainer.batches.exports import TRAJECTORIES
@@ -17,13 +17,11 @@ from trainer.errors import CheckpointError
 from trainer.launch.folder import RunFolder
 from trainer.launch.run import started_run
 from trainer.rollout.reflection import REFLECTIONS
-from trainer.types import Objective
 
 from .records import Explored
 
 if TYPE_CHECKING:
     from trainer.batches.actor import BatchActorHandle
-    from trainer.batches.dependencies import ProducerStatus
     from trainer.config import RunConfig
     from trainer.types import Trajectory
 
@@ -44,9 +42,9 @@ def explore(config: RunConfig, model: Path, on_played: OnPlayed | None = None) -
     folder = RunFolder.open(config, resume=there)
     with started_run(config, folder, model, learner=False) as started:
         batches = started.batches
-        batches.call_actor("weights_synced", 0)
+        batches.weights_synced(0)
         run_in_thread(
-            lambda: batches.call_actor("outline", 0, Objective.REINFORCE),
+            lambda: batches.play_batch(0),
             name="exploration",
             worth_waiting=_Look(batches, config.rollout.groups, on_played).look,
         )
@@ -131,6 +129,5 @@ class _Look:
         """Report the progress if it is time to; the batch is always worth waiting for."""
         if self._on_played is not None and time.monotonic() - self._looked_at >= _LOOK_S:
             self._looked_at = time.monotonic()
-            status = cast("ProducerStatus", self._batches.call_actor("status"))
-            self._on_played(min(status.ready, self._groups), self._groups)
+            self._on_played(min(self._batches.status().ready, self._groups), self._groups)
         return True

@@ -149,7 +149,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with started_run(config, folder, model, learner=False) as started:
-        started.batches.call_actor("evaluate", 0, timeout_s=config.evaluation.timeout_s)
+        started.batches.evaluate(0, config.evaluation.timeout_s)
     evaluated = str(model) if model is not None else "initial model"
     return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
 

@@ -78,8 +78,8 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
                 kill(handle.name)
                 assert status_of(handle.name).version == 3
         with pytest.raises(CheckpointError, match="batch 99"):
-            handle.call_actor("outline", 99, None)
-        assert handle.call_actor("status").next_step == STEPS
+            handle.play_batch(99)
+        assert handle.status().next_step == STEPS
     ids = [each for step in range(STEPS) for each in given[step]]
     assert len(ids) == len(set(ids)) == STEPS * 8
     lines = [json.loads(line) for line in (tmp_path / "consumed.jsonl").read_text().splitlines()]
