@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"\w+|\s+|[=!<>]=|//|.")
 
 @dataclass(frozen=True)
 class BugFix:
-    """What is known of a task."""
+    """A task of the pack, with its solution."""
 
     task_id: str
     instruction: str
@@ -50,7 +50,7 @@ class BugFix:
 
 @dataclass(frozen=True)
 class Unsuitable:
-    """Why a task has no demonstration."""
+    """The reason for which a task has no demonstration."""
 
     reason: str
 
