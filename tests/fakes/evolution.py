@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from tests.fakes.training import evaluation
@@ -50,6 +51,11 @@ class FakePhases:
     demonstrations: int = 0
     calls: list[tuple[str, ...]] = field(default_factory=list)
     trained_on: dict[int, list[str]] = field(default_factory=dict)
+    """Ids of the episodes of each iteration, or tasks of its preferences."""
+    weights: dict[int, list[float]] = field(default_factory=dict)
+    """Weights of those episodes."""
+    attempts: list[float] = field(default_factory=list)
+    """Scores of further episodes of each task."""
 
     def prepare_base(self, folder):
         self._begin("0.base")
@@ -62,7 +68,15 @@ class FakePhases:
         groups = [
             TrajectoryGroup(
                 GroupSpec(place, TaskRef("code", "train", f"t{place}"), 0, 1, 3),
-                (episode(f"{place}.0", score, f"{folder.number}", f"t{place}"),),
+                tuple(
+                    episode(
+                        f"{place}.{member}",
+                        each,
+                        f"{folder.number} {member}" if member else f"{folder.number}",
+                        f"t{place}",
+                    )
+                    for member, each in enumerate([score, *self.attempts])
+                ),
             )
             for place, score in enumerate(self.scores)
         ]
@@ -72,7 +86,13 @@ class FakePhases:
 
     def train(self, folder, start):
         self._begin(f"{folder.number}.train", str(start))
-        self.trained_on[folder.number] = [each.id for each in read_played(folder.data)]
+        if folder.preferences.exists():
+            rows = map(json.loads, folder.preferences.read_text().splitlines())
+            self.trained_on[folder.number] = [row["task_id"] for row in rows]
+        else:
+            played = read_played(folder.data)
+            self.trained_on[folder.number] = [each.id for each in played]
+            self.weights[folder.number] = [each.weight for each in played]
         return Trained(f"model {folder.number}", str(start), 5)
 
     def evaluate(self, folder, model):

@@ -7,9 +7,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from sandbox_settings import Branch, Positive, Seconds, Share
+from sandbox_settings import Branch, NonNegative, Positive, Seconds, Share
 
 from .learner import OptimizerConfig
+from .preferences import DpoLoss, PreferenceLossConfig
 from .reward import JudgeConfig
 from .rollout import ReflectionConfig
 
@@ -90,9 +91,45 @@ class EpisodeSelectionConfig(Branch):
     """Keep this share of the remaining episodes, the best ones."""
 
 
-class EvolveTrainingConfig(Branch):
-    """Supervised fine-tuning on the selected episodes, an ordinary run of the worker group."""
+class EvolveSft(Branch):
+    """Supervised fine-tuning on the selected episodes, all with the same weight, as AgentEvol does."""
 
+    kind: Literal["sft"] = "sft"
+
+
+class EvolveWeighted(Branch):
+    """Supervised fine-tuning on the selected episodes, weighted by the softmax of their values."""
+
+    kind: Literal["weighted"] = "weighted"
+    temperature: Temperature = 1.0
+    """Divisor of the values: small ones prefer the best episodes, great ones make weights equal."""
+
+
+class EvolvePreferences(Branch):
+    """A preference loss on pairs of explored episodes of one task, in place of selected ones."""
+
+    kind: Literal["preferences"] = "preferences"
+    loss: PreferenceLossConfig = DpoLoss()
+    pairs: Literal["best_worst", "all"] = "best_worst"
+    """best_worst: the best episode of a task against the worst. all: every two episodes that are far enough
+    apart, those furthest apart first."""
+    margin: NonNegative = 0.0
+    """Least difference of the values of a pair; equal ones are never a pair."""
+    per_task: Positive = 8
+    """Most pairs of one task."""
+    desirable: float = 1.0
+    """Least value of a desirable episode, for ``kto``, which learns from single episodes."""
+
+
+EvolveMethod: TypeAlias = Annotated[
+    EvolveSft | EvolveWeighted | EvolvePreferences, Field(discriminator="kind")
+]
+
+
+class EvolveTrainingConfig(Branch):
+    """Training on the explored episodes, an ordinary run of the worker group."""
+
+    method: EvolveMethod = EvolveSft()
     start: Literal["base", "current"] = "base"
     """base: the model of the run file, before its warm start, as AgentEvol does. current: the model that
     explored.
@@ -102,10 +139,23 @@ class EvolveTrainingConfig(Branch):
     earlier: bool = False
     """Also train on the selected episodes of earlier iterations that were kept."""
     epochs: Annotated[float, Field(gt=0)] = 3.0
-    """Passes over the episodes."""
+    """Passes over the episodes or pairs."""
     batch: Positive = 32
-    """Episodes per step."""
+    """Episodes or pairs per step."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=10)
+
+    @model_validator(mode="after")
+    def _has_a_start(self) -> EvolveTrainingConfig:
+        if not isinstance(self.method, EvolvePreferences):
+            return self
+        if self.start == "base":
+            raise ValueError(
+                "method preferences moves the model that explored: set evolve.train.start=current (a "
+                "preference loss teaches nothing that the model does not do already)"
+            )
+        if self.earlier:
+            raise ValueError("earlier adds episodes, and method preferences learns from those explored now")
+        return self
 
 
 class EvolveConfig(Branch):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from trainer.config.evolve import EvolvePreferences
 from trainer.errors import CheckpointError
 
 from .decision import decide, nothing_selected, rolled_back_in_a_row
@@ -25,6 +26,7 @@ from .feedback.values import FeedbackScope, gather_feedback, open_sources, value
 from .folder import read_episodes, write_episodes
 from .records import BaseModel, Decision, Explored, Selected, Trained
 from .selection import select_episodes
+from .training_data import weigh_episodes, write_preference_data
 
 if TYPE_CHECKING:
     from trainer.config import EvolutionSettings
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from .folder import EvolutionFolder, IterationFolder
     from .listener import EvolutionListener
+    from .selection import ValuedEpisode
 
 
 class PhaseRunner(Protocol):
@@ -151,20 +154,30 @@ class Evolution:
         sources = open_sources(self._evolve.feedback, scope, {each.id for each in scored})
         rows = asyncio.run(gather_feedback(scored, sources))
         valued = value_episodes(scored, rows, self._evolve.feedback, folder.path / "feedback.jsonl")
+        method = self._evolve.train.method
+        if isinstance(method, EvolvePreferences):
+            selected = write_preference_data(valued, method, explored.file, folder.preferences)
+        else:
+            selected = self._select_episodes(folder, valued, base)
+        folder.write(selected)
+        return selected
+
+    def _select_episodes(
+        self, folder: IterationFolder, valued: Sequence[ValuedEpisode], base: BaseModel
+    ) -> Selected:
+        """Write the selected episodes, and all that are trained on; return their summary."""
         chosen = select_episodes(valued, self._evolve.select, self._settings.seed)
-        trajectories = [each.trajectory for each in chosen.episodes]
+        trajectories = weigh_episodes(chosen.episodes, self._evolve.train.method)
         demonstrations, earlier = self._demonstrations(base), self._earlier(folder.number)
         write_episodes(folder.chosen, trajectories)
         write_episodes(folder.data, [*demonstrations, *earlier, *trajectories])
-        selected = Selected(
+        return Selected(
             selected=len(trajectories),
             tasks=len({each.task for each in chosen.episodes}),
             left_out=chosen.left_out,
             demonstrations=len(demonstrations),
             earlier=len(earlier),
         )
-        folder.write(selected)
-        return selected
 
     def _demonstrations(self, base: BaseModel) -> Sequence[Trajectory]:
         """Return the demonstrations that the warm start trained on, if they are to be trained on again."""
@@ -186,6 +199,8 @@ class Evolution:
         self, folder: IterationFolder, selected: Selected, base: BaseModel, kept: KeptModel
     ) -> Trained:
         detail = f"{selected.total} episodes, {selected.selected} of them explored now"
+        if isinstance(self._evolve.train.method, EvolvePreferences):
+            detail = f"{selected.total} preferences in {selected.tasks} tasks"
         self._listener.begin_phase(folder.number, "train", detail)
         start = Path(base.untrained) if self._evolve.train.start == "base" else kept.model
         trained = self._phases.train(folder, start)

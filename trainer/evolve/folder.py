@@ -38,6 +38,11 @@ class IterationFolder:
         return self.path / "data.jsonl"
 
     @property
+    def preferences(self) -> Path:
+        """The preferences that the iteration trains on, in place of episodes, where its method needs them."""
+        return self.path / "preferences.jsonl"
+
+    @property
     def chosen(self) -> Path:
         """Those of them that the iteration explored."""
         return self.path / "selected.jsonl"

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.config.evolve import EvolvePreferences
 from trainer.launch.run import evaluate, train
+from trainer.loop.plan import plan_of
 from trainer.models.folders import model_folder
+from trainer.offline.records import with_counted_steps
 from trainer.sft.demonstrations import PLAYED
 
 from .exploration import explore
 from .folder import read_episodes, write_episodes
-from .phase_runs import base_run, evaluate_run, explore_run, train_run
+from .phase_runs import base_run, evaluate_run, explore_run, preferences_run, train_run
 from .records import BaseModel, Trained
 
 if TYPE_CHECKING:
@@ -42,15 +45,23 @@ class LaunchedPhases:
         return explore(run, model, self._listener.note_played)
 
     def train(self, folder: IterationFolder, start: Path) -> Trained:
+        if isinstance(self._config.evolve.train.method, EvolvePreferences):
+            run = preferences_run(self._config, folder.path, folder.number, start, folder.preferences)
+        else:
+            run = self._sft_run(folder, start)
+        self._train(run)
+        steps = plan_of(with_counted_steps(run)).total
+        return Trained(str(run.folder / "model"), str(start), steps)
+
+    def _sft_run(self, folder: IterationFolder, start: Path) -> RunConfig:
+        """Return the run that trains on the iteration's episodes, which it finds in its folder."""
         episodes = read_episodes(folder.data)
         run = train_run(self._config, folder.path, folder.number, start, folder.data, len(episodes))
         if not _is_begun(run):
             # The warm start of a run trains on the played episodes that it finds in the run's folder.
             run.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_episodes(run.folder / PLAYED, episodes)
-        self._train(run)
-        steps = run.warm_start.steps if run.warm_start is not None else 0
-        return Trained(str(run.folder / "model"), str(start), steps)
+        return run
 
     def evaluate(self, folder: IterationFolder, model: Path) -> EvaluationResult:
         return evaluate(evaluate_run(self._config, folder.path, folder.number, model), model)

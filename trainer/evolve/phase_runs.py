@@ -2,7 +2,7 @@
 
 base      the warm start, where the run file has one
 explore   one batch of rollouts, without an update
-train     supervised fine-tuning on the iteration's episodes, without reinforcement learning
+train     supervised fine-tuning on the iteration's episodes, or a preference loss on pairs of them
 evaluate  held-out tasks, as ``sandbox-trainer evaluate`` plays them
 """
 
@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 from trainer.config import (
     AlgorithmConfig,
     EvaluationConfig,
+    PreferencesStageConfig,
     PretrainedModel,
     ReplayConfig,
     WarmStartConfig,
 )
 from trainer.config.algorithm import ReturnToGo
+from trainer.config.evolve import EvolvePreferences
+from trainer.config.recorded import RecordedFiles
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -83,6 +86,32 @@ def train_run(
         "model": _pretrained(start),
         "steps": 0,
         "warm_start": sft,
+        "evaluation": EvaluationConfig(),
+    }
+    return _phase(config, folder, f"{number}.train", changes)
+
+
+def preferences_run(config: RunConfig, folder: Path, number: int, start: Path, data: Path) -> RunConfig:
+    """Return the run that trains on the preferences of an iteration, from the model in ``start``.
+
+    Raises TypeError for a method without preferences.
+    """
+    training = config.evolve.train
+    if not isinstance(training.method, EvolvePreferences):
+        raise TypeError(f"method {training.method.kind} has no preferences")
+    stage = PreferencesStageConfig(
+        name="preferences",
+        data=RecordedFiles(files=(data,)),
+        loss=training.method.loss,
+        epochs=training.epochs,
+        batch=training.batch,
+        optimizer=training.optimizer,
+    )
+    changes = {
+        "model": _pretrained(start),
+        "steps": 0,
+        "warm_start": None,
+        "stages": (stage,),
         "evaluation": EvaluationConfig(),
     }
     return _phase(config, folder, f"{number}.train", changes)

@@ -38,13 +38,14 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
         place = ".".join(str(part) for part in first["loc"])
         raise RowError(f"{place}: {first['msg']}") from None
     return tuple(
-        replace(_episode(each, origin), seed=group.spec.seed)
+        replace(recorded_episode(each, origin), seed=group.spec.seed)
         for each in group.trajectories
         if not (each.failure and not each.turns)
     )
 
 
-def _episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpisode:
+def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpisode:
+    """Return a played episode as text. Raises RowError for one without a turn."""
     # Notes of other roles, such as an agent's error or a counterpart's own view, were not said to the model.
     messages = tuple(
         Message.model_validate({"role": line.role, "content": line.content})

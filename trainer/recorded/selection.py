@@ -31,7 +31,7 @@ from trainer.errors import DataError
 from .measures import MEASURES, by_task, measured
 from .quality import reason_to_drop
 from .similarity import NearDuplicateIndex, ngrams
-from .value_rules import alike, at_least, best_of_each, ranked
+from .value_rules import alike, at_least, best_of_each, ranked, softmax_weights
 
 if TYPE_CHECKING:
     from trainer.config.selection import SelectionConfig
@@ -149,13 +149,12 @@ def _uniform(kept: _Kept, values: _Values, rule: object) -> list[float]:
 
 def _softmax(kept: _Kept, values: _Values, rule: SoftmaxWeights) -> list[float]:
     groups = by_task(kept).values() if rule.within == "task" else [range(len(kept))]
-    weights = np.zeros(len(kept))
+    weights = [0.0] * len(kept)
     for group in groups:
-        places = list(group)
-        scaled = np.array([values[place] for place in places]) / rule.temperature
-        powers = np.exp(scaled - scaled.max())
-        weights[places] = powers / powers.sum() * len(places)
-    return [float(weight) for weight in weights]
+        given = softmax_weights([values[place] for place in group], rule.temperature)
+        for place, weight in zip(group, given, strict=True):
+            weights[place] = weight
+    return weights
 
 
 def _rank(kept: _Kept, values: _Values, rule: object) -> list[float]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
+import numpy as np
+
 
 def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
     """Return places by descending value; of equal ones the first comes first."""
@@ -31,3 +33,10 @@ def alike(keys: Iterable[Hashable]) -> list[list[int]]:
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
     return [*found.values()]
+
+
+def softmax_weights(values: Sequence[float], temperature: float) -> list[float]:
+    """Return exp(value / temperature) of each value, divided by the mean of all."""
+    scaled = np.array(values) / temperature
+    powers = np.exp(scaled - scaled.max(initial=-np.inf))
+    return [float(weight) for weight in powers / powers.sum() * len(powers)]

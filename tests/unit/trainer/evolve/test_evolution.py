@@ -1,6 +1,8 @@
+import math
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.fakes.evolution import FakeEvolutionListener, FakePhases
 from trainer.config import RunConfig
@@ -94,15 +96,78 @@ def test_demonstrations_may_be_left_out_and_earlier_episodes_taken_along(tmp_pat
     assert phases.trained_on == {1: ["1/0.0"], 2: ["2/0.0"], 3: ["2/0.0", "3/0.0"]}
 
 
+def test_weights_grow_with_the_values(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5], scores=[1.0, 0.0], demonstrations=1)
+    train = {"method": {"kind": "weighted", "temperature": 0.5}}
+    evolution(config(Path("d.jsonl"), iterations=1, train=train, select={"threshold": 0.0}), tmp_path, phases)
+    demonstration, best, worst = phases.weights[1]
+    assert demonstration == 1.0
+    assert best + worst == pytest.approx(2.0)
+    assert best / worst == pytest.approx(math.exp(1 / 0.5))
+
+
+PREFERENCES = {"kind": "preferences", "loss": {"kind": "ipo"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "tasks"),
+    [
+        (PREFERENCES, ["t0", "t1"]),
+        ({**PREFERENCES, "margin": 0.6}, ["t1"]),
+        ({**PREFERENCES, "loss": {"kind": "kto"}}, ["t0", "t0", "t1", "t1"]),
+    ],
+    ids=["pairs", "margin", "kto"],
+)
+def test_preferences_are_between_the_explored_episodes_of_a_task(
+    tmp_path: Path, method: dict[str, object], tasks: list[str]
+) -> None:
+    phases = FakePhases([2, 5], scores=[1.0, 0.0], attempts=[0.7])
+    train = {"method": method, "start": "current"}
+    evolution(config(iterations=1, train=train), tmp_path, phases)
+    assert phases.trained_on == {1: tasks}
+    selected = EvolutionFolder(tmp_path).open_iteration(1).read(Selected)
+    assert selected is not None
+    assert (selected.total, selected.tasks) == (len(tasks), len(set(tasks)))
+
+
+def test_an_exploration_without_a_pair_trains_nothing_and_says_why(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5], scores=[1.0, 0.0])
+    train = {"method": PREFERENCES, "start": "current"}
+    evolution(config(iterations=1, train=train), tmp_path, phases)
+    assert phases.trained_on == {}
+    selected = EvolutionFolder(tmp_path).open_iteration(1).read(Selected)
+    assert selected is not None
+    assert "2 tasks have a single episode" in next(iter(selected.left_out))
+
+
+@pytest.mark.parametrize(
+    ("train", "why"),
+    [
+        ({"method": PREFERENCES}, r"set evolve\.train\.start=current"),
+        ({"method": PREFERENCES, "start": "current", "earlier": True}, "those explored now"),
+        ({"method": {"kind": "dpo"}}, "method"),
+    ],
+    ids=["from-base", "earlier", "unknown"],
+)
+def test_a_method_that_cannot_train_so_is_refused(train: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        config(train=train)
+
+
+@pytest.mark.parametrize(
+    "train", [{}, {"method": PREFERENCES, "start": "current"}], ids=["sft", "preferences"]
+)
 @pytest.mark.parametrize(
     "phase",
     ["0.base", "0.evaluate", "1.explore", "1.train", "1.evaluate", "2.explore", "2.train", "2.evaluate"],
 )
-def test_an_evolution_that_was_interrupted_goes_on_in_that_phase(tmp_path: Path, phase: str) -> None:
-    whole = FakePhases([2, 5, 8], demonstrations=1)
-    run = config(warm_start=Path("d.jsonl"))
+def test_an_evolution_that_was_interrupted_goes_on_in_that_phase(
+    tmp_path: Path, phase: str, train: dict[str, object]
+) -> None:
+    whole = FakePhases([2, 5, 8], demonstrations=1, attempts=[0.5])
+    run = config(warm_start=Path("d.jsonl"), train=train)
     expected = evolution(run, tmp_path / "whole", whole) if _made(tmp_path / "whole") else None
-    phases = FakePhases([2, 5, 8], demonstrations=1, interrupted_in=phase)
+    phases = FakePhases([2, 5, 8], demonstrations=1, attempts=[0.5], interrupted_in=phase)
     folder = _made(tmp_path / "interrupted")
     with pytest.raises(KeyboardInterrupt):
         evolution(run, folder, phases)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import RunConfig
-from trainer.evolve.phase_runs import base_run, evaluate_run, explore_run, train_run
+from trainer.config import EvolveTrainingConfig, PreferencesStageConfig, RunConfig
+from trainer.config.preferences import IpoLoss
+from trainer.evolve.phase_runs import base_run, evaluate_run, explore_run, preferences_run, train_run
 
 MODEL = Path("/models/kept")
 
@@ -71,6 +72,22 @@ def test_training_passes_over_the_data_as_often_as_configured(run: RunConfig, tm
     sft = train_run(run, Path(), 1, MODEL, tmp_path / "data.jsonl", 9).warm_start
     assert sft is not None
     assert (sft.steps, sft.batch, sft.keep_failures) == (6, 4, True)  # 2.5 * 9 / 4
+
+
+def test_preferences_are_a_stage_with_the_loss_of_the_method(run: RunConfig, tmp_path: Path) -> None:
+    pairs = tmp_path / "preferences.jsonl"
+    pairs.write_text("")
+    method = {"kind": "preferences", "loss": {"kind": "ipo", "beta": 0.3}}
+    train = EvolveTrainingConfig.model_validate(
+        {"method": method, "start": "current", "epochs": 2.5, "batch": 4}
+    )
+    run = run.model_copy(update={"evolve": run.evolve.model_copy(update={"train": train})})
+    phase = preferences_run(run, tmp_path, 1, MODEL, pairs)
+    assert RunConfig.model_validate_json(phase.model_dump_json()) == phase
+    (stage,) = phase.stages
+    assert isinstance(stage, PreferencesStageConfig)
+    assert (stage.loss, stage.epochs, stage.batch) == (IpoLoss(beta=0.3), 2.5, 4)
+    assert (stage.data.files, phase.warm_start, phase.steps) == ((pairs,), None, 0)
 
 
 def test_all_evaluations_have_the_same_tasks_and_seeds(run: RunConfig) -> None:

@@ -1,0 +1,68 @@
+"""Make the data that an iteration trains on: weights of selected episodes, or preferences between explored
+ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.config.evolve import EvolveWeighted
+from trainer.config.selection import LabelsConfig, PairsConfig
+from trainer.errors import DataError
+from trainer.recorded.bad_rows import RowError
+from trainer.recorded.pairs import make_labels, make_pairs
+from trainer.recorded.preference_rows import write_completions, write_preferences
+from trainer.recorded.run_rows import recorded_episode
+from trainer.recorded.types import RowOrigin
+from trainer.recorded.value_rules import softmax_weights
+
+from .records import Selected
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.config.evolve import EvolveMethod, EvolvePreferences
+    from trainer.recorded.types import RecordedEpisode
+    from trainer.types import Trajectory
+
+    from .selection import ValuedEpisode
+
+
+def weigh_episodes(episodes: Sequence[ValuedEpisode], method: EvolveMethod) -> list[Trajectory]:
+    """Return the episodes with the weights that the method gives them, 1 on average."""
+    trajectories = [each.trajectory for each in episodes]
+    if not episodes or not isinstance(method, EvolveWeighted):
+        return trajectories
+    weights = softmax_weights([each.value for each in episodes], method.temperature)
+    return [replace(each, weight=weight) for each, weight in zip(trajectories, weights, strict=True)]
+
+
+def write_preference_data(
+    episodes: Sequence[ValuedEpisode], method: EvolvePreferences, origin: str, file: Path
+) -> Selected:
+    """Write pairs of explored episodes by their values, or labelled ones for KTO, and return their summary.
+
+    Without any nothing is written, and the summary counts the episodes under the reason. ``origin`` is the
+    file of the episodes.
+    """
+    try:
+        recorded = [_recorded(each, origin) for each in episodes if each.trajectory.turns]
+        if method.loss.kind == "kto":
+            labelled = make_labels(recorded, LabelsConfig(least=method.desirable))
+            write_completions(file, labelled)
+            tasks, count = {each.task_id for each in labelled}, len(labelled)
+        else:
+            rule = PairsConfig(kind=method.pairs, margin=method.margin, per_task=method.per_task)
+            pairs = make_pairs(recorded, rule).preferences
+            write_preferences(file, pairs)
+            tasks, count = {each.task_id for each in pairs}, len(pairs)
+    except (DataError, RowError) as error:
+        return Selected(0, 0, {str(error): len(episodes)})
+    return Selected(count, len(tasks), {})
+
+
+def _recorded(episode: ValuedEpisode, origin: str) -> RecordedEpisode:
+    trajectory = episode.trajectory
+    return replace(recorded_episode(trajectory, RowOrigin(origin, trajectory.id)), score=episode.value)
