@@ -24,19 +24,27 @@ _OWN = re.compile(r"(?:sandbox_service/environments|tests/unit/sandbox_service/e
 _IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
 _EXAMPLE = re.compile(r"examples/(\w+)/.+")
 _PARTS = {
+    "agents": re.compile(r"trainer/(?:agents|model_gateway)/.+|clients/sandbox_client/\w*agent\w*\.py"),
+    "bench": re.compile(r"service_cli/bench/.+"),
+    "documented_runs": re.compile(r"docs/trainer/configuration\.md|trainer/(?:config|launch|tasks|sft)/.+"),
+    "evolve": re.compile(
+        r"trainer/(?:evolve|batches|launch|recorded)/.+|deploy/runs/(?:evolve_cpu|cpu_demo)\.toml"
+    ),
+    "frameworks": re.compile(r"clients/.+|examples/adapters/.+|sandbox_contract/.+"),
     "killed_runs": re.compile(
         r"trainer/agents/.+|trainer/batches/(?:journal|replay|ledger|group_source)\.py"
-        r"|tests/integration/trainer/test_(?:agent_runs|episode_workers)\.py"
     ),
-    "ranks": re.compile(
-        r"trainer/update/.+|tests/harness/ranks\.py|tests/unit/trainer/update/test_ranks\.py"
+    "node_marks": re.compile(
+        r"trainer/launch/(?:cluster|fit|shared_workers)\.py|trainer/engines/placement\.py"
     ),
-    "scaling": re.compile(
-        r"sandbox_service/fleet/scal\w+\.py"
-        r"|tests/harness/autoscaled_nodes\.py|tests/integration/test_fleet_scaling\.py"
-    ),
+    "partition": re.compile(r"sandbox_service/fleet/(?:heirs|members|router)\.py"),
+    "placement": re.compile(r"trainer/engines/placement\.py|trainer/launch/(?:fit|shared_workers)\.py"),
+    "plugins": re.compile(r"pyproject\.toml|(?:sandbox_plugins|sandbox_conformance)/.+|trainer/plugins\.py"),
+    "ranks": re.compile(r"trainer/update/.+"),
+    "scaling": re.compile(r"sandbox_service/fleet/scal\w+\.py"),
+    "serve": re.compile(r"deploy/\w+\.py|local_processes/.+|service_cli/commands/\w+\.py"),
 }
-"""A suite's name to the files that it tests."""
+"""A suite's name to the product's files that it tests; a change of its own files is tried by hand."""
 
 
 def environments(root: Path) -> list[str]:

@@ -14,9 +14,10 @@ import os
 import re
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ CLIENT = "./clients"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 PROBE_S = 5
 NVIDIA_SMI_S = 30
+SHOW_S = 10
 LEAST_DRIVER = 580
 """The first driver with CUDA 13, for which torch 2.13.0 and vLLM 0.32.0 of the ordinary index are built
 (https://docs.nvidia.com/cuda/cuda-toolkit-release-notes, table of drivers)."""
@@ -77,7 +79,7 @@ def main(arguments: list[str], variables: Mapping[str, str]) -> int:
     except InstallationRefusedError as error:
         print(error, file=sys.stderr)
         return 1
-    print(choice.reason, file=sys.stderr)
+    print(choice.reason, file=sys.stderr, flush=True)
     return install(choice, venv, variables)
 
 
@@ -176,10 +178,10 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     uv += ["--override", choice.overrides] if choice.overrides else []
     target = ["--editable", CLIENT, "--editable", choice.requirement]
     if choice.torch_backend:
-        if not _run([*uv, "--torch-backend", choice.torch_backend, *target], environment):
+        if not run([*uv, "--torch-backend", choice.torch_backend, *target], environment):
             return 0
         print("PyTorch's index failed; trying the ordinary index", file=sys.stderr)
-    if not _run([*uv, *target], environment):
+    if not run([*uv, *target], environment):
         return 0
     print("uv could not install; trying pip, without a rollout engine", file=sys.stderr)
     pip = [
@@ -191,14 +193,31 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
         "--constraint",
         choice.constraints,
     ]
-    return _run(
-        [*pip, "--editable", CLIENT, "--editable", ".[service,model-policy,trainer,dev]"], environment
-    )
+    return run([*pip, "--editable", CLIENT, "--editable", ".[service,model-policy,trainer,dev]"], environment)
 
 
-def _run(arguments: list[str], environment: dict[str, str]) -> int:
-    """Run an installer to its end: how long a download takes is the network's doing, and Ctrl-C ends it."""
-    return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode
+def say_elapsed(elapsed_s: float) -> None:
+    """Say that the installation goes on."""
+    print(f"installing packages: {elapsed_s:.0f} s", file=sys.stderr, flush=True)
+
+
+def run(
+    arguments: list[str],
+    environment: Mapping[str, str],
+    show: Callable[[float], None] = say_elapsed,
+    show_s: float = SHOW_S,
+) -> int:
+    """Run an installer to its end, and show every ``show_s`` seconds that it goes on.
+
+    It has no deadline: how long a download takes is the network's doing, and Ctrl-C ends it.
+    """
+    began = time.monotonic()
+    with subprocess.Popen(arguments, cwd=ROOT, env=environment) as installer:
+        while True:
+            try:
+                return installer.wait(show_s)
+            except subprocess.TimeoutExpired:
+                show(time.monotonic() - began)
 
 
 if __name__ == "__main__":

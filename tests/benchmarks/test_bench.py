@@ -10,8 +10,9 @@ import pytest
 
 from service_cli.bench.context import Sizes
 from service_cli.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
+from tests.harness.sampling import where_changed
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400), where_changed("bench")]
 
 
 def branches(figures: object, path: str = "") -> Iterator[tuple[str, dict[str, object]]]:

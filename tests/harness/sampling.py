@@ -1,7 +1,7 @@
-"""Sample suites' parameters, except of the suites that CONFORMANCE_PARTS or CONFORMANCE_FULL=1 wants whole.
+"""Tests that take long run by sample, except those of what changed; CONFORMANCE_FULL=1 runs all.
 
-CI names the parts that a branch changes (``scripts/changed_environments.py --parts``); the others run for a
-representative sample of their parameters.
+CI names the parts and environments that a branch changes (``scripts/changed_environments.py``) in
+CONFORMANCE_PARTS and CONFORMANCE_ENVIRONMENTS.
 """
 
 from __future__ import annotations
@@ -10,15 +10,25 @@ import os
 from collections.abc import Collection
 from typing import TypeVar
 
-__all__ = ["is_whole", "sampled"]
+import pytest
 
 T = TypeVar("T")
 
 
 def is_whole(part: str) -> bool:
     """Whether a part's tests run with all parameters."""
-    return (
-        os.environ.get("CONFORMANCE_FULL") == "1" or part in os.environ.get("CONFORMANCE_PARTS", "").split()
+    return _is_named(part, "CONFORMANCE_PARTS")
+
+
+def where_changed(part: str, beside: str = "") -> pytest.MarkDecorator:
+    """A mark of tests that run where their part changes; ``beside`` says what covers them elsewhere."""
+    return _skipped_unless(is_whole(part), f"CONFORMANCE_PARTS={part}", beside)
+
+
+def where_environment_changed(name: str) -> pytest.MarkDecorator:
+    """A mark of an environment's tests beside the conformance suite, which it passes in each run."""
+    return _skipped_unless(
+        _is_named(name, "CONFORMANCE_ENVIRONMENTS"), f"CONFORMANCE_ENVIRONMENTS={name}", ""
     )
 
 
@@ -27,3 +37,12 @@ def sampled(part: str, every: Collection[T], sample: Collection[T]) -> list[T]:
     if unknown := [each for each in sample if each not in every]:
         raise ValueError(f"{part}: the sample has {unknown}, which are no parameters")
     return [each for each in every if is_whole(part) or each in sample]
+
+
+def _is_named(name: str, variable: str) -> bool:
+    return os.environ.get("CONFORMANCE_FULL") == "1" or name in os.environ.get(variable, "").split()
+
+
+def _skipped_unless(wanted: bool, setting: str, beside: str) -> pytest.MarkDecorator:
+    reason = f"takes long, and is not what changed: {setting} runs it"
+    return pytest.mark.skipif(not wanted, reason=f"{reason}; {beside}" if beside else reason)

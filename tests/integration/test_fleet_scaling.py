@@ -20,13 +20,13 @@ from sandbox_service.fleet.scaler import end_scaler
 from sandbox_service.fleet.scaling import ScalingPolicy
 from sandbox_service.wire.frames import Op
 from tests.harness.autoscaled_nodes import autoscaled_nodes
-from tests.harness.sampling import is_whole, sampled
+from tests.harness.sampling import sampled, where_changed
 
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not is_whole("scaling"), reason="CONFORMANCE_PARTS=scaling runs these minutes"),
+    where_changed("scaling"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),

@@ -20,6 +20,7 @@ from sandbox_client import SandboxClient
 from sandbox_contract.messages import Message
 from sandbox_service.config import ServiceConfig
 from tests.harness.local_ray import local_ray
+from tests.harness.sampling import sampled
 from tests.harness.waiting import wait_until
 
 pytestmark = [
@@ -207,7 +208,7 @@ def test_process_boxes_are_not_served_to_other_machines_and_nothing_is_started(t
     assert descendants() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", sampled("serve", [signal.SIGTERM, signal.SIGINT], [signal.SIGINT]))
 def test_a_signal_ends_the_command_and_everything_it_started(tmp_path: Path, number: signal.Signals):
     port = free_port()
     words = [

@@ -19,6 +19,7 @@ from local_processes.ports import free_port
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.images import image_reference
 from tests.harness.boxes import need_engine
+from tests.harness.sampling import where_changed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
@@ -242,6 +243,7 @@ sampling = { max_turn_tokens = 16 }
 
 @pytest.mark.ray
 @pytest.mark.vllm
+@where_changed("plugins")
 def test_a_plugin_package_is_trained_with_from_its_wheel(site: Path, tmp_path: Path) -> None:
     """Its environment, reward, loss and tool format, by the names of its entry points."""
     pytest.importorskip("vllm", reason="vLLM is not installed")

@@ -21,8 +21,11 @@ from local_processes.ports import free_port
 from tests.fakes.tool_calling_server import tool_calling_server
 from tests.harness.agent_packages import ROOT, agent_python, newer_python
 from tests.harness.http_server import serving
+from tests.harness.sampling import where_changed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SELDOM = where_changed("frameworks", "the tests beside this one do not install these packages")
 
 ADAPTERS = ROOT / "examples" / "adapters"
 TASK = "maths_power_digits"
@@ -116,6 +119,7 @@ def nemo_gym_row(service: str, folder: Path) -> Path:
     return rows
 
 
+@SELDOM
 def test_nemo_gyms_own_agent_plays_an_episode(service, tmp_path):
     python, rows = agent_python("adapters/nemo_gym", newer_python()), nemo_gym_row(service, tmp_path)
     model = serving(tool_calling_server(SOLUTION))
@@ -125,6 +129,7 @@ def test_nemo_gyms_own_agent_plays_an_episode(service, tmp_path):
     assert f"{TASK}: calls python, submit; reward 1.0" in output
 
 
+@SELDOM
 def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path):
     python = agent_python("adapters/verifiers")
     nemo_gym_row(service, tmp_path)
@@ -147,6 +152,7 @@ def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path)
     assert "nemo_gym 1.00" in done.stdout, done.stdout + done.stderr
 
 
+@SELDOM
 def test_trls_trainer_takes_two_steps_on_episodes_of_the_service(service, tmp_path):
     pytest.importorskip("trl", reason="TRL is not installed")
     model = tmp_path / "model"
@@ -162,6 +168,7 @@ def test_trls_trainer_takes_two_steps_on_episodes_of_the_service(service, tmp_pa
     assert all(float(reward) > 0 and float(calls) > 0 for _, reward, calls in steps), output
 
 
+@SELDOM
 @pytest.mark.parametrize(("agent", "rewards"), [("oracle", [1.0] * 3), ("nop", [0.0] * 3)])
 def test_harbors_agents_and_verifiers_work_in_instances(service, tmp_path, agent, rewards):
     python = agent_python("adapters/harbor", newer_python())
@@ -180,6 +187,7 @@ def test_harbors_agents_and_verifiers_work_in_instances(service, tmp_path, agent
     assert found == rewards, done.stdout + done.stderr
 
 
+@SELDOM
 def test_harbors_provider_moves_files_and_reports_commands(service, tmp_path):
     python = agent_python("adapters/harbor", newer_python())
     done = subprocess.run(

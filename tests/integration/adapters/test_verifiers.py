@@ -14,8 +14,9 @@ from tests.fakes.chat_server import FakeChatServer, Reply
 from tests.fakes.tool_calling_server import tool_calling_server
 from tests.harness.agent_packages import ROOT, agent_python
 from tests.harness.http_server import serving
+from tests.harness.sampling import where_changed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), where_changed("frameworks")]
 
 EVALUATION = ROOT / "examples" / "adapters" / "verifiers" / "taskset.toml"
 RUN_S = 600

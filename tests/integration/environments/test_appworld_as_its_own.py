@@ -13,13 +13,14 @@ import pytest
 
 from tests.harness.appworld_box import AppWorldEpisode, appworld_box, appworld_catalog
 from tests.harness.runner_box import INTERPRETER, uid_drop_missing
+from tests.harness.sampling import where_environment_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, where_environment_changed("appworld")]
 TASK = "own01_1"
 CELLS = (Path(__file__).with_name("appworld_cells.txt")).read_text(encoding="utf-8").split("\n----\n")
 """Each a cell of one notebook, in order."""

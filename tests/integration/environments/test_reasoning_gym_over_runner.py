@@ -16,9 +16,10 @@ from sandbox_service.environments.base import TaskPayload
 from sandbox_service.environments.reasoning_gym.service.catalog import ReasoningGymCatalog
 from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
 from tests.harness.runner_box import RunnerBox, runner_box
+from tests.harness.sampling import where_environment_changed
 from tests.harness.task_episodes import play, refusal
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), where_environment_changed("reasoning_gym")]
 FULL = os.environ.get("REASONING_GYM_FULL") == "1"
 LEFT_OUT = {
     *("boxnet", "codeio", "composite", "intermediate_integration", "polynomial_multiplication"),

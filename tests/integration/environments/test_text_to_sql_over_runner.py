@@ -12,7 +12,10 @@ from sandbox_service.environments.text_to_sql.box.schema import load_schema
 from sandbox_service.environments.text_to_sql.service.catalog import TextToSqlCatalog
 from sandbox_service.environments.text_to_sql.service.tasks import load_tasks
 from tests.harness.runner_box import RunnerBox, runner_box, uid_drop_missing
+from tests.harness.sampling import where_environment_changed
 from tests.harness.task_episodes import play
+
+pytestmark = where_environment_changed("text_to_sql")
 
 CATALOG = TextToSqlCatalog(TextToSqlConfig())
 TASKS = list(load_tasks())

@@ -13,8 +13,15 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.harness.agent_packages import ROOT
 from tests.harness.agent_runs import figures_of
+from tests.harness.sampling import where_changed
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    where_changed("agents", "test_agents_in_boxes and test_agents_in_served_boxes play episodes"),
+]
 
 AGENT = """
 import json, os, subprocess, sys, urllib.request

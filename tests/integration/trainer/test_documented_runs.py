@@ -13,6 +13,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.harness.documentation import blocks
+from tests.harness.sampling import where_changed
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -57,6 +58,7 @@ def test_questions_and_answers_become_a_model_that_was_fine_tuned_on_them(tmp_pa
     assert any("loss/sft" in line for line in metrics(tmp_path, "questions"))
 
 
+@where_changed("documented_runs", "the run before this one is longer")
 def test_the_shortest_run_file_trains(tmp_path):
     text = sample("docs/trainer/configuration.md", 'name = "sums"')
     (tmp_path / "RUN.toml").write_text(text)

@@ -8,17 +8,14 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.harness.killed_run import ledger, short_run
-from tests.harness.sampling import is_whole
+from tests.harness.sampling import where_changed
 
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.vllm,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(
-        not is_whole("killed_runs"),
-        reason="test_agent_runs kills the same processes; CONFORMANCE_PARTS=killed_runs runs this, too",
-    ),
+    where_changed("killed_runs", "test_recovery kills the parts of a run without workers"),
 ]
 
 

@@ -12,10 +12,17 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
+from tests.harness.sampling import where_changed
 from trainer.batches.exports import TRAJECTORIES
 from trainer.evolve.exploration import read_explored
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    where_changed("evolve", "its five runs start one after another"),
+]
 
 ROOT = Path(__file__).parents[3]
 TASKS, EPISODES, HELD_OUT = 6, 3, 8

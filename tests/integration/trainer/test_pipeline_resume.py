@@ -15,7 +15,7 @@ pytest.importorskip("ray", reason="Ray is not installed")
 import torch
 
 from tests.harness.killed_run import ROOT, KilledRun, RunPlan, ledger
-from tests.harness.sampling import is_whole
+from tests.harness.sampling import where_changed
 from trainer.update.checkpoint import read_note, read_tensors
 
 pytestmark = [
@@ -23,10 +23,7 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.slow,
     pytest.mark.timeout(2400),
-    pytest.mark.skipif(
-        not is_whole("stages"),
-        reason="test_stage_resume resumes them in one process; CONFORMANCE_PARTS=stages runs this, too",
-    ),
+    where_changed("stages", "test_stage_resume resumes them in one process"),
 ]
 
 RUN = ROOT / "deploy" / "runs" / "pipeline_cpu.toml"

@@ -23,7 +23,7 @@ from sandbox_service.gateway.app import build_app
 from tests.harness.http_server import serving
 from tests.harness.killed_run import RunPlan, train_command
 from tests.harness.ray_nodes import NODE, ROOT, ray_nodes
-from tests.harness.sampling import is_whole
+from tests.harness.sampling import where_changed
 
 RUN_S = 600
 PARTS = {"learner": "RayTrainWorker", "engine": "EngineActor", "sandboxes": "SupervisorActor"}
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.slow,
     pytest.mark.timeout(RUN_S + 120),
-    pytest.mark.skipif(not is_whole("node_marks"), reason="CONFORMANCE_PARTS=node_marks runs this"),
+    where_changed("node_marks"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),

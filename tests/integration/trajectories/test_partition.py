@@ -22,7 +22,7 @@ from sandbox_service.trajectories.store import open_store
 from tests.harness.cut_off_node import OUTSIDE, CutOffNode, cut_off_node, namespaces_work
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
-from tests.harness.sampling import is_whole
+from tests.harness.sampling import where_changed
 from tests.harness.waiting import until
 
 pytestmark = [
@@ -30,9 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.postgres,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        not is_whole("partition"), reason="takes minutes; CONFORMANCE_PARTS=partition runs it"
-    ),
+    where_changed("partition"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),

@@ -65,7 +65,7 @@ def test_a_file_changes_the_environments_that_use_it(project, path, names):
         ("examples/sums.toml", []),
         ("examples/data/lines.jsonl", []),
         ("trainer/update/mesh.py", ["ranks"]),
-        ("trainer/batches/journal.py", ["killed_runs"]),
+        ("trainer/batches/journal.py", ["evolve", "killed_runs"]),
         ("sandbox_service/fleet/scaler.py", ["scaling"]),
         ("trainer/chat/template.py", []),
     ],

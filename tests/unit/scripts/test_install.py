@@ -1,6 +1,7 @@
 """``scripts/install.py``: which build a machine gets, and what is tried when a download fails."""
 
 import json
+import os
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -169,3 +170,16 @@ def test_an_installation_that_nothing_can_do_fails(command, tmp_path):
     command("uv", statuses=(1,))
     command("python", statuses=(1,))
     assert install.install(install.choose(GPU, {}), tmp_path, {}) == 1
+
+
+def test_a_long_installation_shows_that_it_goes_on(tmp_path):
+    gate, shown = tmp_path / "gate", []
+
+    def show(elapsed_s):
+        shown.append(elapsed_s)
+        gate.touch()
+
+    waits = ["sh", "-c", 'while [ ! -e "$1" ]; do sleep 0.01; done; exit 3', "installer", str(gate)]
+    assert install.run(waits, {"PATH": os.environ["PATH"]}, show, show_s=0.01) == 3
+    assert shown == sorted(shown)
+    assert shown
