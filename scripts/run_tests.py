@@ -1,8 +1,8 @@
 """Run the tests in several processes and add up the outcomes: ``python scripts/run_tests.py [WORDS]``.
 
 Ray, vLLM and torch load native libraries that do not always survive each other's end. A test file that starts
-Ray therefore gets a process of its own, and the other files share one for each part of the product: a process
-that dies ends the tests of one group only, and the group is named. Two groups run at a time, if possible one
+Ray therefore gets a process of its own, those with vLLM alone share one, and the other files share one for each
+part of the product: a process that dies ends the tests of one group only, and the group is named. Two groups run at a time, if possible one
 that starts Ray beside one that does not. The output of a group is printed when the group has ended; until
 then a line every 30 s says how far each group is and which test runs.
 
@@ -55,6 +55,9 @@ PARTS = {
 LONG = ("tests/integration/trainer/", "tests/integration/examples/")
 """Folders of the longest tests that start Ray."""
 STARTS_RAY = re.compile(r"\bmark\.ray\b")
+LOADS_VLLM = re.compile(r"\bmark\.vllm\b")
+ENGINES = "rollout engines"
+"""The group of the tests that load vLLM and do not start Ray."""
 LEDGER = "tests.harness.ledger"
 """The plugin that writes one line for each event, so that a crash loses none of them."""
 
@@ -169,17 +172,18 @@ def split_targets(words: list[str], root: Path) -> tuple[list[str], list[str]]:
 
 def group_files(targets: list[str], root: Path) -> list[Group]:
     """Group the test files of the targets; groups that start Ray come last."""
-    shared = {name: Group(name) for name in PARTS}
+    shared = {name: Group(name) for name in (*PARTS, ENGINES)}
     alone: dict[str, Group] = {}
     for target in targets:
         path = root / target.partition("::")[0]
         for file in sorted(path.rglob("test_*.py")) if path.is_dir() else [path]:
             name = file.resolve().relative_to(root).as_posix()
             words = name if path.is_dir() else target
-            if STARTS_RAY.search(file.read_text(encoding="utf-8")):
+            text = file.read_text(encoding="utf-8")
+            if STARTS_RAY.search(text):
                 alone.setdefault(name, Group(name, starts_ray=True)).targets.append(words)
             else:
-                shared[part_of(name)].targets.append(words)
+                shared[ENGINES if LOADS_VLLM.search(text) else part_of(name)].targets.append(words)
     # Those of the trainer take longest: begun last, one would run when nothing else does.
     last = sorted(alone.values(), key=lambda group: not group.name.startswith(LONG))
     return [group for group in (*shared.values(), *last) if group.targets]

@@ -31,7 +31,7 @@ def start(tmp_path):
     """Write test files, and start a process that runs them as ``make test`` does, with the words."""
 
     def start(files, *words):
-        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray']\n")
+        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray', 'vllm']\n")
         for name, text in files.items():
             path = tmp_path / "tests" / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +112,14 @@ def test_files_that_start_ray_have_a_process_of_their_own(project):
     done = project({"integration/test_a.py": own, "integration/test_b.py": own}, "-s")
     pids = {line.split()[-1] for line in done.stdout.splitlines() if "pid" in line.split()}
     assert len(pids) == 2
+
+
+def test_files_with_vllm_share_a_process_that_others_do_not_enter(project):
+    pid = "import os\ndef test_pid(): print('pid', __file__.rpartition('/')[2], os.getpid())\n"
+    loads = f"import pytest\npytestmark = [pytest.mark.{'vllm'}]\n" + pid
+    done = project({"unit/test_a.py": loads, "integration/test_b.py": loads, "unit/test_c.py": pid}, "-s")
+    found = dict(line.split()[-2:] for line in done.stdout.splitlines() if "pid" in line.split())
+    assert found["test_a.py"] == found["test_b.py"] != found["test_c.py"]
 
 
 def test_words_choose_tests_and_are_passed_on(project):
