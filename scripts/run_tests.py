@@ -1,10 +1,10 @@
 """Run the tests in several processes and add up the outcomes: ``python scripts/run_tests.py [WORDS]``.
 
 Ray, vLLM and torch load native libraries that do not always survive each other's end. A test file that starts
-Ray therefore gets a process of its own, those with vLLM alone share one, and the other files share one for each
-part of the product: a process that dies ends the tests of one group only, and the group is named. Two groups run at a time, if possible one
-that starts Ray beside one that does not. The output of a group is printed when the group has ended; until
-then a line every 30 s says how far each group is and which test runs.
+Ray therefore gets a process of its own, those with vLLM alone share one, and the other files share one for
+each part of the product: a process that dies ends the tests of one group only, and the group is named. Two
+groups run at a time, if possible one that starts Ray beside one that does not. The output of a group is
+printed when the group has ended; until then a line every 30 s says how far each group is and which test runs.
 
 The tests' folders (``tmp_path``) lie in a folder of their group, which no other run removes. It goes when the
 group has passed, and stays with ledger and output when a test has failed; the report names it.
