@@ -8,8 +8,9 @@ of as many bundles as it has tensor-parallel workers, and the learner's worker *
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     from trainer.config.engine import EngineConfig
     from trainer.config.parts import Hardware
     from trainer.weight_sync.choice import Device
+
+
+_JOIN_S = 10.0
+"""Time after which a run says that no node is large enough for its engines."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +150,39 @@ def _positive(resources: dict[str, float]) -> dict[str, float]:
 
 def _ready(bundles: list[dict[str, float]], what: str, timeout_s: float) -> PlacementGroup:
     group: PlacementGroup = placement_group(bundles, strategy="PACK")
+    ready = group.ready()
+    done, _ = ray.wait([ready], timeout=min(_JOIN_S, timeout_s))
+    nodes: list[Mapping[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    missing = missing_node(bundles, [node["Resources"] for node in nodes if node["Alive"]])
+    if not done and missing is not None:
+        # Not an error yet: a node may be starting, by an autoscaler or by hand.
+        logger.warning("%s; waiting up to %g s for one (engine.start_timeout_s)", missing, timeout_s)
     try:
-        ray.get(group.ready(), timeout=timeout_s)
+        ray.get(ready, timeout=max(0.0, timeout_s - _JOIN_S))
     except GetTimeoutError as error:
         # Otherwise it would take the resources as soon as they are free.
         remove_placement_group(group)
+        reason = "free resources" if missing is None else f"{missing}; start one"
         raise EngineError(
-            f"the cluster has no room for {what}: free resources, or lower engine.count or their size"
+            f"the cluster has no room for {what}: {reason}, or lower engine.count or their size"
         ) from error
     return group
+
+
+def missing_node(bundles: Sequence[Mapping[str, float]], nodes: Sequence[Mapping[str, float]]) -> str | None:
+    """Return a sentence on the first bundle that no node could hold were it empty; None if there is none.
+
+    ``nodes`` are the resources of each node, by Ray's names.
+    """
+    for bundle in bundles:
+        if not any(all(node.get(name, 0.0) >= amount for name, amount in bundle.items()) for node in nodes):
+            most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in bundle}
+            return f"no node of the cluster has {_listed(bundle)} (the most on any node: {_listed(most)})"
+    return None
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
 
 
 @dataclass(frozen=True, slots=True)
