@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import SandboxLimits
+from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, try_runtime
 from sandbox_service.sandboxes.factory import open_engine
 from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
 def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> ServiceConfig:
     """Build the images and return the configuration with the kind of sandbox. This may take minutes.
 
-    ``auto`` becomes the first kind that can be had, of ``docker``, ``gvisor`` and ``process``; a configured
-    kind that cannot be had raises ServiceError. ``report`` gets lines about progress.
+    ``auto`` becomes the first kind that can be had, of ``docker``, ``gvisor`` and ``process``, and ``docker``
+    with gVisor as the runtime where the engine has it; a configured kind that cannot be had raises
+    ServiceError. ``report`` gets lines about progress.
     """
     wanted = config.sandbox.kind
-    kind = "process"
+    kind, runtime = "process", config.sandbox.docker_runtime
     for choice, prepare in (("docker", _prepare_docker), ("gvisor", _prepare_gvisor)):
         if wanted in ("auto", choice):
             try:
-                prepare(config, report)
+                runtime = prepare(config, report)
             except ServiceError as error:
                 if wanted == choice:
                     raise
@@ -46,18 +48,41 @@ def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> S
     if kind == "process":
         report("process sandboxes are not a security boundary: for trusted code on this machine only")
         _report_protections(config, report)
-    return config.model_copy(update={"sandbox": config.sandbox.model_copy(update={"kind": kind})})
+    settled = config.sandbox.model_copy(update={"kind": kind, "docker_runtime": runtime})
+    return config.model_copy(update={"sandbox": settled})
 
 
-def _prepare_docker(config: ServiceConfig, report: Callable[[str], None]) -> None:
-    asyncio.run(build_all_images(config, report, only_missing=True))
+def _prepare_docker(config: ServiceConfig, report: Callable[[str], None]) -> str | None:
+    """Build the images, and return the runtime of boxes; None for the engine's default."""
+    references = asyncio.run(build_all_images(config, report, only_missing=True))
+    return asyncio.run(_settle_runtime(config, references[0], report))
 
 
-def _prepare_gvisor(config: ServiceConfig, report: Callable[[str], None]) -> None:
+async def _settle_runtime(config: ServiceConfig, image: str, report: Callable[[str], None]) -> str | None:
+    """Return the runtime of boxes; one that nobody configured is tried with a container that does nothing."""
+    engine = await open_engine(config.sandbox)
+    try:
+        runtime = chosen_runtime(config.sandbox, await engine.engine_info())
+        if runtime is None or runtime == config.sandbox.docker_runtime:
+            return runtime
+        try:
+            await try_runtime(engine, runtime, image)
+        except ServiceError as error:
+            report(f"containers without gVisor, since {error.detail}")
+            return None
+    finally:
+        await engine.close()
+    report(f"containers run in gVisor, by the engine's runtime {runtime}")
+    return runtime
+
+
+def _prepare_gvisor(config: ServiceConfig, report: Callable[[str], None]) -> str | None:
+    """Make the root folder. Returns the runtime that is configured for containers, which is not used."""
     # The program first: without it nothing is to be unpacked.
     installed_runsc(config.sandbox.runsc)
     if config.sandbox.gvisor_root is None and not is_root(root_folder()):
         asyncio.run(build_root(config, report))
+    return config.sandbox.docker_runtime
 
 
 def _report_protections(config: ServiceConfig, report: Callable[[str], None]) -> None:

@@ -124,7 +124,9 @@ class SandboxConfig(Branch):
     kind: Literal["auto", "docker", "gvisor", "process"] = "auto"
     """``auto`` is docker if an engine answers, else gvisor if ``runsc`` is installed, otherwise process."""
     docker_runtime: str | None = None
-    """Container runtime: runc, runsc or kata; by default the engine's."""
+    """Container runtime: runc, runsc or kata; by default gVisor if kind is auto and the engine is set up for it,
+    else the engine's default.
+    """
     docker_host: str | None = None
     """Address of the engine; by default that of the environment variables, or the default socket."""
     runsc: str | None = None

@@ -20,6 +20,7 @@ from sandbox_service.telemetry import get_logger
 
 from .agent_packages import offered_packages
 from .box import Box
+from .engine_runtimes import runs_in_gvisor
 from .hardening import (
     BOX_AGENTS,
     BOX_CODE,
@@ -33,6 +34,7 @@ from .hardening import (
 )
 from .images import BUILD_COMMAND, image_reference
 from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
+from .seccomp import filter_program
 from .state import SOCKET_NAME
 from .task_images import TaskImages
 from .uids import UidRanges
@@ -172,6 +174,7 @@ class ContainerFactory:
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._runtime = choices.runtime
+        self._in_gvisor = runs_in_gvisor(choices.runtime, facts)
         self._image_prefix = choices.image_prefix
         self._agent_packages = choices.agent_packages
         self._task_images = TaskImages(engine, choices.task_images, choices.build_logs)
@@ -213,7 +216,8 @@ class ContainerFactory:
         bounds = RunnerLimits(
             open_files=limits.open_files,
             processes=max(8, limits.pids - _PIDS_OF_THE_RUNNER),
-            address_space_mib=None,
+            # Beyond its own bound a gVisor sandbox ends: the host's kernel does not see the processes in it.
+            address_space_mib=limits.memory_mib if self._in_gvisor else None,
             file_mib=limits.workspace_mib,
         )
         own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
@@ -224,6 +228,8 @@ class ContainerFactory:
             places,
             _MAPPED_UIDS if self._maps_users else uids,
             bounds,
+            # gVisor ignores the engine's list of system calls, and the runner's is the same one.
+            filter_program(own_scheduling_only=True) if self._in_gvisor else None,
             cleanup_cpu_s=limits.cleanup_cpu_s,
         )
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
@@ -271,6 +277,7 @@ class ContainerFactory:
             data_dir=str(data) if data is not None else None,
             agent_packages={name: str(path) for name, path in packages.items()},
             runtime=self._runtime,
+            gvisor=self._in_gvisor,
             socket_group=self._socket_group(),
         )
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,8 @@ import requests.exceptions
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+
+from .engine_runtimes import gvisor_runtimes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +61,8 @@ class EngineInfo:
     """Version of the control groups; empty when the engine does not report it."""
     data_root: str = ""
     """Folder of images and containers on the engine's machine."""
+    gvisor: Mapping[str, bool] = field(default_factory=dict)
+    """The runtimes that are gVisor, and whether they have the flags which boxes need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class DockerEngine:
                 storage_driver=str(info.get("Driver", "")),
                 cgroup_version=str(info.get("CgroupVersion", "")),
                 data_root=str(info.get("DockerRootDir", "")),
+                gvisor=gvisor_runtimes(info.get("Runtimes") or {}),
             )
 
         return await self._call("describe itself", ask, timeout_s)

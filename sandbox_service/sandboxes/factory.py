@@ -10,12 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from .agent_packages import check_packages
 from .base import SandboxLimits
+from .engine_runtimes import chosen_runtime
 from .state import StateDir, remove_folder
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ async def open_factory(
         facts = await engine.engine_info()
         for warning in version_warnings(facts):
             logger.warning("docker_version", warning=warning)
-        _check_runtime(config.docker_runtime, facts)
+        runtime = chosen_runtime(config, facts)
         state = StateDir.open(config.state_dir, node)
     except BaseException:
         await engine.close()
@@ -89,9 +89,7 @@ async def open_factory(
         node,
         limits,
         start_timeout_s=start_timeout_s,
-        choices=ContainerChoices(
-            config.docker_runtime, config.image_prefix, agent_packages, config.task_images
-        ),
+        choices=ContainerChoices(runtime, config.image_prefix, agent_packages, config.task_images),
     )
 
 
@@ -168,13 +166,6 @@ def version_warnings(facts: EngineInfo) -> list[str]:
             "1.2.8 and 1.3.3 closed; update it, unless your distribution has patched this version"
         )
     return warnings
-
-
-def _check_runtime(runtime: str | None, facts: EngineInfo) -> None:
-    if runtime is not None and runtime not in facts.runtimes:
-        known = ", ".join(sorted(facts.runtimes))
-        detail = f"unknown Docker runtime {runtime!r} in sandbox.docker_runtime; the engine has: {known}"
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
 
 
 async def _engine_for(config: SandboxConfig) -> DockerEngine | None:

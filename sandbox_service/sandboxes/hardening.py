@@ -38,6 +38,14 @@ SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 RUNNER_CAPABILITIES = ["KILL", "SETGID", "SETUID"]
 """SETUID and SETGID give processes user ids of their own, KILL ends them."""
 SHM_MIB = 16
+GVISOR_COVER = ["ro", "nosuid", "nodev", "noexec", "size=4k", "mode=700"]
+"""Mount options of an empty folder over a folder of devices that gVisor makes for all boxes."""
+_GVISOR_MIB = 128
+"""Memory of gVisor's own kernel and of the runner, beyond the bound for agents."""
+_GVISOR_PROCESS_MIB = 12
+"""Memory of one process of the box at worst: gVisor copies more than Linux when a process forks."""
+_GVISOR_THREADS = 16
+"""Threads of the host for each process of the box, with room."""
 
 MASKED_PATHS = [
     "/dev/mqueue",
@@ -91,6 +99,8 @@ class ContainerRequest:
     """Folders of the host by the names under which they are mounted read-only below BOX_AGENTS."""
     runtime: str | None = None
     """runc, runsc or kata; None for the engine's default."""
+    gvisor: bool = False
+    """Whether that runtime is gVisor."""
     socket_group: int | None = None
     """A group of the host that may use ``socket_dir``, when its owner is not the box's root."""
 
@@ -120,7 +130,7 @@ def container_config(request: ContainerRequest) -> dict[str, Json]:
 
 def _host_config(request: ContainerRequest) -> dict[str, Json]:
     limits = request.limits
-    memory = limits.memory_mib * 1024 * 1024
+    memory = (gvisor_memory_mib(limits) if request.gvisor else limits.memory_mib) * 1024 * 1024
     config: dict[str, Json] = {
         "NetworkMode": "none",
         # A private IPC namespace, so that System V objects and queues are the box's own; the host's would be
@@ -139,12 +149,16 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "MaskedPaths": list[Json](MASKED_PATHS),
         "ReadonlyPaths": list[Json](READONLY_PATHS),
         "Mounts": _mounts(request),
-        "Tmpfs": {path: tmpfs_options(path, limits) for path in (WORKSPACE, *SCRATCH)},
+        "Tmpfs": {
+            **({"/dev/net": ",".join(GVISOR_COVER)} if request.gvisor else {}),
+            **{path: tmpfs_options(path, limits) for path in (WORKSPACE, *SCRATCH)},
+        },
         "Memory": memory,
         # Equal to the memory, so that the box has no swap and the bound holds.
         "MemorySwap": memory,
         "NanoCpus": round(limits.cpus * 1_000_000_000),
-        "PidsLimit": limits.pids,
+        # The host's kernel counts threads of gVisor, which are more than the processes in the box.
+        "PidsLimit": limits.pids * _GVISOR_THREADS if request.gvisor else limits.pids,
         "OomKillDisable": False,
         "Ulimits": [
             _ulimit("nofile", limits.open_files),
@@ -171,6 +185,9 @@ def _mounts(request: ContainerRequest) -> list[Json]:
     mounts: list[Json] = [
         {"Type": "bind", "Source": request.socket_dir, "Target": BOX_SOCKET_DIR, "BindOptions": private}
     ]
+    if request.gvisor:
+        null = {"Source": "/dev/null", "Target": "/dev/fuse", "ReadOnly": True, "BindOptions": private}
+        mounts.append({"Type": "bind", **null})
     if request.data_dir is not None:
         source = request.data_dir
         mounts.append(
@@ -182,6 +199,11 @@ def _mounts(request: ContainerRequest) -> list[Json]:
             {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True, "BindOptions": private}
         )
     return mounts
+
+
+def gvisor_memory_mib(limits: SandboxLimits) -> int:
+    """Return the memory bound of a whole gVisor sandbox, beyond which all of it ends."""
+    return limits.memory_mib + _GVISOR_MIB + limits.pids * _GVISOR_PROCESS_MIB
 
 
 def tmpfs_options(path: str, limits: SandboxLimits, mode: int = 0o1777) -> str:

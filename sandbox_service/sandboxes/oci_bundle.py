@@ -21,9 +21,11 @@ from .hardening import (
     BOX_DATA,
     BOX_PACKAGES,
     BOX_SOCKET_DIR,
+    GVISOR_COVER,
     RUNNER_CAPABILITIES,
     SCRATCH,
     WORKSPACE,
+    gvisor_memory_mib,
     tmpfs_options,
 )
 
@@ -42,10 +44,6 @@ _PIDS = "/sys/fs/cgroup/pids"
 AGENTS_GROUP = f"{_PIDS}/agents"
 """The control group of agents' processes, in gVisor's kernel, which ignores RLIMIT_NPROC."""
 _CPU_PERIOD_US = 100_000
-_OVERHEAD_MIB = 128
-"""Memory of gVisor's own kernel and of the runner, beyond the bound for agents."""
-_PROCESS_MIB = 12
-"""Memory of one process of the box at worst: gVisor copies more than Linux when a process forks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +98,18 @@ def bundle_config(request: BundleRequest) -> dict[str, Json]:
         "mounts": [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": _PIDS, "type": "cgroup", "source": "cgroup", "options": ["pids"]},
+            *_covers(),
             *_mounts(request),
         ],
         "linux": linux,
     }
+
+
+def _covers() -> list[Json]:
+    """Hide the devices that gVisor makes and other containers do not have."""
+    options: list[Json] = [*GVISOR_COVER]
+    tun: Json = {"destination": "/dev/net", "type": "tmpfs", "source": "tmpfs", "options": options}
+    return [tun, _bind("/dev/null", "/dev/fuse", "ro")]
 
 
 def _mounts(request: BundleRequest) -> list[Json]:
@@ -142,8 +148,7 @@ def _rlimits(limits: SandboxLimits) -> list[Json]:
 
 
 def _resources(limits: SandboxLimits) -> Json:
-    overhead = _OVERHEAD_MIB + limits.pids * _PROCESS_MIB
-    memory = (limits.memory_mib + overhead) * 1024 * 1024
+    memory = gvisor_memory_mib(limits) * 1024 * 1024
     return {
         "memory": {"limit": memory, "swap": memory},
         "cpu": {"quota": round(limits.cpus * _CPU_PERIOD_US), "period": _CPU_PERIOD_US},

@@ -22,6 +22,14 @@ _WORD: Final = 0xFFFFFFFF
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
 """Set in the numbers of x86_64's x32 ABI, which reaches every call by a second number."""
+_SUBJECT_AT = {
+    "sched_setaffinity": 0,
+    "sched_setattr": 0,
+    "sched_setparam": 0,
+    "sched_setscheduler": 0,
+    "setpriority": 1,
+}
+"""Calls that change how a process is scheduled: the place of the argument that names it, 0 for the caller."""
 
 _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""
@@ -33,8 +41,12 @@ def seccomp_profile() -> str:
 
 
 @cache
-def filter_program(machine: str = "") -> bytes | None:
-    """Return the list as an array of ``struct sock_filter``; None for a machine whose numbers are unknown."""
+def filter_program(machine: str = "", *, own_scheduling_only: bool = False) -> bytes | None:
+    """Return the list as an array of ``struct sock_filter``; None for a machine whose numbers are unknown.
+
+    ``own_scheduling_only`` is for kernels that let everybody change niceness and cores of any process, as
+    gVisor's does: a process may then change its own only, named by 0.
+    """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
         return None
@@ -65,6 +77,10 @@ def filter_program(machine: str = "") -> bytes | None:
         for name in rule["names"]
         if name in numbers
     }
+    if own_scheduling_only:
+        for name, index in _SUBJECT_AT.items():
+            unconditional.discard(numbers[name])
+            conditional[numbers[name]] = [[{"index": index, "op": "SCMP_CMP_EQ", "value": 0}]]
     program += _on_ranges(sorted(unconditional), _ALLOW)
     for number, alternatives in sorted(conditional.items()):
         block = [each for arguments in alternatives for each in _on_arguments(arguments)] + [refusal]

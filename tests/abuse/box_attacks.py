@@ -1,4 +1,4 @@
-# ruff: noqa: BLE001, PTH104, PTH108, PTH109, PTH110, PTH123, PTH208, SIM115, T201
+# ruff: noqa: BLE001, PTH104, PTH108, PTH109, PTH110, PTH116, PTH123, PTH208, SIM115, T201
 """Hostile code inside a box: it runs there as a cell of the agent's session, and prints JSON.
 
 Every attack records what happened and goes on. Nothing here may end the session.
@@ -132,16 +132,30 @@ def network():
         "metadata": outcome(lambda: connect(("169.254.169.254", 80))),
         "dns": outcome(lambda: connect(("8.8.8.8", 53), kind=socket.SOCK_DGRAM)),
         "v6": outcome(lambda: connect(("2001:db8::1", 80), socket.AF_INET6)),
-        "interfaces": sorted(os.listdir("/sys/class/net")),
+        "interfaces": [line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line],
     }
+
+
+def device_files():
+    for folder, _, names in os.walk("/dev"):
+        for path in (f"{folder}/{name}" for name in names):
+            with contextlib.suppress(OSError):
+                mode = os.stat(path).st_mode
+                if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                    yield path
 
 
 def devices():
     def node(kind, major, minor):
         os.mknod("/tmp/node", kind | 0o666, os.makedev(major, minor))
 
+    def touch(name):
+        os.close(os.open(f"/dev/{name}", os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY))
+
+    listed = sorted(path.removeprefix("/dev/") for path in device_files())
     return {
-        "listed": sorted(os.listdir("/dev")),
+        "listed": listed,
+        "opened": [name for name in listed if outcome(lambda n=name: touch(n)) == "ok"],
         "memory": outcome(lambda: node(stat.S_IFCHR, 1, 1)),
         "disk": outcome(lambda: node(stat.S_IFBLK, 8, 0)),
         "kmsg": outcome(lambda: node(stat.S_IFCHR, 1, 11)),
@@ -202,6 +216,12 @@ def kernel_files():
         for path in some(top, 4)
         if outcome(lambda p=path: write(p)) == "ok"
     ]
+
+    def size(path):
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            return len(file.read())
+        return 0
+
     return {
         "taken": taken,
         "core_pattern": outcome(lambda: write("/proc/sys/kernel/core_pattern", b"|/tmp/x")),
@@ -216,9 +236,7 @@ def kernel_files():
             )
             if outcome(lambda p=path: write(p)) == "ok"
         ],
-        "secrets": {
-            path: len(open(path, "rb").read()) for path in ("/proc/kallsyms", "/proc/cmdline", "/proc/keys")
-        },
+        "secrets": {path: size(path) for path in ("/proc/kallsyms", "/proc/cmdline", "/proc/keys")},
         "sockets": [
             path
             for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
@@ -229,6 +247,20 @@ def kernel_files():
 
 def neighbours():
     """Other processes of the box, the runner first of all."""
+
+    def read(path):
+        with open(path, "rb") as file:
+            if not file.read():
+                raise PermissionError(errno.EACCES, "there is nothing in it")
+
+    def open_descriptors(pid):
+        """Open what another process has open: pipes, sockets and files."""
+        folder = f"/proc/{pid}/fd"
+        held = [outcome(lambda p=f"{folder}/{name}": os.listdir(p)) for name in os.listdir(folder)]
+        held += [outcome(lambda p=f"{folder}/{name}": read(p)) for name in os.listdir(folder)]
+        if "ok" not in held:
+            raise PermissionError(errno.EACCES, "none could be opened")
+
     own = {os.getpid()}
     seen = {}
     for name in os.listdir("/proc"):
@@ -236,12 +268,17 @@ def neighbours():
             continue
         pid = int(name)
         seen[name] = {
-            "environ": outcome(lambda p=pid: open(f"/proc/{p}/environ", "rb").read()),
+            "environ": outcome(lambda p=pid: read(f"/proc/{p}/environ")),
             "memory": outcome(lambda p=pid: open(f"/proc/{p}/mem", "rb").close()),
             "descriptors": outcome(lambda p=pid: os.listdir(f"/proc/{p}/fd")),
+            "open files": outcome(lambda p=pid: open_descriptors(p)),
             "root": outcome(lambda p=pid: os.listdir(f"/proc/{p}/root/")),
             "signal": outcome(lambda p=pid: os.kill(p, 0)),
             "priority": outcome(lambda p=pid: os.setpriority(os.PRIO_PROCESS, p, 19)),
+            "cores": outcome(lambda p=pid: os.sched_setaffinity(p, os.sched_getaffinity(0))),
+            "scheduler": outcome(lambda p=pid: os.sched_setscheduler(p, 0, os.sched_param(0))),
+            "limits": outcome(lambda p=pid: resource.prlimit(p, resource.RLIMIT_CORE, (0, 0))),
+            "disk priority": system_call(251 if X86 else 30, (1, pid, 2 << 13 | 7)),
         }
     return seen
 
@@ -261,8 +298,12 @@ def identity():
         "setuid": become(os.setuid),
         "setgid": become(os.setgid),
         "setgroups": outcome(lambda: os.setgroups([0])),
-        "capabilities": {key: int(status[key], 16) for key in ("CapInh", "CapPrm", "CapEff", "CapAmb")},
-        "no_new_privileges": status["NoNewPrivs"].strip(),
+        "capabilities": {
+            key: int(status[key], 16) for key in status if key in ("CapInh", "CapPrm", "CapEff", "CapAmb")
+        },
+        "no_new_privileges": LIBC.prctl(
+            39, 0, 0, 0, 0
+        ),  # PR_GET_NO_NEW_PRIVS; gVisor's status has no line of it
         "seccomp": status["Seccomp"].strip(),
         "environment": sorted(os.environ),
         "descriptors": sorted(os.listdir("/proc/self/fd"), key=int),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.harness.agent_boxes import KINDS, agent_boxes
-from tests.harness.boxes import need_engine
+from tests.harness.agent_boxes import agent_boxes
+from tests.harness.boxes import KINDS, need_kind
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def await_end():
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """A kind of box that this machine has."""
-    if request.param == "docker":
-        need_engine()
+    need_kind(request.param)
     return str(request.param)
 
 

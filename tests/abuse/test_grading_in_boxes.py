@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.config import LimitsConfig, SandboxConfig
+from sandbox_service.config import LimitsConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.wire.frames import Op
-from tests.harness.boxes import Episode, need_engine, need_gvisor
+from tests.harness.boxes import KINDS, Episode, need_kind, sandbox_config
 from tests.harness.cheats import CHEATING_TASK
 from tests.harness.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
 from tests.harness.runner_box import uid_drop_missing
@@ -31,15 +31,10 @@ TASK = {
 GRADING = {**CHEATING_TASK, "tests": ["assert solve([1]) == []"] * 2, "timeout_s": 20.0}
 
 
-@pytest.fixture(
-    params=[pytest.param("docker", marks=pytest.mark.docker), "gvisor", "process"], scope="module"
-)
+@pytest.fixture(params=KINDS, scope="module")
 def kind(request):
-    if request.param == "docker":
-        need_engine()
-    elif request.param == "gvisor":
-        need_gvisor()
-    elif (reason := uid_drop_missing()) is not None:
+    need_kind(request.param)
+    if request.param == "process" and (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
     return request.param
 
@@ -54,7 +49,7 @@ def state_dir():
 
 
 async def in_a_box(kind, state_dir, actions):
-    config = SandboxConfig(kind=kind, state_dir=state_dir, limits=LimitsConfig(memory_mib=256, pids=64))
+    config = sandbox_config(kind, state_dir=state_dir, limits=LimitsConfig(memory_mib=256, pids=64))
     factory = await open_factory(config, f"abuse{secrets.token_hex(4)}")
     try:
         box = await factory.start(CodeCatalog.spec, lambda _: None, lambda _: None)

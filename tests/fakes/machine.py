@@ -27,6 +27,7 @@ ENGINE = EngineInfo(
     default_runtime="runc",
     storage_driver="overlay2",
     cgroup_version="2",
+    gvisor={"runsc": True},
 )
 KERNEL = KernelFacts("6.12.1", "x86_64", 6, 2, frozenset({"cpu", "memory", "pids"}), 10_000, True)
 USER = UserFacts(1000, "service", mapped=True, ids_free=True, environments_group="", cache=Path("/cache"))

@@ -12,15 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from sandbox_service.config import (
     AgentsConfig,
     CodeConfig,
     DeadlineConfig,
     LimitsConfig,
     PoolConfig,
-    SandboxConfig,
     ServiceConfig,
 )
 from sandbox_service.environments.code.service.catalog import CodeCatalog
@@ -29,6 +26,7 @@ from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.wire.frames import Op
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.boxes import sandbox_config
 from tests.harness.supervised import Caller
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 CATALOG = CodeCatalog(CodeConfig())
 TASK = CATALOG.task_ids("easy")[0]
-KINDS = [pytest.param("process", id="process"), pytest.param("docker", id="docker", marks=pytest.mark.docker)]
 
 
 class Endpoint:
@@ -154,7 +151,7 @@ async def agent_boxes(
     server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     config = ServiceConfig(
-        sandbox=SandboxConfig(kind=kind, state_dir=state_dir, limits=LimitsConfig(**(limits or {}))),
+        sandbox=sandbox_config(kind, state_dir=state_dir, limits=LimitsConfig(**(limits or {}))),
         pool=PoolConfig(min_boxes=0, max_boxes=boxes),
         deadline=DeadlineConfig(drain_s=0.1),
         agents=AgentsConfig(

@@ -7,16 +7,17 @@ import json
 import os
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import pytest
 
 from deploy.preparation import build_root
-from sandbox_service.config import ServiceConfig
+from sandbox_service.config import SandboxConfig, ServiceConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import Sandbox
-from sandbox_service.sandboxes.docker import DockerEngine
+from sandbox_service.sandboxes.docker import DockerEngine, EngineInfo
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.sandboxes.runsc import installed_runsc
 from sandbox_service.stream.failures import reply_or_raise
@@ -35,6 +36,14 @@ PROBE = replace(
     deterministic=False,
     instances_per_box=1,
 )
+KINDS = [
+    pytest.param("process", id="process"),
+    pytest.param("docker", id="docker", marks=pytest.mark.docker),
+    pytest.param("runsc", id="runsc", marks=pytest.mark.docker),
+    pytest.param("gvisor", id="gvisor"),
+]
+"""The kinds of box, as parameters of fixtures; ``runsc`` is Docker with gVisor as the runtime."""
+IN_GVISOR = ("runsc", "gvisor")
 
 
 @cache
@@ -56,6 +65,37 @@ def missing_engine() -> str | None:
     if reason is not None and os.environ.get("CI_REQUIRE_DOCKER") == "1":
         pytest.fail(f"Docker is required here: {reason}")
     return reason
+
+
+def need_kind(kind: str) -> None:
+    """Skip where there are no boxes of a kind."""
+    if kind in ("docker", "runsc"):
+        need_engine()
+        if kind == "runsc" and _gvisor_runtime() is None:
+            pytest.skip("the Docker engine has no gVisor as a runtime, with the flags that boxes need")
+    elif kind == "gvisor":
+        need_gvisor()
+
+
+def sandbox_config(kind: str, **settings: Any) -> SandboxConfig:
+    """Return the configuration of boxes of one of KINDS."""
+    if kind != "runsc":
+        return SandboxConfig(kind=kind, **settings)
+    return SandboxConfig(kind="docker", docker_runtime=_gvisor_runtime(), **settings)
+
+
+@cache
+def _gvisor_runtime() -> str | None:
+    """Return the engine's runtime that is gVisor, with the flags that boxes need."""
+
+    async def ask() -> EngineInfo:
+        engine = await DockerEngine.connect(None, 3)
+        try:
+            return await engine.engine_info()
+        finally:
+            await engine.close()
+
+    return next((name for name, ready in asyncio.run(ask()).gvisor.items() if ready), None)
 
 
 def need_engine() -> None:

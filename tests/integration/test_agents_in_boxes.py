@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
-from tests.harness.agent_boxes import CATALOG, KINDS, agent_boxes, package_folder
-from tests.harness.boxes import need_engine
+from tests.harness.agent_boxes import CATALOG, agent_boxes, package_folder
+from tests.harness.boxes import KINDS, need_kind
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ _URL = {"BASE_URL": "http://{model_endpoint}"}
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """A kind of box that this machine has."""
-    if request.param == "docker":
-        need_engine()
+    need_kind(request.param)
     return str(request.param)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deploy.exposure import check_reach
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
+from sandbox_service.sandboxes.engine_runtimes import REGISTER_COMMAND, chosen_runtime, runs_in_gvisor
 from sandbox_service.sandboxes.factory import version_warnings
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
@@ -94,11 +95,16 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
     if wanted is not None and wanted not in facts.runtimes:
         mend = f"register {wanted} in the engine's daemon.json, or set sandbox.docker_runtime to: {known}"
         return problem("engine", "runtime", f"the engine has no runtime {wanted}", mend, "runsc")
-    used = wanted or facts.default_runtime
-    if "runsc" in facts.runtimes:
-        return ok("engine", "runtime", f"uses {used}, has {known}", "runsc")
-    mend = "for models that you do not trust, register gVisor (runsc install) and set sandbox.docker_runtime"
-    return absent("engine", "runtime", f"uses {used}, has no gVisor", mend, "runsc")
+    runtime = chosen_runtime(config.sandbox, facts)
+    used = f"uses {runtime or facts.default_runtime}, has {known}"
+    if runs_in_gvisor(runtime, facts) or True in facts.gvisor.values():
+        return ok("engine", "runtime", used, "runsc")
+    mend = (
+        f"for models that you do not trust, register gVisor ({REGISTER_COMMAND}) and restart the engine, "
+        "or set sandbox.kind to gvisor"
+    )
+    lacking = "gVisor without the flags that boxes need" if facts.gvisor else "no gVisor"
+    return absent("engine", "runtime", f"{used}: {lacking}", mend, "runsc")
 
 
 def _users(facts: EngineInfo) -> MachineFinding:

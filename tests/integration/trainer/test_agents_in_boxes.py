@@ -13,9 +13,9 @@ from sandbox_conformance.backend import SupervisorBackend
 from sandbox_service.config import EnvironmentsConfig, ServerConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
-from tests.harness.agent_boxes import KINDS, agent_boxes
+from tests.harness.agent_boxes import agent_boxes
 from tests.harness.box_players import TASK, box_player, play_in_box
-from tests.harness.boxes import need_engine
+from tests.harness.boxes import KINDS, need_kind
 from tests.harness.tiny_chat import tiny_chat
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import StopReason
@@ -31,8 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """A kind of box that this machine has."""
-    if request.param == "docker":
-        need_engine()
+    need_kind(request.param)
     return str(request.param)
 
 

@@ -1,6 +1,7 @@
 """Container boxes over an engine and a runner in memory: what is told to them, and what is left of them."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -27,8 +28,8 @@ class RunnerEngine(FakeEngine):
     async def run(self, name, config, timeout_s):
         await super().run(name, config, timeout_s)
         self.runner = ListeningRunner()
-        (mount,) = config["HostConfig"]["Mounts"]
-        await self.runner.listen(f"{mount['Source']}/{SOCKET_NAME}")
+        first = config["HostConfig"]["Mounts"][0]
+        await self.runner.listen(f"{first['Source']}/{SOCKET_NAME}")
 
     async def remove(self, name, timeout_s):
         await super().remove(name, timeout_s)
@@ -84,6 +85,20 @@ async def test_the_runner_is_told_its_world_and_user_ids_of_its_own(state):
     assert one["uid_base"] != two["uid_base"]
     assert not one["uid_base"] <= one["env_uid"] < one["uid_base"] + one["uid_count"]
     assert one["limits"]["processes"] < SandboxLimits().pids
+
+
+async def test_in_gvisor_the_runner_filters_system_calls_and_bounds_processes(state):
+    """gVisor ignores the engine's filter, and more than the box may have ends all of it."""
+    engine = RunnerEngine()
+    facts = replace(FACTS, gvisor={"runsc": True}, default_runtime="runsc")
+    for _ in range(2):
+        box = await make(engine, state, facts=facts).start(SPEC, nothing, nothing)
+        told = configuration(engine.runner)
+        await box.destroy()
+        in_gvisor = facts.default_runtime == "runsc"
+        assert bool(told["system_calls"]) is in_gvisor
+        assert told["limits"]["address_space_mib"] == (SandboxLimits().memory_mib if in_gvisor else None)
+        facts = replace(facts, default_runtime="runc")
 
 
 async def test_where_the_engine_maps_users_the_ids_are_small(state):

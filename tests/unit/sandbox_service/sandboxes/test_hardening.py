@@ -118,3 +118,16 @@ def test_a_socket_folder_of_an_ordinary_user_is_reached_by_group():
 
 def test_the_request_is_plain_json():
     assert json.loads(json.dumps(config())) == config()
+
+
+def test_in_gvisor_the_bounds_of_the_host_leave_room_for_gvisor_itself():
+    bounds, plain = host(gvisor=True), host()
+    assert bounds["Memory"] == bounds["MemorySwap"] > plain["Memory"]
+    assert bounds["PidsLimit"] > plain["PidsLimit"]
+
+
+def test_devices_that_gvisor_makes_for_all_boxes_are_covered():
+    found = host(gvisor=True)
+    assert "mode=700" in found["Tmpfs"]["/dev/net"]
+    assert [(each["Source"], each["Target"]) for each in found["Mounts"][1:]] == [("/dev/null", "/dev/fuse")]
+    assert "/dev/net" not in host()["Tmpfs"]

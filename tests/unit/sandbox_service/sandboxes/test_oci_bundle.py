@@ -38,7 +38,12 @@ def test_the_root_is_read_only_and_the_socket_the_only_folder_of_the_host_that_i
     assert bundle_config(request())["root"] == {"path": "/cache/root", "readonly": True}
     of_the_host = {path: each["options"] for path, each in mounts().items() if each["type"] == "bind"}
     assert {path for path, options in of_the_host.items() if "rw" in options} == {BOX_SOCKET_DIR}
-    assert set(of_the_host) == {BOX_SOCKET_DIR, CODE}
+    assert set(of_the_host) == {BOX_SOCKET_DIR, CODE, "/dev/fuse"}
+
+
+def test_devices_that_other_containers_do_not_have_are_covered():
+    assert mounts()["/dev/fuse"]["source"] == "/dev/null"
+    assert {"ro", "mode=700"} <= set(mounts()["/dev/net"]["options"])
 
 
 def test_writable_folders_are_bounded():

@@ -18,11 +18,11 @@ ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 
 
-def verdict(machine, number, arguments=(), architecture=None):
+def verdict(machine, number, arguments=(), architecture=None, **options):
     """Return the kernel's verdict on a call: the program, run as the kernel runs it."""
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=IIQ6Q", number, architecture or MACHINES[machine], 0, *padded)
-    program = list(struct.iter_unpack("=HBBI", filter_program(machine)))
+    program = list(struct.iter_unpack("=HBBI", filter_program(machine, **options)))
     accumulator, place = 0, 0
     while True:
         code, yes, no, operand = program[place]
@@ -94,6 +94,25 @@ def test_the_program_allows_what_the_list_allows_and_nothing_else(machine):
 )
 def test_arguments_decide_where_the_list_says_so(machine, name, arguments, allowed):
     assert verdict(machine, NUMBERS[machine][name], arguments) == (ALLOW if allowed else EPERM)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("name", "arguments", "own"),
+    [
+        ("setpriority", (0, 0, 5), True),
+        ("setpriority", (0, 1, 5), False),
+        ("sched_setaffinity", (0, 8, 1), True),
+        ("sched_setaffinity", (1, 8, 1), False),
+        ("sched_setattr", (1,), False),
+        ("sched_setparam", (1,), False),
+        ("sched_setscheduler", (1 << 32,), False),
+    ],
+)
+def test_scheduling_may_be_limited_to_the_caller_itself(machine, name, arguments, own):
+    number = NUMBERS[machine][name]
+    assert verdict(machine, number, arguments) == ALLOW
+    assert verdict(machine, number, arguments, own_scheduling_only=True) == (ALLOW if own else EPERM)
 
 
 def test_no_other_calling_convention_leads_around_the_filter():

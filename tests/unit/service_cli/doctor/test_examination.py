@@ -240,6 +240,19 @@ def test_what_is_required_and_there_stays_ok() -> None:
     assert worst(findings) is Status.OK
 
 
+def test_gvisor_that_is_required_has_to_be_registered_with_the_flags_that_boxes_need() -> None:
+    facts = replace(ENGINE, gvisor={"runsc": False})
+    findings = required(findings_of(FakeMachine(engine_facts=facts)), {"runsc"})
+    (finding,) = [each for each in findings if each.status is Status.PROBLEM]
+    assert "without the flags" in finding.found
+    assert "runsc install -- --host-uds=create --network=none" in finding.mend
+
+
+def test_auto_uses_gvisor_where_the_engine_has_it() -> None:
+    found = {f"{each.subject}: {each.check}": each.found for each in findings_of(FakeMachine())}
+    assert found["engine: runtime"].startswith("uses runsc")
+
+
 def test_an_environment_that_is_required_and_not_set_up_is_a_problem() -> None:
     facts = EnvironmentFacts(frozenset({"code"}), frozenset(), {"alfworld": "it takes a compiler"}, {})
     findings = required(findings_of(FakeMachine(environment_facts=facts)), {"alfworld"})

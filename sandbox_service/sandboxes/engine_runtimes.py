@@ -1,0 +1,70 @@
+"""Container runtimes of an engine: which of them are gVisor, and which one boxes are started with.
+
+gVisor lets a box make its socket in a folder of the host with one of its flags only, and starts it without a
+network with another, so an operator has to register it with both.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from sandbox_service.config import SandboxConfig
+
+    from .docker import DockerEngine, EngineInfo
+    from .hardening import Json
+
+
+_FLAGS = frozenset({"--host-uds=create", "--network=none"})
+REGISTER_COMMAND = f"runsc install -- {' '.join(sorted(_FLAGS))}"
+"""Registers gVisor with an engine, which has to be restarted."""
+_TRIAL_S = 30.0
+
+
+def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """Return the runtimes that are gVisor, and whether they have the flags which boxes need.
+
+    ``listed`` are the engine's runtimes, as its API describes them. The flags of a runtime that containerd
+    starts by a shim are not among that; they count as missing.
+    """
+    return {
+        name: set(runtime.get("runtimeArgs") or ()) >= _FLAGS
+        for name, runtime in listed.items()
+        if "runsc" in PurePath(str(runtime.get("path") or name)).name
+    }
+
+
+def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
+    """Return the runtime of boxes, None for the engine's default: ``auto`` takes gVisor where it is ready.
+
+    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the one that is configured.
+    """
+    wanted = config.docker_runtime
+    if wanted is not None and wanted not in facts.runtimes:
+        known = ", ".join(sorted(facts.runtimes))
+        detail = f"unknown Docker runtime {wanted!r} in sandbox.docker_runtime; the engine has: {known}"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+    if wanted is not None or config.kind != "auto" or facts.default_runtime in facts.gvisor:
+        return wanted
+    return next((name for name, ready in sorted(facts.gvisor.items()) if ready), None)
+
+
+async def try_runtime(engine: DockerEngine, runtime: str, image: str) -> None:
+    """Start a container that does nothing. Raises ServiceError when the runtime cannot start it."""
+    name = f"sandbox-trial-{secrets.token_hex(4)}"
+    host: dict[str, Json] = {"NetworkMode": "none", "Runtime": runtime, "LogConfig": {"Type": "none"}}
+    try:
+        await engine.run(name, {"Image": image, "Entrypoint": ["/bin/true"], "HostConfig": host}, _TRIAL_S)
+    finally:
+        await engine.remove(name, _TRIAL_S)
+
+
+def runs_in_gvisor(runtime: str | None, facts: EngineInfo) -> bool:
+    """Return whether a runtime, or the engine's default one for None, is gVisor."""
+    return (runtime or facts.default_runtime) in facts.gvisor

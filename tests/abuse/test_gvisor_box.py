@@ -1,0 +1,106 @@
+"""Hostile code in a gVisor box: what gVisor's kernel allows beyond Linux's, and what the sandbox itself has.
+
+``test_hostile_code.py`` has what all kinds of box have in common.
+"""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.harness.boxes import episode, need_gvisor
+from tests.harness.hostile_boxes import in_a_box
+
+
+@pytest.fixture(autouse=True)
+def gvisor():
+    need_gvisor()
+
+
+LEAVE_NUMBERS = """
+import contextlib, os
+others = [int(name) for name in os.listdir('/proc') if name.isdigit() and int(name) != os.getpid()]
+def numbers():
+    return [(os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid)) for pid in others]
+before = numbers()
+for pid in others:
+    for leave in (
+        lambda: os.setpriority(os.PRIO_PROCESS, pid, 7),
+        lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(pid), 7),
+        lambda: os.setpriority(os.PRIO_USER, os.stat(f'/proc/{pid}').st_uid, 7),
+        lambda: os.sched_setaffinity(pid, [min(os.sched_getaffinity(0))]),
+    ):
+        with contextlib.suppress(OSError):
+            leave()
+print(len(others) > 3, numbers() == before)
+"""
+
+
+def test_no_number_can_be_left_in_the_scheduling_of_another_process():
+    """gVisor stores niceness and cores of any process for anybody, and a later solution could read them."""
+
+    async def attack(box):
+        one, two = await episode(box, name="one"), await episode(box, name="two")
+        # A neighbour's session is a process of another user id, as the runner is.
+        assert (await two.run(shell="echo alive"))["output"] == "alive\n"
+        return await one.python(LEAVE_NUMBERS)
+
+    assert in_a_box("gvisor", attack) == "True True\n"
+
+
+def test_a_process_may_still_choose_its_own_niceness_and_cores():
+    code = (
+        "import os\n"
+        "os.nice(3)\n"
+        "os.sched_setaffinity(0, os.sched_getaffinity(0))\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 0))"
+    )
+
+    async def attack(box):
+        return await (await episode(box)).python(code)
+
+    assert in_a_box("gvisor", attack) == "3\n"
+
+
+SURROUNDINGS = """
+print(open('/proc/version').read(), open('/proc/self/mountinfo').read(), open('/proc/self/cgroup').read())
+"""
+
+
+def test_nothing_of_the_host_is_named_in_proc():
+    async def attack(box):
+        said = await (await episode(box)).python(SURROUNDINGS)
+        return said, str(box._body.socket.parent)
+
+    said, folder = in_a_box("gvisor", attack)
+    assert Path("/proc/version").read_text().split()[2] not in said
+    assert folder not in said
+    assert "training-sandbox" not in said
+
+
+def test_what_an_escape_would_find_itself_in_has_a_filter_and_namespaces_of_its_own():
+    """gVisor's kernel and its server of files are processes of the host."""
+
+    async def inspect(box):
+        await episode(box)
+        return [
+            (_status(process.pid), _namespaces(process.pid))
+            for process in psutil.process_iter()
+            if process.name() == "exe" and any(box.sandbox_id in word for word in process.cmdline())
+        ]
+
+    found = in_a_box("gvisor", inspect)
+    own = _namespaces("self")
+    assert len(found) == 2
+    for status, namespaces in found:
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert not own & namespaces
+
+
+def _status(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def _namespaces(pid):
+    return {str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in ("ipc", "mnt", "net", "uts")}

@@ -1,0 +1,50 @@
+"""Which runtime of an engine boxes are started with."""
+
+from dataclasses import replace
+
+import pytest
+
+from sandbox_service.config import SandboxConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import EngineInfo
+from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, gvisor_runtimes, runs_in_gvisor
+
+FLAGS = ["--host-uds=create", "--network=none"]
+RUNTIMES = {
+    "runc": {"path": "runc"},
+    "runsc": {"path": "/usr/local/bin/runsc"},
+    "boxes": {"path": "/usr/local/bin/runsc", "runtimeArgs": [*FLAGS, "--platform=kvm"]},
+    "io.containerd.runsc.v1": {"status": {}},
+}
+FACTS = EngineInfo(
+    "28.0.0",
+    "1.3.3",
+    frozenset(RUNTIMES),
+    rootless=False,
+    remapped_root=None,
+    default_runtime="runc",
+    gvisor=gvisor_runtimes(RUNTIMES),
+)
+
+
+def test_gvisor_is_known_by_its_program_and_ready_with_the_flags_that_boxes_need():
+    assert FACTS.gvisor == {"runsc": False, "boxes": True, "io.containerd.runsc.v1": False}
+
+
+def test_auto_takes_gvisor_where_it_is_ready():
+    assert chosen_runtime(SandboxConfig(), FACTS) == "boxes"
+    assert chosen_runtime(SandboxConfig(), replace(FACTS, gvisor={"runsc": False})) is None
+
+
+def test_docker_that_is_configured_has_the_runtime_that_is_configured():
+    assert chosen_runtime(SandboxConfig(kind="docker"), FACTS) is None
+    assert chosen_runtime(SandboxConfig(docker_runtime="runc"), FACTS) == "runc"
+    with pytest.raises(ServiceError, match="unknown Docker runtime 'kata'"):
+        chosen_runtime(SandboxConfig(docker_runtime="kata"), FACTS)
+
+
+def test_an_engine_whose_default_is_gvisor_is_left_at_it():
+    facts = replace(FACTS, default_runtime="runsc")
+    assert chosen_runtime(SandboxConfig(), facts) is None
+    assert runs_in_gvisor(None, facts)
+    assert not runs_in_gvisor("runc", facts)
