@@ -241,27 +241,44 @@ sampling = { max_turn_tokens = 16 }
 """
 
 
+def written_package(site: Path, folder: Path) -> Path:
+    """The package that ``envs new`` of the installed site writes."""
+    words = ("envs", "new", "trivia", "--single-turn", "-o", str(folder / "project"))
+    run(site, folder, command_of("service_cli.commands", *words))
+    return folder / "project"
+
+
+def installed_package(project: Path, folder: Path) -> Path:
+    """The folder in which the wheel of a package is installed, and nothing else."""
+    wheel, target = folder / "wheel", folder / "plugin"
+    pip("wheel", str(project), "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheel))
+    pip("install", *map(str, wheel.glob("*.whl")), "--no-deps", "--target", str(target))
+    return target
+
+
+def test_a_plugin_package_is_checked_from_its_wheel(site: Path, tmp_path: Path) -> None:
+    """The conformance suite comes with the wheel, and finds the environment by its entry point."""
+    both = f"{installed_package(written_package(site, tmp_path), tmp_path)}{os.pathsep}{site}"
+    user = tmp_path / "user"
+    user.mkdir()
+    checked = run(both, user, command_of("service_cli.commands", "envs", "check", "--sandbox", "process"))
+    assert "passed: trivia (process)" in checked
+    assert not re.search(r"\d+ (failed|error)", checked)
+
+
 @pytest.mark.ray
 @pytest.mark.vllm
 @where_changed("plugins")
 def test_a_plugin_package_is_trained_with_from_its_wheel(site: Path, tmp_path: Path) -> None:
     """Its environment, reward, loss and tool format, by the names of its entry points."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    project = tmp_path / "project"
-    run(
-        site,
-        tmp_path,
-        command_of("service_cli.commands", "envs", "new", "trivia", "--single-turn", "-o", str(project)),
-    )
+    project = written_package(site, tmp_path)
     (project / "trivia" / "parts.py").write_text(PLUGIN_PARTS)
     described = project / "pyproject.toml"
     described.write_text(
         described.read_text().replace("\n[tool.setuptools]", f"{ENTRY_POINTS}\n[tool.setuptools]")
     )
-    pip("wheel", str(project), "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheel"))
-    plugin = tmp_path / "plugin"
-    pip("install", *map(str, (tmp_path / "wheel").glob("*.whl")), "--no-deps", "--target", str(plugin))
-    both = f"{plugin}{os.pathsep}{site}"
+    both = f"{installed_package(project, tmp_path)}{os.pathsep}{site}"
     user = tmp_path / "user"
     user.mkdir()
     (user / "run.toml").write_text(PLUGIN_RUN)
