@@ -102,8 +102,8 @@ class EnvironmentSpec:
     task_image: TaskImage | None = None
     """The image of the task that its boxes are for; None for boxes that serve all tasks without one."""
     repeats: str = ""
-    """Why tasks of different ids may have one opening and one solution; the conformance suite fails where
-    they do and no reason is given."""
+    """The reason why tasks of different ids may have one opening and one solution. The conformance suite
+    fails where they do and no reason is given."""
     creates_per_core: int = 0
     """Instances that are set up at once for each core of the node, where setting one up keeps a core busy
     for a while; 0 for no bound."""
