@@ -11,7 +11,9 @@ from sandbox_plugins import API_VERSION, PluginGroup, find_plugin, load_plugin
 from service_cli.commands.app import build_cli
 from tests.harness.plugin_packages import plugin_packages
 
-PAGE = (Path(__file__).parents[4] / "docs" / "environments" / "adding.md").read_text()
+DOCS = Path(__file__).parents[4] / "docs"
+PAGE = (DOCS / "environments" / "adding.md").read_text()
+IDEA = (DOCS / "from_idea_to_model.md").read_text()
 
 
 def new(*words):
@@ -63,6 +65,7 @@ def test_the_page_quotes_the_package_and_counts_its_lines(written, tmp_path) -> 
     )
     assert counted is not None
     assert list(map(int, counted.groups())) == [lines(folder), lines(tmp_path / "vault" / "vault")]
+    assert f"{lines(folder)} lines together" in IDEA
 
 
 @pytest.mark.parametrize(
