@@ -94,18 +94,19 @@ def test_the_page_lists_every_rule():
     assert [name for name in RULES if f"| `{name}` |" not in page] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "change"),
-    [
-        ("infrastructure_failures", {"failures/timeout": 30.0}),
-        ("clip_share_high", {"policy/clip_share": 0.5}),
-        ("stale_rollouts", {"staleness/mean": 3.0, "staleness/max": 4.0}),
-        ("gradient_unstable", {"policy/skipped": 1.0}),
-        ("engine_mismatch", {"mismatch/kl": 0.05}),
-        ("entropy_collapsed", {"policy/entropy": 0.001}),
-        ("reward_collapsed", {"reward/mean": 0.0}),
-    ],
-)
+CHANGES = {
+    "infrastructure_failures": {"failures/timeout": 30.0},
+    "clip_share_high": {"policy/clip_share": 0.5},
+    "stale_rollouts": {"staleness/mean": 3.0, "staleness/max": 4.0},
+    "gradient_unstable": {"policy/skipped": 1.0},
+    "engine_mismatch": {"mismatch/kl": 0.05},
+    "entropy_collapsed": {"policy/entropy": 0.001},
+    "reward_collapsed": {"reward/mean": 0.0},
+}
+"""Metrics of a healthy run that go wrong in its second half, by the rule that finds them."""
+
+
+@pytest.mark.parametrize(("rule", "change"), CHANGES.items(), ids=CHANGES)
 def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_else(rule, change):
     record = read_record(RECORDED / "healthy")
     changed = {
@@ -114,6 +115,28 @@ def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_el
     }
     findings = diagnose(replace(record, run=replace(record.run, learning=changed))).findings
     assert set(findings) == {rule}
+
+
+def test_a_warm_start_whose_loss_stays_is_found_and_nothing_else():
+    record = read_record(RECORDED / "healthy")
+    warm = {step: {**metrics, "loss/sft": 2.0} for step, metrics in record.run.warm.items()}
+    findings = diagnose(replace(record, run=replace(record.run, warm=warm))).findings
+    assert set(findings) == {"warm_start_stalled"}
+
+
+def test_every_rule_finds_something_in_these_tests():
+    assert set().union(*EXPECTED.values()) | set(CHANGES) | {"warm_start_stalled"} == set(RULES)
+
+
+@pytest.mark.parametrize(("first", "fires"), [(0.14, True), (0.02, False)], ids=["clear", "within-noise"])
+def test_a_reward_that_falls_with_the_first_update_is_a_collapse_if_it_was_more_than_noise(first, fires):
+    record = read_record(RECORDED / "learning_rate_too_high")
+    deviation = (first * (1 - first)) ** 0.5
+    step = min(step for step, metrics in record.run.learning.items() if "reward/mean" in metrics)
+    changed = {**record.run.learning[step], "reward/mean": first, "reward/std": deviation}
+    learning = {**record.run.learning, step: changed}
+    findings = diagnose(replace(record, run=replace(record.run, learning=learning))).findings
+    assert ("reward_collapsed" in findings) == fires
 
 
 def test_failures_of_the_policy_are_no_infrastructure():
