@@ -2,8 +2,15 @@ import sqlite3
 
 import pytest
 
-from sandbox_service.trajectories.condition import StoreState, examine_store, store_file
+from sandbox_service.config import StoreConfig
+from sandbox_service.trajectories.condition import (
+    StoreState,
+    StoreUnreachableError,
+    examine_store,
+    store_file,
+)
 from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.store import open_store
 from sandbox_service.trajectories.upgrade import prepare
 
 
@@ -74,3 +81,14 @@ def test_a_server_that_does_not_answer_is_unreachable_and_its_password_is_not_sh
     condition = examine_store("postgresql://user:secret@127.0.0.1:1/t")
     assert (condition.state, condition.kind) == (StoreState.UNREACHABLE, "postgresql")
     assert "secret" not in condition.detail
+
+
+def test_a_store_that_cannot_be_reached_is_one_sentence_without_its_password() -> None:
+    url = "postgresql://ada:secret@127.0.0.1:9/sandbox?sslmode=disable"
+    with pytest.raises(StoreUnreachableError) as caught:
+        open_store(StoreConfig(url=url))
+    said = str(caught.value)
+    assert said.startswith("the database postgresql+psycopg://ada:***@127.0.0.1:9/sandbox does not answer")
+    assert "Connection refused" in said
+    assert said.endswith("start it, or correct store.url")
+    assert "\n" not in said
