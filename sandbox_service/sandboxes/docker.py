@@ -61,8 +61,8 @@ class EngineInfo:
     """Version of the control groups; empty when the engine does not report it."""
     data_root: str = ""
     """Folder of images and containers on the engine's machine."""
-    gvisor: Mapping[str, bool] = field(default_factory=dict)
-    """The runtimes that are gVisor, and whether they have the flags which boxes need."""
+    gvisor: Mapping[str, bool | None] = field(default_factory=dict)
+    """The runtimes that are gVisor, and whether boxes can make their sockets there; None when unknown."""
 
 
 @dataclass(frozen=True, slots=True)

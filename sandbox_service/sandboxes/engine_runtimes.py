@@ -1,7 +1,7 @@
 """Container runtimes of an engine: which of them are gVisor, and which one boxes are started with.
 
-gVisor lets a box make its socket in a folder of the host with one of its flags only, and starts it without a
-network with another, so an operator has to register it with both.
+gVisor lets a box make its socket in a folder of the host with one of its flags only, and with some engines it
+starts a box without network with another one only, so an operator should register it with both.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from .hardening import Json
 
 
-_FLAGS = frozenset({"--host-uds=create", "--network=none"})
-REGISTER_COMMAND = f"runsc install -- {' '.join(sorted(_FLAGS))}"
+_SOCKET_FLAGS = frozenset({"--host-uds=create", "--host-uds=all"})
+REGISTER_COMMAND = "runsc install -- --host-uds=create --network=none"
 """Registers gVisor with an engine, which has to be restarted."""
 _TRIAL_S = 30.0
 
 
-def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
-    """Return the runtimes that are gVisor, and whether they have the flags which boxes need.
+def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool | None]:
+    """Return the runtimes that are gVisor, and whether boxes can make their sockets there.
 
     ``listed`` are the engine's runtimes, as its API describes them. The flags of a runtime that containerd
-    starts by a shim are not among that; they count as missing.
+    starts by a shim are not among that: None.
     """
     return {
-        name: set(runtime.get("runtimeArgs") or ()) >= _FLAGS
+        name: bool(_SOCKET_FLAGS.intersection(runtime.get("runtimeArgs") or ()))
+        if "path" in runtime
+        else None
         for name, runtime in listed.items()
         if "runsc" in PurePath(str(runtime.get("path") or name)).name
     }
@@ -43,12 +45,20 @@ def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
 def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
     """Return the runtime of boxes, None for the engine's default: ``auto`` takes gVisor where it is ready.
 
-    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the one that is configured.
+    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the one that is configured, or boxes cannot run in
+    it as it is registered.
     """
     wanted = config.docker_runtime
     if wanted is not None and wanted not in facts.runtimes:
         known = ", ".join(sorted(facts.runtimes))
         detail = f"unknown Docker runtime {wanted!r} in sandbox.docker_runtime; the engine has: {known}"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+    used = wanted or facts.default_runtime
+    if facts.gvisor.get(used) is False:
+        detail = (
+            f"the Docker runtime {used} is gVisor without the flag by which boxes make their sockets; register it "
+            f"with: {REGISTER_COMMAND}; then restart the engine"
+        )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     if wanted is not None or config.kind != "auto" or facts.default_runtime in facts.gvisor:
         return wanted

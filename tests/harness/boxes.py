@@ -72,7 +72,7 @@ def need_kind(kind: str) -> None:
     if kind in ("docker", "runsc"):
         need_engine()
         if kind == "runsc" and _gvisor_runtime() is None:
-            pytest.skip("the Docker engine has no gVisor as a runtime, with the flags that boxes need")
+            pytest.skip("the Docker engine has no gVisor as a runtime, with the flag that boxes need")
     elif kind == "gvisor":
         need_gvisor()
 

@@ -95,7 +95,11 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
     if wanted is not None and wanted not in facts.runtimes:
         mend = f"register {wanted} in the engine's daemon.json, or set sandbox.docker_runtime to: {known}"
         return problem("engine", "runtime", f"the engine has no runtime {wanted}", mend, "runsc")
-    runtime = chosen_runtime(config.sandbox, facts)
+    try:
+        runtime = chosen_runtime(config.sandbox, facts)
+    except ServiceError as error:
+        mend = f"register it with: {REGISTER_COMMAND}; then restart the engine"
+        return problem("engine", "runtime", error.detail, mend, "runsc")
     used = f"uses {runtime or facts.default_runtime}, has {known}"
     if runs_in_gvisor(runtime, facts) or True in facts.gvisor.values():
         return ok("engine", "runtime", used, "runsc")
@@ -103,7 +107,7 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
         f"for models that you do not trust, register gVisor ({REGISTER_COMMAND}) and restart the engine, "
         "or set sandbox.kind to gvisor"
     )
-    lacking = "gVisor without the flags that boxes need" if facts.gvisor else "no gVisor"
+    lacking = "gVisor without the flag that boxes need" if facts.gvisor else "no gVisor"
     return absent("engine", "runtime", f"{used}: {lacking}", mend, "runsc")
 
 

@@ -9,11 +9,10 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, gvisor_runtimes, runs_in_gvisor
 
-FLAGS = ["--host-uds=create", "--network=none"]
 RUNTIMES = {
     "runc": {"path": "runc"},
     "runsc": {"path": "/usr/local/bin/runsc"},
-    "boxes": {"path": "/usr/local/bin/runsc", "runtimeArgs": [*FLAGS, "--platform=kvm"]},
+    "boxes": {"path": "/usr/local/bin/runsc", "runtimeArgs": ["--host-uds=create", "--platform=kvm"]},
     "io.containerd.runsc.v1": {"status": {}},
 }
 FACTS = EngineInfo(
@@ -27,8 +26,8 @@ FACTS = EngineInfo(
 )
 
 
-def test_gvisor_is_known_by_its_program_and_ready_with_the_flags_that_boxes_need():
-    assert FACTS.gvisor == {"runsc": False, "boxes": True, "io.containerd.runsc.v1": False}
+def test_gvisor_is_known_by_its_program_and_ready_with_the_flag_that_boxes_need():
+    assert FACTS.gvisor == {"runsc": False, "boxes": True, "io.containerd.runsc.v1": None}
 
 
 def test_auto_takes_gvisor_where_it_is_ready():
@@ -43,8 +42,17 @@ def test_docker_that_is_configured_has_the_runtime_that_is_configured():
         chosen_runtime(SandboxConfig(docker_runtime="kata"), FACTS)
 
 
+def test_gvisor_without_the_flag_is_an_error_that_says_how_to_register_it():
+    for config, facts in (
+        (SandboxConfig(docker_runtime="runsc"), FACTS),
+        (SandboxConfig(), replace(FACTS, default_runtime="runsc")),
+    ):
+        with pytest.raises(ServiceError, match="runsc install -- --host-uds=create --network=none"):
+            chosen_runtime(config, facts)
+
+
 def test_an_engine_whose_default_is_gvisor_is_left_at_it():
-    facts = replace(FACTS, default_runtime="runsc")
+    facts = replace(FACTS, default_runtime="io.containerd.runsc.v1")
     assert chosen_runtime(SandboxConfig(), facts) is None
     assert runs_in_gvisor(None, facts)
     assert not runs_in_gvisor("runc", facts)

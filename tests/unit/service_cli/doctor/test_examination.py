@@ -74,6 +74,10 @@ FAULTS = {
     "a runtime that the engine lacks": (
         FakeMachine(), ["sandbox.docker_runtime=kata"], "engine: runtime", Status.PROBLEM, "register kata",
     ),
+    "a runtime in which boxes cannot make their sockets": (
+        FakeMachine(engine_facts=replace(ENGINE, gvisor={"runsc": False})),
+        ["sandbox.docker_runtime=runsc"], "engine: runtime", Status.PROBLEM, "--host-uds=create",
+    ),
     "images that are not built": (
         FakeMachine(images=["sandbox-code:code-1a"]), [], "images: built", Status.WARNING, "images build",
     ),
@@ -240,11 +244,11 @@ def test_what_is_required_and_there_stays_ok() -> None:
     assert worst(findings) is Status.OK
 
 
-def test_gvisor_that_is_required_has_to_be_registered_with_the_flags_that_boxes_need() -> None:
+def test_gvisor_that_is_required_has_to_be_registered_with_the_flag_that_boxes_need() -> None:
     facts = replace(ENGINE, gvisor={"runsc": False})
     findings = required(findings_of(FakeMachine(engine_facts=facts)), {"runsc"})
     (finding,) = [each for each in findings if each.status is Status.PROBLEM]
-    assert "without the flags" in finding.found
+    assert "without the flag" in finding.found
     assert "runsc install -- --host-uds=create --network=none" in finding.mend
 
 
