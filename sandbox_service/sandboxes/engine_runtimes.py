@@ -45,8 +45,8 @@ def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool |
 def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
     """Return the runtime of boxes, None for the engine's default: ``auto`` takes gVisor where it is ready.
 
-    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the one that is configured, or boxes cannot run in
-    it as it is registered.
+    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the configured one, or has it in a way
+    in which boxes cannot run.
     """
     wanted = config.docker_runtime
     if wanted is not None and wanted not in facts.runtimes:
@@ -56,8 +56,8 @@ def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
     used = wanted or facts.default_runtime
     if facts.gvisor.get(used) is False:
         detail = (
-            f"the Docker runtime {used} is gVisor without the flag by which boxes make their sockets; register it "
-            f"with: {REGISTER_COMMAND}; then restart the engine"
+            f"the Docker runtime {used} is gVisor without the flag by which boxes make their sockets; "
+            f"register it with: {REGISTER_COMMAND}; then restart the engine"
         )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     if wanted is not None or config.kind != "auto" or facts.default_runtime in facts.gvisor:
