@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COUNT = int(os.environ.get("HOSTILE_MESSAGES", "150"))
 NAMES = (
     *("appworld", "babyai", "bfcl", "bike_rental", "code", "echo", "search_qa", "text_to_sql"),
-    *("openspiel", "reasoning_gym", "textcraft", "textworld", "webshop"),
+    *("alfworld", "openspiel", "reasoning_gym", "scienceworld", "textcraft", "textworld", "webshop"),
 )
 REGISTRY = build_registry(EnvironmentsConfig())
 MESSAGES_AN_EPISODE = 12

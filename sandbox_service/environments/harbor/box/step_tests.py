@@ -7,6 +7,7 @@ a NoRewardError here; the grader finds the cause. Standard library only.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,11 @@ _SILENCE_S = 20.0
 """Longest wait for an answer of a verifier that waits for the tests."""
 _LEAST_S = 1.0
 _SHOWN = 2000
+_WAITS = "/proc/self/schedstat"
+_STARVED_STATUS = 75
+"""Exit status of tests that say that the machine kept them from their time; the EX_TEMPFAIL of sysexits.h."""
+_WAITED_SHARE = 0.25
+"""Share of their time in which such tests must have waited, where the kernel tells it."""
 
 
 class NoRewardError(Exception):
@@ -103,6 +109,8 @@ class StepTests:
             if allowance.starved():
                 raise _too_busy(allowance.wall_timeout_s)
             raise _not_ended(allowance, step_s, output)
+        if code == _STARVED_STATUS and _believable(answer, allowance):
+            raise _too_busy(allowance.charged_s + allowance.waited_s)
         if answer.get("ended") is not True:
             raise NoRewardError("a process that the tests started could not be ended", output)
         return self._rewards(code, answer)
@@ -177,6 +185,7 @@ class StepTests:
                 allowance.blocked()
                 raise
             if code is not None:
+                allowance.blocked()
                 return code
         return None
 
@@ -216,6 +225,15 @@ def _not_ended(allowance: Allowance, step_s: float, output: object) -> NoRewardE
         f"task gives them {step_s:g} s, and deadline.evaluate_s less"
     )
     return NoRewardError(detail, output, cut_short=True)
+
+
+def _believable(answer: JsonObject, allowance: Allowance) -> bool:
+    """Return whether tests that call the machine too busy left no reward, and waited for a processor."""
+    if answer.get("reward_json") is not None or answer.get("reward_txt") is not None:
+        return False
+    passed_s = allowance.charged_s + allowance.waited_s
+    # gVisor counts waits as computing, so that only the tests themselves can have noticed.
+    return allowance.waited_s > _WAITED_SHARE * passed_s or not os.path.exists(_WAITS)  # noqa: PTH110
 
 
 def _text(value: object) -> str | None:

@@ -4,7 +4,7 @@ The tests and the code under test share a process, so a package could try to for
 leaves it little: it runs them in a child that may write no file and signal no process outside of itself
 (Landlock), takes only the package's Python files from the working directory, and adds tests that must fail,
 under names drawn for each run. It ends everything that the child started before it writes the reward. If the
-machine gave the tests hardly any time until their deadline, it writes none.
+machine gave the tests hardly any time until their deadline, it writes none and exits with a status for that.
 
 Standard library only, besides pytest.
 """
@@ -39,8 +39,15 @@ _CPU_S, _WALL_S = 40, 80.0
 _MOST_WAITED, _MOST_USED = 1 / 2, 1 / 3
 """Shares of the wall clock. The machine starved tests that are cut off if they waited for a core for more
 than the first, and they and all that they started used less CPU time than the second."""
+_LEAST_SHARE, _TRIAL_S, _GAP_S = 1 / 2, 0.3, 0.0005
+"""Where the kernel does not count waits (gVisor), the machine starved tests that have used up their CPU time,
+if a busy loop gets less than the first of a core in so many seconds. It runs unless it misses the third."""
+STARVED_STATUS = 75
+"""Exit status for tests that the machine starved; the harbor environment makes it an error to retry."""
 _MEMORY_BYTES = 384 * 1024**2
 """Address space of the tests, which every box has: a test that needs more is not chosen for a task."""
+_WAITS = Path("/proc/self/schedstat")
+_NEARLY = 0.9
 _PROBES = 4
 _ENDING_S = 5.0
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
@@ -67,7 +74,8 @@ def main() -> None:
         rewards = _grade(tests / "tree", spec)
     except StarvedTestsError as error:
         _remove_rewards()
-        sys.exit(f"no reward: {error}")
+        sys.stderr.write(f"no reward: {error}\n")
+        sys.exit(STARVED_STATUS)
     _write_reward(rewards)
 
 
@@ -189,10 +197,13 @@ def _in_child(
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+    # Only what is dead and reaped is counted.
+    _end_children()
+    used_s = _used_by_children_s() - used_before_s
     if cut_off:
-        # Only what is dead and reaped is counted.
-        _end_children()
-        _raise_if_starved(waited_s, _used_by_children_s() - used_before_s, wall_s)
+        _raise_if_starved(waited_s, used_s, wall_s)
+    if used_s > _NEARLY * _CPU_S and not _WAITS.exists():
+        _raise_if_core_is_shared()
     reports: dict[str, tuple[str, str]] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         with contextlib.suppress(ValueError, TypeError):
@@ -209,6 +220,30 @@ def _raise_if_starved(waited_s: float, used_s: float, wall_s: float) -> None:
             f"the tests waited for a core for {waited_s:.1f} of {wall_s:g} s and used {used_s:.1f} s of CPU "
             "time; serve fewer boxes, or give them more cores"
         )
+
+
+def _raise_if_core_is_shared() -> None:
+    """Raise StarvedTestsError if this process gets too little of a core when nothing of the tests runs."""
+    share = share_of_core()
+    if share < _LEAST_SHARE:
+        raise StarvedTestsError(
+            f"the tests had {share:.0%} of a core; serve fewer boxes, or give them more cores"
+        )
+
+
+def share_of_core() -> float:
+    """Return the share of a core that a busy loop gets, by the moments that it misses on the clock.
+
+    gVisor counts as CPU time what a process waits for a core; its clock does not stand still meanwhile.
+    """
+    missed_s = 0.0
+    start = last = time.monotonic()
+    while last - start < _TRIAL_S:
+        now = time.monotonic()
+        if now - last > _GAP_S:
+            missed_s += now - last
+        last = now
+    return 1.0 - missed_s / (last - start)
 
 
 def waiting_s(pid: int) -> float:

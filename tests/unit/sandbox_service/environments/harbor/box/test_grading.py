@@ -10,8 +10,10 @@ import pytest
 
 from sandbox_service.environments.harbor.box.grading import Grader, copy_work
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
+from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Execution, Verdict, WorldError
 from tests.harness.busy import busy_cpu
+from tests.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,7 @@ NONE: JsonObject = {}
 HANGING: JsonObject = {"exit_code": None}
 KILLED: JsonObject = {"exit_code": -9, **ONE}
 SILENT: JsonObject = {"silent": True}
+TOO_BUSY: JsonObject = {"exit_code": 75, "seconds": 0.5}
 
 
 class Verifier:
@@ -43,6 +46,7 @@ class Verifier:
         if "silent" in self._end:
             time.sleep(min(timeout_s, 0.5))
             raise TimeoutError
+        time.sleep(self._end.get("seconds", 0.0))
         return {"exit_code": 0, **self._end}
 
     def usage(self) -> CpuUsage:
@@ -101,6 +105,7 @@ def busy_machine() -> Iterator[None]:
     os.sched_setaffinity(0, {min(before)})
     try:
         with busy_cpu():
+            wait_until(lambda: kept_waiting(0.0, 1.0, 1.0))
             yield
     finally:
         os.sched_setaffinity(0, before)
@@ -174,6 +179,16 @@ def test_tests_that_a_busy_machine_keeps_from_their_time_are_an_error_to_retry(e
     error = refused(Agent(end, usage=waiting), step(timeout_s=600), evaluate_s=3)
     assert error.code == "deadline_exceeded"
     assert "too busy" in error.detail
+
+
+def test_tests_that_say_that_the_machine_is_too_busy_are_an_error_to_retry() -> None:
+    error = refused(Agent(TOO_BUSY, usage=CpuUsage(runnable=True)))
+    assert error.code == "deadline_exceeded"
+
+
+def test_tests_that_did_not_wait_are_not_believed_that_the_machine_is_too_busy() -> None:
+    assert "neither" in graded(Agent(TOO_BUSY)).details["reason"]
+    assert graded(Agent({**TOO_BUSY, **ONE}, usage=CpuUsage(runnable=True))).score == 1.0
 
 
 @pytest.mark.parametrize(

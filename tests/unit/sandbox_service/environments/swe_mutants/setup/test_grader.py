@@ -11,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.environments.swe_mutants.setup.grader import waiting_s
+from sandbox_service.environments.swe_mutants.setup import grader
+from sandbox_service.environments.swe_mutants.setup.grader import share_of_core, waiting_s
+from tests.harness.busy import busy_cpu
 from tests.harness.waiting import wait_until
 
 SEVERAL = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core to choose")
+STARVED = """\
+import grader
+def starve(*_):
+    raise grader.StarvedTestsError("hardly any time")
+grader._grade = starve
+grader.main()
+"""
 _NOTABLE_NS = 20_000_000
 Start = Callable[[str], int]
 
@@ -63,3 +72,21 @@ def test_a_process_of_which_the_kernel_tells_nothing_counts_as_not_waiting() -> 
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
     process.wait()
     assert waiting_s(process.pid) == 0.0
+
+
+def test_a_busy_loop_notices_that_it_shares_its_core() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        with busy_cpu():
+            wait_until(lambda: share_of_core() < 0.5)
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_starved_tests_exit_with_a_status_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "grader.py").write_bytes(Path(grader.__file__).read_bytes())
+    (tmp_path / "spec.json").write_text("{}")
+    words = [sys.executable, "-c", STARVED]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (75, "no reward: hardly any time\n")
