@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool service-image trainer-image chart sbom audit dist clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool test-packages service-image trainer-image chart sbom audit dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -78,6 +78,9 @@ runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an en
 
 chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
 	sh scripts/chromium.sh
+
+test-packages: $(STAMP) ## Install torchao for the tests of 8-bit moments, beside the environment.
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --target var/test-packages --constraint constraints/cpu.txt torchao
 
 promtool: ## Install Prometheus's promtool from Debian's package, for the tests of the alert rules (asks for root).
 	sh scripts/promtool.sh

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
+from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +28,12 @@ RUNS_PAGE = RUNS / "README.md"
 SIZES_PAGE = ROOT / "docs" / "trainer" / "large_models.md"
 
 RUNS_HEAD = "| GiB by `plan` |"
+EVERY_RUN_HEAD = "| run | GPUs |"
 SIZES_HEAD = "| model | GPUs |"
 
 _MEMORY = 80 * GIB
+_MOST = Machine(8, _MEMORY, count=2)
+"""The machines of the largest run."""
 _LARGER = ["model.path=Qwen/Qwen3-8B"]
 _ONE_GPU = ["learner.sharding=fsdp2", "learner.offload=parameters"]
 
@@ -57,6 +63,34 @@ def run_rows() -> Iterator[str]:
             plan = _plan(read_run(RUNS / f"bfcl_{gpus}gpu.toml", words), gpus)
             cells += [_gpu_sizes(plan), _gib(sum(plan.host.values())), _gib(sum(plan.storage.disk.values()))]
         yield _row(cells)
+
+
+def every_run_rows() -> Iterator[str]:
+    """GPUs, memory and disk of every run file, on as many GPUs as it takes."""
+    for file in sorted(RUNS.glob("*.toml")):
+        config = read_run(file)
+        yield _row([f"`{file.stem}`", *_planned(config)])
+
+
+def _planned(config: RunConfig) -> list[str]:
+    """The cells of a run, or in their place why it cannot be planned."""
+    teacher = config.algorithm.model_teacher
+    if teacher is not None and teacher.path.startswith("var/"):
+        return ["", f"not without its teacher, `{teacher.path}`", "", "", ""]
+    try:
+        gpus = sum(len(group.slots) for group in capacity_plan(config, _MOST).groups)
+        machine = replace(_MOST, gpus=min(gpus, _MOST.gpus), count=max(1, ceil(gpus / _MOST.gpus)))
+        plan = capacity_plan(config, machine)
+    except ConfigError as error:
+        return ["", f"not without its model: {error}", "", "", ""]
+    if plan.problems:
+        raise ValueError(f"{config.name} does not fit: {plan.problems}")
+    sizes = (plan.host, plan.storage.shared_memory, plan.storage.disk)
+    return [
+        str(gpus),
+        _gpu_sizes(plan) if gpus else "",
+        *(f"{sum(each.values()) / GIB:.1f}" for each in sizes),
+    ]
 
 
 def size_rows() -> Iterator[str]:
@@ -126,5 +160,9 @@ def _row(cells: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    for file, head, rows in ((RUNS_PAGE, RUNS_HEAD, run_rows()), (SIZES_PAGE, SIZES_HEAD, size_rows())):
+    for file, head, rows in (
+        (RUNS_PAGE, RUNS_HEAD, run_rows()),
+        (RUNS_PAGE, EVERY_RUN_HEAD, every_run_rows()),
+        (SIZES_PAGE, SIZES_HEAD, size_rows()),
+    ):
         file.write_text(with_rows(file.read_text(encoding="utf-8"), head, rows), encoding="utf-8")

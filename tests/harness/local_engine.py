@@ -31,6 +31,10 @@ class LocalEngine:
             raise AttributeError(verb)
         return lambda *arguments: self._do(getattr(self.engine, verb)(*arguments))
 
+    def ask_worker(self, method, **arguments):
+        """What each of vLLM's workers answers to a method of its own."""
+        return self._do(self.engine._backend.call_engine(method, arguments))
+
     def close(self):
         self.engine.close()
         self._loop.call_soon_threadsafe(self._loop.stop)

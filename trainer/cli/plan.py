@@ -25,9 +25,18 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
 
 
-_SizeOption = Annotated[
+_GpuMemoryOption = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Memory of each GPU, such as 80GiB; default: this machine's."),
+]
+_HostMemoryOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Main memory of each machine, such as 256GiB.")
+]
+_SharedMemoryOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Room in /dev/shm of each machine, such as 64GiB.")
+]
+_DiskOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Free disk space for the run's root, such as 1TiB.")
 ]
 
 
@@ -39,13 +48,13 @@ def plan(
         int | None,
         typer.Option("--gpus", min=0, metavar="N", help="GPUs of each machine."),
     ] = None,
-    gpu_memory: _SizeOption = None,
+    gpu_memory: _GpuMemoryOption = None,
     machines: Annotated[
         int, typer.Option("--machines", min=1, metavar="N", help="Number of machines, all alike.")
     ] = 1,
-    host_memory: _SizeOption = None,
-    shared_memory: _SizeOption = None,
-    disk: _SizeOption = None,
+    host_memory: _HostMemoryOption = None,
+    shared_memory: _SharedMemoryOption = None,
+    disk: _DiskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a run needs of GPUs, host memory, /dev/shm and disk, before starting it.
@@ -56,7 +65,7 @@ def plan(
 
     Examples:
 
-        sandbox-trainer plan deploy/runs/bfcl_qwen3_4b_8gpu.toml --gpus 8 --gpu-memory 80GiB
+        sandbox-trainer plan deploy/runs/bfcl_8gpu.toml --gpus 8 --gpu-memory 80GiB
 
         sandbox-trainer plan RUN.toml --json
     """

@@ -13,7 +13,7 @@ import ray.train  # noqa: E402, F811
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # noqa: E402
 
 from tests.harness.local_ray import local_ray  # noqa: E402
-from tests.harness.sampling import sampled  # noqa: E402
+from tests.harness.sampling import is_whole, sampled  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.placement import own_gpus, reserve  # noqa: E402
 from trainer.errors import EngineError  # noqa: E402
@@ -34,9 +34,14 @@ CPUS = 0.1
 """Of each process; none of them computes."""
 
 
+PART = "placement"
+SHARED = ((8, 0.4, 0.6), (3, 0.4, 0.6), (2, 0.5, 0.5))
+"""GPUs, and the shares of a worker and an engine on each."""
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    with local_ray(num_gpus=4, num_cpus=4):
+    with local_ray(num_gpus=8 if is_whole(PART) else 4, num_cpus=4):
         yield
 
 
@@ -98,10 +103,7 @@ def gpus_of_workers(config, reserved, folder, restarted=False):
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(config.learner.most_workers)]
 
 
-SHARES = sampled("placement", [(3, 0.4, 0.6), (2, 0.5, 0.5)], [(3, 0.4, 0.6)])
-
-
-@pytest.mark.parametrize(("count", "learner_share", "engine_share"), SHARES)
+@pytest.mark.parametrize(("count", "learner_share", "engine_share"), sampled(PART, SHARED, [(3, 0.4, 0.6)]))
 def test_each_shared_gpu_has_one_worker_and_one_engine(cluster, tmp_path, count, learner_share, engine_share):
     config = run({"workers": count, "gpus": learner_share}, {"count": count, "gpus": engine_share})
     reserved = reserve(config.hardware, "cuda")

@@ -1,7 +1,7 @@
 """The run files that come with the project."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -60,11 +60,17 @@ def test_a_run_is_in_the_table(path: Path) -> None:
     assert f"| `{path.stem}` |" in (FOLDER / "README.md").read_text()
 
 
-def test_figures_of_the_runs_for_gpus_are_what_plan_says() -> None:
+@pytest.mark.parametrize(
+    ("head", "rows"),
+    [
+        (capacity_tables.RUNS_HEAD, capacity_tables.run_rows),
+        (capacity_tables.EVERY_RUN_HEAD, capacity_tables.every_run_rows),
+    ],
+)
+def test_figures_of_the_runs_are_what_plan_says(head: str, rows: Callable[[], Iterator[str]]) -> None:
     """``python -m scripts.capacity_tables`` writes them."""
     page = capacity_tables.RUNS_PAGE.read_text()
-    rows = capacity_tables.run_rows()
-    assert capacity_tables.with_rows(page, capacity_tables.RUNS_HEAD, rows) == page
+    assert capacity_tables.with_rows(page, head, rows()) == page
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tests.harness.eight_bits import need_torchao
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
@@ -128,7 +129,7 @@ def test_a_snapshot_is_as_large_as_its_file(folder, tmp_path):
 def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
     """Moments in 8 bits are saved in 32, so that a run can go on with others."""
     if moments == "8bit":
-        pytest.importorskip("torchao", reason="torchao is not installed")
+        need_torchao()
     config = run_config(
         model={"kind": "pretrained", "path": str(folder)},
         learner={"optimizer": {"moments": moments}},
@@ -370,6 +371,36 @@ def test_a_model_that_is_not_there_is_told(tmp_path):
         described_model(PretrainedModel(path=str(tmp_path))),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("missing/no-such-model", r"cannot download the config\.json of missing/no-such-model: "),
+        ("a/b/c", "a/b/c is neither a folder nor a name on the hub"),
+    ],
+)
+def test_a_model_that_cannot_be_fetched_is_one_sentence(monkeypatch, tmp_path, path, sentence):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with (
+        pytest.raises(ConfigError, match=sentence) as caught,
+        described_model(PretrainedModel(path=path)),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_context_parallelism_makes_room_for_conversations_of_131_072_tokens():
+    """The figure is in docs/trainer/large_models.md."""
+
+    def learner_of(size):
+        config = on_gpus(4, 4, layout="packed", context_parallel=size)
+        longer = config.rollout.model_copy(update={"max_context_tokens": 131072})
+        return capacity_plan(config.model_copy(update={"rollout": longer}), EIGHT).groups[0].total / GIB
+
+    assert learner_of(4) == pytest.approx(32.7, abs=0.05)
+    assert learner_of(1) == pytest.approx(68.3, abs=0.05)
 
 
 def test_a_folder_describes_itself(folder):

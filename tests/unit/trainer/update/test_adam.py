@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.fakes.pretended_ranks import one_of
+from tests.harness.eight_bits import need_torchao
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.config import OptimizerConfig
 from trainer.errors import ConfigError
@@ -48,7 +49,7 @@ def test_moments_that_wait_are_the_same_to_the_last_bit(monkeypatch):
 @pytest.mark.parametrize("kind", [Adam, WaitingAdam, EightBitAdam])
 def test_one_that_was_loaded_goes_on_as_if_it_had_never_stopped(kind):
     if kind is EightBitAdam:
-        pytest.importorskip("torchao")
+        need_torchao()
     weights, optimizer = adam_of(kind)
     play(weights, optimizer, range(3))
     others, loaded = adam_of(kind)
@@ -68,7 +69,7 @@ def test_one_that_was_loaded_goes_on_as_if_it_had_never_stopped(kind):
 
 
 def test_eight_bits_are_near_to_float32_and_change_no_weight_by_beginning():
-    pytest.importorskip("torchao")
+    need_torchao()
     weights, optimizer = adam_of(EightBitAdam)
     begun, _ = adam_of(Adam)
     assert all(torch.equal(one, other) for one, other in zip(begun, weights, strict=True))
@@ -86,7 +87,7 @@ def test_eight_bits_without_their_package_say_what_to_install(monkeypatch):
 
 
 def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
-    pytest.importorskip("torchao")
+    need_torchao()
     folder = small_model(tmp_path / "model", hidden=64)
     config = run_config(learner={"optimizer": {"moments": "8bit"}})
     learner = Learner(folder, config.learner_settings, "cpu")
@@ -103,7 +104,7 @@ def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
 
 
 def test_eight_bits_of_shards_are_saved_and_loaded_as_shards(tmp_path):
-    pytest.importorskip("torchao")
+    need_torchao()
     folder = small_model(tmp_path / "model", hidden=128)
     settings = {"optimizer": {"moments": "8bit"}, "sharding": "fsdp2", "workers": 2}
     with one_of(2):
