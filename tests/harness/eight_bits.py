@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = Path(__file__).parents[2] / "var" / "test-packages"
-"""Where ``make test-packages`` installs it."""
+"""The folder into which ``make test-packages`` installs it."""
 
 
 def need_torchao():

@@ -32,7 +32,7 @@ class LocalEngine:
         return lambda *arguments: self._do(getattr(self.engine, verb)(*arguments))
 
     def ask_worker(self, method, **arguments):
-        """What each of vLLM's workers answers to a method of its own."""
+        """Return each of vLLM's workers' answer to a method of its own."""
         return self._do(self.engine._backend.call_engine(method, arguments))
 
     def close(self):

@@ -39,7 +39,7 @@ class Seeded(Numbers):
 
 
 class Hidden(Seeded):
-    """What differs is behind the opening, which is reached in several steps."""
+    """Tasks that differ only behind the opening, which is reached in several steps."""
 
     def make_task(self, split, number):
         made = super().make_task(split, number)

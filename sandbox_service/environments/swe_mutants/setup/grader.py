@@ -40,7 +40,7 @@ _MOST_WAITED, _MOST_USED = 1 / 2, 1 / 3
 """Shares of the wall clock. The machine starved tests that are cut off if they waited for a core for more
 than the first, and they and all that they started used less CPU time than the second."""
 _LEAST_SHARE, _TRIAL_S, _GAP_S = 1 / 2, 0.3, 0.0005
-"""Where the kernel does not count waits (gVisor), the machine starved tests that have used up their CPU time,
+"""If the kernel does not count waits (gVisor), the machine starved tests that have used up their CPU time,
 if a busy loop gets less than the first of a core in so many seconds. It runs unless it misses the third."""
 STARVED_STATUS = 75
 """Exit status for tests that the machine starved; the harbor environment makes it an error to retry."""

@@ -1,4 +1,4 @@
-"""Which runtime of an engine boxes are started with."""
+"""The runtime of an engine with which boxes are started."""
 
 from dataclasses import replace
 

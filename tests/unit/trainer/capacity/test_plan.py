@@ -12,7 +12,7 @@ from tests.harness.eight_bits import need_torchao
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
-from trainer.capacity.machine import GIB, Machine, bytes_of
+from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.object_store import batch_bytes, object_store, object_store_here
 from trainer.capacity.placement import gpu_slots
 from trainer.capacity.plan import capacity_plan
@@ -353,16 +353,6 @@ def test_a_tiny_model_needs_no_gpu():
     assert plan.groups == ()
     assert plan.problems == ()
     assert plan.parameters < 2_000_000
-
-
-@pytest.mark.parametrize(("text", "size"), [("80GiB", 80 << 30), ("80 GB", 80 * 10**9), ("1.5tib", 3 << 39)])
-def test_sizes_are_read(text, size):
-    assert bytes_of(text) == size
-
-
-def test_a_size_that_is_none_is_refused():
-    with pytest.raises(ConfigError, match="is not a size; write it as 80GiB"):
-        bytes_of("eighty")
 
 
 def test_a_model_that_is_not_there_is_told(tmp_path):

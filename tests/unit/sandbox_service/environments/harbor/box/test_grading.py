@@ -1,4 +1,4 @@
-"""Who is blamed for tests without a reward: the agent, the task, or the machine."""
+"""Tests without a reward are the fault of the agent, the task, or the machine."""
 
 from __future__ import annotations
 
