@@ -45,8 +45,8 @@ pytestmark = [
 ]
 
 PLAYERS = 6
-LEASE_S = 600
 ATTEMPTS = 40
+LEASE_S = 600
 """Longer than the test: what goes on in the new cluster was given up by the former one."""
 SERVICE = [sys.executable, "-c", "from service_cli.commands.app import main; main()"]
 SUPERVISOR = """
