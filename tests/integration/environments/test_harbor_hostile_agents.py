@@ -15,11 +15,15 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from sandbox_client.errors import SandboxError
 from sandbox_conformance.actions import native
 from sandbox_conformance.serving import serve
+from sandbox_contract.problems import FailureClass
 from sandbox_service.config import HarborConfig
+from sandbox_service.environments.harbor.box.tools import TOOLS
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
 from tests.harness.busy import busy_cpu
+from tests.harness.hostile_messages import hostile_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -210,3 +214,19 @@ async def test_a_busy_machine_does_not_take_time_from_the_tests(tmp_path: Path) 
         with busy_cpu():
             assert (await episode.evaluate()).score == 1.0
         assert time.monotonic() - started > 2.0
+
+
+async def test_no_message_is_the_fault_of_its_task(service: Service) -> None:
+    tools = [tool.schema() for tool in TOOLS]
+    for seed in range(4):
+        async with service.client.episode("harbor", "steps") as episode:
+            for message in hostile_messages(seed, 12, tools):
+                try:
+                    result = await episode.step(message)
+                except SandboxError as error:
+                    # Refused before it comes to the box; the episode goes on.
+                    assert error.failure_class == FailureClass.REQUEST, message  # noqa: PT017
+                    continue
+                if result.terminated or result.truncated:
+                    break
+            assert (await episode.evaluate()).score == 0.0
