@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.capacity.machine import GIB, Machine
+from trainer.capacity.placement import gpu_slots
 from trainer.capacity.plan import capacity_plan
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
+from trainer.weight_sync.choice import resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +80,7 @@ def _planned(config: RunConfig) -> list[str]:
     if teacher is not None and teacher.path.startswith("var/"):
         return ["", f"not without its teacher, `{teacher.path}`", "", "", ""]
     try:
-        gpus = sum(len(group.slots) for group in capacity_plan(config, _MOST).groups)
+        gpus = len(gpu_slots(config.hardware, resolve_device(config.hardware), _MOST))
         machine = replace(_MOST, gpus=min(gpus, _MOST.gpus), count=max(1, ceil(gpus / _MOST.gpus)))
         plan = capacity_plan(config, machine)
     except ConfigError as error:

@@ -60,6 +60,8 @@ def test_a_run_is_in_the_table(path: Path) -> None:
     assert f"| `{path.stem}` |" in (FOLDER / "README.md").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("head", "rows"),
     [
