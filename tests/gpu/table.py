@@ -6,8 +6,12 @@
 MODEL is a folder, or a name that ``trainer/capacity/hub_models.json`` knows. Of a name, and of a folder
 without weights, the weights are random, so nothing is downloaded: speed and memory do not depend on them.
 Each row of the table is a learner of its own, with batches of random tokens. Memory is the most that torch
-had allocated during updates, beside what ``trainer.update.memory`` computes; CPUs have no such counter. With
-``--engine`` a vLLM engine on the same device takes each learner's weights through shared memory.
+had allocated during updates, beside what ``trainer.update.memory`` computes; CPUs have no such counter.
+Moments in 8 bits need torchao.
+
+With ``--engine`` a vLLM engine on the same device samples, and takes each learner's weights by
+``--transport``: ``adapter`` in the rows with LoRA only, and a file in the others; ``nccl`` needs two GPUs. On
+a GPU that they share, the engine's memory is freed and restored, too (``engine.sleep``).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,8 +36,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trainer.capacity.described import described_model
 from trainer.config import RunConfig, TinyModel
 from trainer.config.model import PretrainedModel
+from trainer.engines.generation import GenerationRequest, Sampling
+from trainer.errors import ConfigError
 from trainer.models.folders import model_folder
-from trainer.types import Batch, Objective, Sample
+from trainer.types import Batch, EpisodeKey, Objective, Sample, TaskRef
 from trainer.update.language import computes_in_half
 from trainer.update.learner import Learner
 from trainer.update.memory import rank_memory, shape_of
@@ -43,6 +50,8 @@ from trainer.weight_sync.sync import make_weight_sync
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.harness.local_engine import LocalEngine
+
 _LORA: dict[str, object] = {"rank": 32}
 _PACKED: dict[str, object] = {"layout": "packed"}
 _AGAIN: dict[str, object] = {"gradient_checkpointing": True}
@@ -50,10 +59,22 @@ SETTINGS: dict[str, dict[str, object]] = {
     "all weights, padded": {},
     "all weights, packed": _PACKED,
     "all weights, packed, checkpointing": {**_PACKED, **_AGAIN},
+    "all weights, packed, checkpointing, moments in 8 bits": {
+        **_PACKED,
+        **_AGAIN,
+        "optimizer": {"moments": "8bit"},
+    },
+    "all weights, packed, checkpointing, moments in host memory": {
+        **_PACKED,
+        **_AGAIN,
+        "offload": "optimizer",
+    },
     "LoRA, padded": {"lora": _LORA},
     "LoRA, packed": {**_PACKED, "lora": _LORA},
     "LoRA, packed, checkpointing": {**_PACKED, **_AGAIN, "lora": _LORA},
 }
+_LEAST_WORDS = 64
+"""Tokens that every model has."""
 _FIRST = 1
 """Updates that warm up, and are not counted."""
 
@@ -82,7 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = _model(options, Path(name))
         for setting, learner in SETTINGS.items():
-            config = _run(Path(name), sizes, learner, gpu=device.type == "cuda")
+            config = _run(Path(name), sizes, learner, options.transport, gpu=device.type == "cuda")
             row = {"setting": setting, **_measured(config, folder, device, sizes, engine=options.engine)}
             sys.stderr.write(json.dumps(row) + "\n")
             rows.append(row)
@@ -104,7 +125,12 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--longest", type=int, default=4096)
     parser.add_argument("--micro-batch-tokens", type=int, default=16384)
     parser.add_argument("--updates", type=int, default=5)
-    parser.add_argument("--engine", action="store_true", help="sync weights to a vLLM engine, too")
+    parser.add_argument(
+        "--engine", action="store_true", help="sample and sync weights with a vLLM engine, too"
+    )
+    parser.add_argument(
+        "--transport", choices=("shared_file", "ipc", "nccl", "adapter"), default="shared_file"
+    )
     parser.add_argument("-o", "--output", type=Path)
     return parser
 
@@ -123,17 +149,20 @@ def _model(options: argparse.Namespace, spare: Path) -> Path:
         return made
 
 
-def _run(root: Path, sizes: Sizes, learner: dict[str, object], *, gpu: bool) -> RunConfig:
-    here = {"micro_batch_tokens": sizes.micro_batch_tokens, "gpus": 0.5 if gpu else 0, **learner}
-    engine = {"gpus": 0.5, "gpu_memory_share": 0.2} if gpu else {"kv_cache_mib": 64}
+def _run(root: Path, sizes: Sizes, learner: dict[str, object], transport: str, *, gpu: bool) -> RunConfig:
+    share = 1.0 if transport == "nccl" else 0.5
+    here = {"micro_batch_tokens": sizes.micro_batch_tokens, "gpus": share if gpu else 0, **learner}
+    shared = {"gpus": share, "gpu_memory_share": 0.2, "sleep": share < 1}
+    if transport == "adapter" and "lora" not in learner:
+        transport = "shared_file"
     return RunConfig.model_validate(
         {
             "name": "gpu-table",
             "root": root,
             "learner": here,
-            "engine": engine,
+            "engine": shared if gpu else {"kv_cache_mib": 64},
             "rollout": {"max_context_tokens": max(256, sizes.longest)},
-            "sync": {"transport": "shared_file", "check": False},
+            "sync": {"transport": transport, "check": False},
         }
     )
 
@@ -144,7 +173,7 @@ def _measured(
     """One row: figures, or why there are none."""
     try:
         return _figures(config, folder, device, sizes, engine=engine)
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, ConfigError) as error:
         return {"error": str(error).partition("\n")[0]}
     finally:
         gc.collect()
@@ -175,7 +204,7 @@ def _figures(
         "peak_bytes": peak,
         "computed_bytes": expected.total,
         "computed": asdict(expected),
-        "sync_seconds": _synced(config, folder, learner, device.type) if engine else None,
+        **(_beside_an_engine(config, folder, learner, device.type, sizes) if engine else {}),
     }
 
 
@@ -203,8 +232,10 @@ def random_batch(step: int, sizes: Sizes, words: int) -> Batch:
     return Batch(step, Objective.REINFORCE, tuple(samples))
 
 
-def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> list[float]:
-    """Seconds of three weight syncs to an engine; the first makes the file's pages, too."""
+def _beside_an_engine(
+    config: RunConfig, folder: Path, learner: Learner, device: str, sizes: Sizes
+) -> dict[str, object]:
+    """Seconds of three weight syncs to an engine, its tokens a second, and the seconds of a sleep."""
     from tests.harness.local_engine import LocalEngine
 
     with ExitStack() as stack:
@@ -213,7 +244,49 @@ def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> l
         weight_sync = stack.enter_context(
             closing(make_weight_sync(config.sync_settings, [engine], learner, 0))
         )
-        return [weight_sync.report(version).seconds for version in range(1, 4)]
+        # The first makes connections and the file's pages, too.
+        seconds = [weight_sync.report(version).seconds for version in range(1, 4)]
+        return {
+            "transport": config.sync.transport,
+            "sync_seconds": seconds,
+            "engine_tokens_per_s": _sampled(engine, sizes),
+            "sleep_seconds": _slept(engine) if config.engine.sleep else None,
+        }
+
+
+def _sampled(engine: LocalEngine, sizes: Sizes) -> float:
+    """Tokens a second of one turn of each row, all at a time."""
+    length = sizes.longest // 2
+    rng = np.random.default_rng(0)
+    began = time.perf_counter()
+    turns = [
+        engine.generate(
+            GenerationRequest(
+                EpisodeKey(f"{index}.0", TaskRef("table", "rows", str(index)), 0),
+                tuple(int(token) for token in rng.integers(3, _LEAST_WORDS, length)),
+                length,
+                Sampling(),
+                seed=index,
+            )
+        )
+        for index in range(sizes.rows)
+    ]
+    tokens = sum(len(turn.result().token_ids) for turn in turns)
+    return tokens / (time.perf_counter() - began)
+
+
+def _slept(engine: LocalEngine) -> dict[str, float]:
+    """Seconds until the engine has freed its memory, and until each part is there again."""
+    found = {}
+    for name, act in (
+        ("sleep", lambda: engine.enter_sleep("keep")),
+        ("weights", lambda: engine.wake_up("weights")),
+        ("kv_cache", lambda: engine.wake_up("kv_cache")),
+    ):
+        began = time.perf_counter()
+        act().result()
+        found[name] = time.perf_counter() - began
+    return found
 
 
 def _machine(device: torch.device) -> dict[str, object]:

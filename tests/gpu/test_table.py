@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.gpu.table import SETTINGS, Sizes, main, random_batch
+from tests.harness.eight_bits import need_torchao
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,7 @@ def one_thread():
 
 
 def test_each_setting_has_a_row_of_figures(tmp_path, capsys):
+    need_torchao()
     file = tmp_path / "table.json"
     assert main(["--device", "cpu", "--tiny", "--updates", "2", "-o", str(file)]) == 0
     table = json.loads(file.read_text())
@@ -32,6 +34,9 @@ def test_each_setting_has_a_row_of_figures(tmp_path, capsys):
     computed = {name: row["computed_bytes"] for name, row in rows.items()}
     assert computed["LoRA, packed, checkpointing"] < computed["LoRA, packed"]
     assert computed["LoRA, packed"] < computed["all weights, packed"]
+    again = "all weights, packed, checkpointing"
+    assert computed[f"{again}, moments in 8 bits"] < computed[again]
+    assert computed[f"{again}, moments in host memory"] <= computed[again]
 
 
 def test_a_setting_without_room_is_a_row_that_says_so(capsys, monkeypatch):
