@@ -186,8 +186,10 @@ def _mounts(request: ContainerRequest) -> list[Json]:
         {"Type": "bind", "Source": request.socket_dir, "Target": BOX_SOCKET_DIR, "BindOptions": private}
     ]
     if request.gvisor:
-        null = {"Source": "/dev/null", "Target": "/dev/fuse", "ReadOnly": True, "BindOptions": private}
-        mounts.append({"Type": "bind", **null})
+        fuse = "/dev/fuse"
+        mounts.append(
+            {"Type": "bind", "Source": "/dev/null", "Target": fuse, "ReadOnly": True, "BindOptions": private}
+        )
     if request.data_dir is not None:
         source = request.data_dir
         mounts.append(
