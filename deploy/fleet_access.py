@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.inspection import SupervisorStats
@@ -42,6 +42,9 @@ class RayFleet:
             if answers is not None and answers[0] is not None and answers[1]:
                 found.append(_placed(name, *answers))
         return found
+
+    def names(self) -> Collection[str]:
+        return tuple(self._roster.find())
 
     def begin_drain(self, name: str, *, move: bool) -> None:
         self._ask([self._roster.find()[name].begin_drain.remote(move=move)])

@@ -26,7 +26,7 @@ _NO_LETTERS = re.compile(r"[^a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Repetitions:
     """Groups of ids; tasks of different groups do not repeat each other."""
 
     equal: list[list[str]]
@@ -58,11 +58,11 @@ def compared_tasks(catalog: Catalog) -> list[str]:
     ids: dict[str, None] = {}
     for split in catalog.describe().splits:
         of_split = catalog.task_ids(split.name)
-        ids.update(dict.fromkeys(of_split[:: 1 + (len(of_split) - 1) // _MOST_COMPARED]))
+        ids.update(dict.fromkeys(of_split[:: max(1, 1 + (len(of_split) - 1) // _MOST_COMPARED)]))
     return list(ids)
 
 
-def compare(catalog: Catalog, task_ids: Iterable[str]) -> Comparison:
+def compare(catalog: Catalog, task_ids: Iterable[str]) -> Repetitions:
     """Compare tasks with each other by what the service knows of them."""
     payloads, solutions = [], []
     for task_id in task_ids:
@@ -75,7 +75,7 @@ def compare(catalog: Catalog, task_ids: Iterable[str]) -> Comparison:
         solutions.append(
             (digest(reference, nameless[0], None if len(reference) == 1 else nameless[1]), task_id)
         )
-    return Comparison(groups_of(payloads), sorted(groups_of(solutions), key=len))
+    return Repetitions(groups_of(payloads), sorted(groups_of(solutions), key=len))
 
 
 def groups_of(keyed: Iterable[tuple[str, str]]) -> list[list[str]]:

@@ -65,12 +65,16 @@ class CounterpartTurns:
     async def open(self, opening: Observation, info: Mapping[str, JsonValue]) -> Observation:
         """Return the agent's first observation, after the counterpart's message if it begins.
 
-        Raises SandboxError.
+        Raises SandboxError; CounterpartFailed if the counterpart fails, or ends the episode before the agent
+        has had a turn, such as an opponent that makes no legal move: nothing of that is the agent's.
         """
         name = awaited(info)
         if name is None:
             return opening
-        return (await self._answer(name, opening)).observation
+        result = await self._answer(name, opening)
+        if result.terminated or result.truncated:
+            raise counterpart_failure("ended", "it ended the episode before the agent's first turn")
+        return result.observation
 
     async def step(self, message: Message) -> StepResult:
         """Take a step of the agent; return what answers the agent, with the sum of the rewards.

@@ -9,6 +9,8 @@ from typing import Protocol
 
 POLL_S = 0.5
 """Pause between two looks at the instances that are left."""
+LOOKS = 3
+"""Looks in a row at which another cluster must have supervisors."""
 
 
 class UnknownNodeError(Exception):
@@ -39,6 +41,10 @@ class Fleet(Protocol):
 
     def placed(self) -> Sequence[PlacedSupervisor]:
         """Return the supervisors that answer."""
+        ...
+
+    def names(self) -> Collection[str]:
+        """Return the names of all supervisors, also of those that start, stop or hang."""
         ...
 
     def begin_drain(self, name: str, *, move: bool) -> None:
@@ -75,13 +81,15 @@ def drain_node(
 
     Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
     timeout. ``successors`` names supervisors of the store: once no other node of this cluster takes instances
-    and another cluster has supervisors, the wait is over, since clients speak to that one. Raises
-    UnknownNodeError.
+    and another cluster has supervisors, the wait is over, since clients speak to that one. A supervisor of
+    this cluster that dies meanwhile is remembered as one. Raises UnknownNodeError.
     """
     chosen = _chosen(fleet.placed(), node)
     deadline = now() + timeout_s
     began: dict[str, bool] = {}
     left = -1
+    own: set[str] = set()
+    others_seen = 0
     while True:
         placed = {each.name: each for each in fleet.placed()}
         move = any(not each.draining and name not in chosen for name, each in placed.items())
@@ -96,7 +104,9 @@ def drain_node(
             report(_progress(left, move=move))
         if not left and all(placed[name].draining for name in chosen & placed.keys()):
             return 0
-        if not move and not placed.keys() >= set(successors()):
+        own |= placed.keys() | set(fleet.names())
+        others_seen = others_seen + 1 if not move and set(successors()) - own else 0
+        if others_seen == LOOKS:
             report("another cluster has taken over: what is left goes on there, or is lost")
             return left
         if now() >= deadline:

@@ -38,7 +38,7 @@ def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool |
         if "path" in runtime
         else None
         for name, runtime in listed.items()
-        if "runsc" in PurePath(str(runtime.get("path") or name)).name
+        if "runsc" in PurePath(str(runtime.get("path") or runtime.get("runtimeType") or name)).name
     }
 
 

@@ -78,9 +78,9 @@ def _drain_and_stop(config: ServiceConfig) -> None:
 
 def _supervisors_of_store(url: str) -> Collection[str]:
     """Return the supervisors that use the store now; none of a file, or if the database does not answer."""
-    if url.startswith("sqlite:"):
+    if url.startswith("sqlite"):
         return ()
     try:
         return supervisors_with_lease(url)
-    except SQLAlchemyError:
+    except (SQLAlchemyError, OSError):
         return ()

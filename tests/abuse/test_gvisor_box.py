@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.harness.boxes import episode, need_gvisor
-from tests.harness.hostile_boxes import in_a_box
+from tests.harness.hostile_boxes import STATE_DIR_PREFIX, in_a_box
 
 
 @pytest.fixture(autouse=True)
@@ -69,12 +69,11 @@ print(open('/proc/version').read(), open('/proc/self/mountinfo').read(), open('/
 
 def test_nothing_of_the_host_is_named_in_proc():
     async def attack(box):
-        said = await (await episode(box)).python(SURROUNDINGS)
-        return said, str(box._body.socket.parent)
+        return await (await episode(box)).python(SURROUNDINGS)
 
-    said, folder = in_a_box("gvisor", attack)
+    said = in_a_box("gvisor", attack)
     assert Path("/proc/version").read_text().split()[2] not in said
-    assert folder not in said
+    assert STATE_DIR_PREFIX not in said
     assert "training-sandbox" not in said
 
 

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from sandbox_service.sandboxes.base import Sandbox
 
 _T = TypeVar("_T")
+STATE_DIR_PREFIX = "abuse-"
 LIMITS = LimitsConfig(memory_mib=256, pids=64, workspace_mib=24, workspace_inodes=500)
 _ATTACKS = Path(__file__).parents[1] / "abuse" / "box_attacks.py"
 
 
 def reachable_folder() -> Path:
     """Return a new folder that other user ids can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="abuse-"))
+    folder = Path(tempfile.mkdtemp(prefix=STATE_DIR_PREFIX))
     folder.chmod(0o711)
     return folder
 

@@ -19,7 +19,8 @@ class LocalEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.engine = Engine(open_backend(options), options)
+        self._backend = open_backend(options)
+        self.engine = Engine(self._backend, options)
         self._do(self.engine.load_newest_snapshot()).result()
 
     def get_status(self):
@@ -33,7 +34,7 @@ class LocalEngine:
 
     def ask_worker(self, method, **arguments):
         """Return each of vLLM's workers' answer to a method of its own."""
-        return self._do(self.engine._backend.call_engine(method, arguments))
+        return self._do(self._backend.call_engine(method, arguments))
 
     def close(self):
         self.engine.close()

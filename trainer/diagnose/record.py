@@ -96,7 +96,7 @@ class RunRecord:
         first = next((each for each in self.run.learning.values() if "reward/mean" in each), {})
         mean, deviation = first.get("reward/mean", math.nan), first.get("reward/std", math.nan)
         episodes = first.get("episodes/count", 0.0)
-        if not episodes or not math.isfinite(mean + deviation):
+        if not episodes or not math.isfinite(mean) or not deviation > 0:
             return None
         return MeasuredReward(mean, deviation / math.sqrt(episodes))
 

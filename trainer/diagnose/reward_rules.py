@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,8 +105,10 @@ def reward_collapsed(record: RunRecord) -> Finding | None:
         return None
     best, error = reward.best, reward.error
     first = record.first_reward()
-    if first is not None and first.mean - 3 * first.error > best - 3 * error:
-        best, error = first.mean, first.error  # a fall in the first steps is in no stretch
+    if first is not None:  # a fall in the first steps is in no stretch
+        scatter = math.hypot(first.error, error)
+        if first.mean - 3 * scatter > best - 3 * error:
+            best, error = first.mean, scatter
     fell = best - reward.late
     if best <= 0 or reward.late >= COLLAPSE * best or fell <= 3 * error:
         return None

@@ -102,6 +102,8 @@ def preferences_run(config: RunConfig, folder: Path, number: int, start: Path, d
     stage = PreferencesStageConfig(
         name="preferences",
         data=RecordedFiles(files=(data,)),
+        # The conversations are tokenized again, and near the end of the context one may no longer fit.
+        overlong="drop",
         loss=training.method.loss,
         epochs=training.epochs,
         batch=training.batch,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_settings import to_toml
 from trainer.config.agent import located
+from trainer.errors import TrainerError
 from trainer.launch.folder import RunFolder
 from trainer.launch.locking import locked
 from trainer.launch.service import sandbox_service
@@ -33,7 +34,12 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     run_folder = RunFolder.open(config, resume=resume)
     folder = EvolutionFolder(run_folder.path)
-    check_feedback(config, folder.path)
+    try:
+        check_feedback(config, folder.path)
+    except TrainerError:
+        if not resume:
+            run_folder.release_name()
+        raise
     write_report = partial(write_evolution_report, folder, config.name, to_toml(config))
     with locked(folder.path), sandbox_service(config.service, config.environments, run_folder.logs) as url:
         served = config.model_copy(

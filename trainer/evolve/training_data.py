@@ -4,6 +4,7 @@ ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from trainer.config.evolve import EvolveWeighted
 from trainer.config.selection import LabelsConfig, PairsConfig
 from trainer.errors import DataError
 from trainer.recorded.bad_rows import RowError
+from trainer.recorded.conversation_rows import check_completion
 from trainer.recorded.pairs import make_labels, make_pairs
 from trainer.recorded.preference_rows import write_completions, write_preferences
 from trainer.recorded.run_rows import recorded_episode
@@ -47,8 +49,8 @@ def write_preference_data(
     Without any nothing is written, and the summary counts the episodes under the reason. ``origin`` is the
     file of the episodes.
     """
+    recorded, left_out = _usable(episodes, origin)
     try:
-        recorded = [_recorded(each, origin) for each in episodes if each.trajectory.turns]
         if method.loss.kind == "kto":
             labelled = make_labels(recorded, LabelsConfig(least=method.desirable))
             write_completions(file, labelled)
@@ -58,11 +60,22 @@ def write_preference_data(
             pairs = make_pairs(recorded, rule).preferences
             write_preferences(file, pairs)
             tasks, count = {each.task_id for each in pairs}, len(pairs)
-    except (DataError, RowError) as error:
-        return Selected(0, 0, {str(error): len(episodes)})
-    return Selected(count, len(tasks), {})
+    except DataError as error:
+        return Selected(0, 0, {**left_out, str(error): len(recorded)})
+    return Selected(count, len(tasks), left_out)
 
 
-def _recorded(episode: ValuedEpisode, origin: str) -> RecordedEpisode:
-    trajectory = episode.trajectory
-    return replace(recorded_episode(trajectory, RowOrigin(origin, trajectory.id)), score=episode.value)
+def _usable(episodes: Sequence[ValuedEpisode], origin: str) -> tuple[list[RecordedEpisode], Counter[str]]:
+    """Return the episodes that are completions as files may hold them, and the others by reason."""
+    usable: list[RecordedEpisode] = []
+    left_out: Counter[str] = Counter()
+    for each in episodes:
+        trajectory = each.trajectory
+        try:
+            row = recorded_episode(trajectory, RowOrigin(origin, trajectory.id))
+            check_completion("an episode", row.completion)
+        except RowError as error:
+            left_out[str(error)] += 1
+        else:
+            usable.append(replace(row, score=each.value))
+    return usable, left_out

@@ -26,7 +26,11 @@ _FREE = frozenset(
         for name in ("processes", "python", "working_folder", "start_timeout_s", "gateway_host", "url")
     }
     | {"evolve.iterations", "evolve.patience", "evolve.explore.timeout_s"}
-    | {f"evolve.feedback.judge.{name}" for name in ("max_calls", "max_tokens", "concurrency", "timeout_s")}
+    | {
+        f"{judge}.{name}"
+        for judge in ("reward.judge", "evolve.feedback.judge")
+        for name in ("max_calls", "max_tokens", "concurrency", "timeout_s")
+    }
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""
@@ -96,6 +100,10 @@ class RunFolder:
         folder.logs.mkdir(exist_ok=True)
         there.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
         return folder
+
+    def release_name(self) -> None:
+        """Let another run begin in the folder: this one ended before it had done anything."""
+        (self.path / _CONFIG).unlink()
 
     @staticmethod
     def remove(config: RunConfig) -> None:

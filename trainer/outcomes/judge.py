@@ -85,7 +85,7 @@ class Judge:
         await self._endpoint.close()
         self._store.close()
 
-    async def probe(self, messages: Sequence[ChatMessage], read: Callable[[str], object]) -> None:
+    async def try_once(self, messages: Sequence[ChatMessage], read: Callable[[str], object]) -> None:
         """Send a request whose answer is not kept, to see that the judge can grade at all.
 
         It counts against the budget; with a spent one nothing is sent, since kept answers may do. Raises

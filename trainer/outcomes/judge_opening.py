@@ -59,7 +59,7 @@ async def probe_judge(config: JudgeConfig, setting: str, folder: Path) -> None:
     request = grading_messages(episode, rubric_of(config, setting), least, most, config.max_episode_chars)
     try:
         with advised(config, setting):
-            await judge.probe(request, lambda answer: score_in(answer, least, most))
+            await judge.try_once(request, lambda answer: score_in(answer, least, most))
     finally:
         await judge.close()
 

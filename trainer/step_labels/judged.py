@@ -49,10 +49,10 @@ class JudgeLabeller:
         self._rubric = rubric
         self._judge = judge
 
-    async def probe(self) -> None:
+    async def try_judge(self) -> None:
         """Have the judge grade a step that is no episode's. Raises JudgeFailed, ConfigError."""
         said = (Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER))
-        await self._judge.probe(step_grading_messages(said, self._rubric, self._rule), self._read)
+        await self._judge.try_once(step_grading_messages(said, self._rubric, self._rule), self._read)
 
     async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
         said = list(episode.prompt)

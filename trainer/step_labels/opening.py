@@ -49,7 +49,7 @@ async def opened_labeller(rule: StepRule, output: Path) -> AsyncIterator[StepLab
         try:
             labeller = JudgeLabeller(rule, rubric_of(rule.judge, _JUDGE), judge)
             with advised(rule.judge, _JUDGE):
-                await labeller.probe()
+                await labeller.try_judge()
             yield labeller
         finally:
             await judge.close()

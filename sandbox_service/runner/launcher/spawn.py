@@ -80,6 +80,11 @@ def _own_directory(path: str) -> None:
         os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:
         found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            # Put there by this user itself, which could have nothing started, not even what grades it.
+            os.unlink(path)  # noqa: PTH108
+            os.mkdir(path, 0o700)  # noqa: PTH102
+            return
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "not a directory of ours", path) from None
         if found.st_mode & 0o700 != 0o700:

@@ -81,6 +81,8 @@ while True:
 FOLDERS = {
     "closes its folder": "chmod 0 ~/app ~",
     "moves its folder away": "cd /; mv ~ ~-away",
+    "puts a file in its place": "cd /; mv ~ ~-away; touch ~",
+    "puts a link in its place": "cd /; mv ~ ~-away; ln -s /tests ~",
     "removes its folder": "cd /; rm -rf ~; rm -f ~/../.task",
     "leaves what cannot be removed": """\
 mkdir closed && ln -s /tests/test.sh closed/link && chmod 555 closed""",

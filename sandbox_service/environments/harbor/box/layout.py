@@ -48,7 +48,7 @@ def give_place(workspace: str) -> str:
     # By the path of the folder above: the agent may have removed or closed its own.
     link = shlex.quote(f"{posixpath.dirname(workspace)}/{LINK}")
     removed = f"{{ rm -rf {link} 2>/dev/null; ! test -e {link} -o -L {link}; }}"
-    return f"chmod -R u+rwx {link} 2>/dev/null; {_tried(removed)}"
+    return f"test -L {link} || chmod -R u+rwx {link} 2>/dev/null; {_tried(removed)}"
 
 
 def _tried(command: str) -> str:

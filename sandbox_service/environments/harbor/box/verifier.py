@@ -52,7 +52,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         "set_up": verifier.set_up,
         "start": verifier.start,
         "wait": verifier.wait,
-        "finish": verifier.finish,
+        "finish": verifier.end_tests,
     }
     while True:
         try:
@@ -165,7 +165,7 @@ class Verifier:
         assert self._tests is not None
         return {"exit_code": self._exit_code(self._tests, timeout_s)}
 
-    def finish(self) -> JsonObject:
+    def end_tests(self) -> JsonObject:
         """End everything that the tests have started; return what they wrote, and whether all has ended."""
         return {
             "ended": _end_children(),

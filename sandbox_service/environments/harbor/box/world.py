@@ -46,6 +46,7 @@ _OUT_OF_TIME = "The time that the task gives its agent is used up; the episode h
 _CANNOT_BEGIN = "The next step cannot begin in the folders that you left; the episode has ended."
 _COPY_S = 5.0
 _SETUP_S = 60.0
+_LEAST_SETUP_S = 0.1
 
 
 class SetupError(WorldError):
@@ -188,15 +189,15 @@ class HarborWorld(World):
             # By the shell, since the file methods know no modes.
             self._shell("chmod +x -- " + " ".join(map(_quoted, programs)))
 
-    def _begin_step(self) -> None:
+    def _begin_step(self, setup_s: float = _SETUP_S) -> None:
         self._write(self._step["files"])
         if SETUP in self._step["files"]:
-            done = self._shell(f"bash ./{SETUP}")
+            done = self._shell(f"bash ./{SETUP}", setup_s)
             if done != 0:
                 raise SetupError(f"the task's {SETUP} of step {self._step['name']} failed with status {done}")
 
-    def _shell(self, command: str) -> int | None:
-        return self._agent.shell(f"{self._prologue}\n{command}", _SETUP_S).exit_code
+    def _shell(self, command: str, timeout_s: float = _SETUP_S) -> int | None:
+        return self._agent.shell(f"{self._prologue}\n{command}", timeout_s).exit_code
 
     @property
     def _prologue(self) -> str:
@@ -209,7 +210,8 @@ class HarborWorld(World):
         self.position += 1
         self.ran_s = 0.0
         try:
-            self._begin_step()
+            # What the agent left may keep the set-up waiting, which must not end the worker.
+            self._begin_step(min(_SETUP_S, max(_LEAST_SETUP_S, self.step_deadline - time.monotonic())))
         except (ValueError, SetupError):
             return None
         except OSError as error:

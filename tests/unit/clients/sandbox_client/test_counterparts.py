@@ -89,6 +89,7 @@ class Instance:
     def __init__(self, *results: tuple[str, str | None, float]) -> None:
         self.results = list(results)
         self.sent: list[Message] = []
+        self.ends = False
 
     async def step(self, message: Message) -> StepResult:
         self.sent.append(message)
@@ -100,7 +101,7 @@ class Instance:
             step_index=len(self.sent) - 1,
             observation=observation(text),
             reward=reward,
-            terminated=False,
+            terminated=self.ends,
             truncated=False,
             info={} if awaits is None else {"awaits": awaits},
         )
@@ -176,3 +177,11 @@ async def test_a_counterpart_that_never_ends_its_turn_has_failed() -> None:
     instance = Instance(*[("again", "user", 0.0)] * 100)
     with pytest.raises(CounterpartFailed):
         await CounterpartTurns(instance.step, Says(*["x"] * 100)).step(agent("hello"))
+
+
+async def test_a_counterpart_that_ends_the_episode_before_the_agents_first_turn_has_failed() -> None:
+    instance = Instance(("no legal move", None, 0.0))
+    instance.ends = True
+    with pytest.raises(CounterpartFailed, match="before the agent's first turn") as caught:
+        await CounterpartTurns(instance.step, Says("hm")).open(observation("begin"), {"awaits": "opponent"})
+    assert caught.value.code == "counterpart_ended"

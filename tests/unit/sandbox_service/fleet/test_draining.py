@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_service.fleet.draining import (
+    LOOKS,
     POLL_S,
     PlacedSupervisor,
     UnknownNodeError,
@@ -33,6 +34,8 @@ class ScriptedFleet:
         self.starts_after_s: float | None = 2 * POLL_S
         """Time after which a gateway starts a supervisor on a node that has none; None if none runs."""
         self.missing: list[PlacedSupervisor] = []
+        self.silent: list[str] = []
+        """Supervisors that start, stop or hang."""
 
     def change(self, name: str, **changes: object) -> None:
         self.supervisors[name] = replace(self.supervisors[name], **changes)  # type: ignore[arg-type]
@@ -40,6 +43,9 @@ class ScriptedFleet:
     def placed(self) -> list[PlacedSupervisor]:
         self.looks += 1
         return list(self.supervisors.values())
+
+    def names(self) -> list[str]:
+        return [*self.supervisors, *self.silent]
 
     def begin_drain(self, name: str, *, move: bool) -> None:
         self.orders.append((name, move))
@@ -169,12 +175,12 @@ def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_e
 def test_a_cluster_that_ends_waits_for_nothing_once_another_one_has_its_store() -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.change("b", draining=True)
-    successors = [["a", "b"], ["a", "b", "of-the-new-cluster"]]
+    successors = [["a", "b"], *([["a", "b", "of-the-new-cluster"]] * LOOKS)]
     said: list[str] = []
     left = drain_node(
         fleet, "a", 60.0, said.append, fleet.pause, lambda: fleet.now, successors=lambda: successors.pop(0)
     )
-    assert (left, fleet.now) == (3, POLL_S)
+    assert (left, fleet.now) == (3, LOOKS * POLL_S)
     assert said[-1] == "another cluster has taken over: what is left goes on there, or is lost"
 
 
@@ -184,3 +190,18 @@ def test_a_node_of_a_cluster_that_goes_on_is_drained_if_others_use_the_store() -
         drain_node(fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=lambda: ["c"])
         == 0
     )
+
+
+@pytest.mark.parametrize("change", ["starts", "was there before"])
+def test_a_supervisor_of_the_same_cluster_that_does_not_answer_is_no_other_cluster(change: str) -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.change("b", draining=True)
+    if change == "starts":
+        fleet.silent = ["c"]
+
+    def with_lease() -> list[str]:
+        fleet.supervisors.pop("b", None)
+        return ["a", "c"] if change == "starts" else ["a", "b"]
+
+    left = drain_node(fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=with_lease)
+    assert (left, fleet.now) == (3, pytest.approx(60, abs=POLL_S))

@@ -1,0 +1,40 @@
+"""The preferences that an iteration trains on: an episode that no file may hold spoils only itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.fakes.evolution import episode
+from trainer.config.evolve import EvolvePreferences
+from trainer.config.recorded import RecordedFiles
+from trainer.evolve.selection import ValuedEpisode
+from trainer.evolve.training_data import write_preference_data
+from trainer.recorded.reading import read_preferences
+from trainer.types import Line
+
+METHOD = EvolvePreferences.model_validate({"kind": "preferences", "loss": {"kind": "dpo"}})
+
+
+def valued(name: str, value: float, *lines: Line) -> ValuedEpisode:
+    played = episode(name, text=f"print({value})")
+    return ValuedEpisode(replace(played, lines=lines or played.lines), value)
+
+
+def test_an_episode_with_an_empty_turn_is_left_out_and_the_others_are_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    episodes = [
+        valued("0.0", 1.0),
+        valued("0.1", 0.0),
+        valued("0.2", 0.5, Line("user", "Compute."), Line("assistant", "")),
+        valued("0.3", 0.5, Line("user", "Compute.")),
+    ]
+    selected = write_preference_data(episodes, METHOD, "explored.jsonl", file)
+    assert (selected.selected, sum(selected.left_out.values())) == (1, 2)
+    (pair,) = read_preferences(RecordedFiles(files=(file,)))
+    assert [message.content for message in pair.chosen] == ["print(1.0)"]
+
+
+def test_episodes_of_which_none_can_be_used_are_counted_by_reason(tmp_path: Path) -> None:
+    empty = valued("0.0", 1.0, Line("user", "Compute."), Line("assistant", ""))
+    selected = write_preference_data([empty, empty], METHOD, "explored.jsonl", tmp_path / "pairs.jsonl")
+    assert selected.selected == 0
+    assert not (tmp_path / "pairs.jsonl").exists()
