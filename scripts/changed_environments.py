@@ -31,6 +31,9 @@ _PARTS = {
         r"trainer/(?:evolve|batches|launch|recorded)/.+|deploy/runs/(?:evolve_cpu|cpu_demo)\.toml"
     ),
     "frameworks": re.compile(r"clients/.+|examples/adapters/.+|sandbox_contract/.+"),
+    "gvisor": re.compile(
+        r"sandbox_service/sandboxes/(?:gvisor|oci_bundle|runsc|launch|seccomp)\.py|sandbox_service/runner/launcher/.+"
+    ),
     "killed_runs": re.compile(
         r"trainer/agents/.+|trainer/batches/(?:journal|replay|ledger|group_source)\.py"
     ),

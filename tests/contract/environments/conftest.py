@@ -22,6 +22,7 @@ from sandbox_service.environments.registry import SETUP_COMMAND, Registry, build
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import DockerEngine
 from tests.harness.boxes import missing_gvisor
+from tests.harness.sampling import is_whole
 
 from .vault.service.catalog import VaultCatalog
 
@@ -40,8 +41,8 @@ FULL = os.environ.get("CONFORMANCE_FULL") == "1"
 CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
 IN_DOCKER = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 """Agent code, data alone, and the example: what containers change is the same for all environments."""
-IN_GVISOR = set(ENVIRONMENTS) if FULL else {"code", "vault"}
-"""Agent code is what gVisor changes, which also the tests of abuse run in it."""
+IN_GVISOR = set(ENVIRONMENTS) if FULL else {"vault", *(["code"] if is_whole("gvisor") else [])}
+"""The tests of abuse run agent code in gVisor in each run; the whole suite of `code` takes minutes there."""
 ALONE = SHARING - HEAVY_ALONE.keys()
 SLOW = {"scienceworld"}
 """Minutes on process boxes: played where it changes. Its integration tests play it in each run."""
