@@ -31,17 +31,11 @@ _PARTS = {
         r"trainer/(?:evolve|batches|launch|recorded)/.+|deploy/runs/(?:evolve_cpu|cpu_demo)\.toml"
     ),
     "frameworks": re.compile(r"clients/.+|examples/adapters/.+|sandbox_contract/.+"),
-    "gvisor": re.compile(
-        r"sandbox_service/sandboxes/(?:gvisor|oci_bundle|runsc|launch|seccomp)\.py|sandbox_service/runner/launcher/.+"
-    ),
+    "gvisor": re.compile(r"sandbox_service/sandboxes/(?:gvisor|oci_bundle|runsc)\.py"),
     "killed_runs": re.compile(
         r"trainer/agents/.+|trainer/batches/(?:journal|replay|ledger|group_source)\.py"
     ),
-    "node_marks": re.compile(
-        r"trainer/launch/(?:cluster|fit|shared_workers)\.py|trainer/engines/placement\.py"
-    ),
-    "partition": re.compile(r"sandbox_service/fleet/(?:heirs|members|router)\.py"),
-    "placement": re.compile(r"trainer/engines/placement\.py|trainer/launch/(?:fit|shared_workers)\.py"),
+    "placement": re.compile(r"trainer/engines/gpu_shares\.py|trainer/launch/(?:fit|shared_workers)\.py"),
     "plugins": re.compile(r"pyproject\.toml|(?:sandbox_plugins|sandbox_conformance)/.+|trainer/plugins\.py"),
     "ranks": re.compile(r"trainer/update/.+"),
     "scaling": re.compile(r"sandbox_service/fleet/scal\w+\.py"),

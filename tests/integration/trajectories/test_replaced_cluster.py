@@ -31,6 +31,7 @@ from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Op
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
+from tests.harness.sampling import where_changed
 from tests.harness.town import KnownMembers
 from tests.harness.waiting import until
 
@@ -39,6 +40,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.postgres,
     pytest.mark.timeout(500),
+    where_changed("replaced_cluster"),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),
