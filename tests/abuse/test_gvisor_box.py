@@ -84,8 +84,10 @@ def test_what_an_escape_would_find_itself_in_has_a_filter_and_namespaces_of_its_
         await episode(box)
         return [
             (_status(process.pid), _namespaces(process.pid))
-            for process in psutil.process_iter()
-            if process.name() == "exe" and any(box.sandbox_id in word for word in process.cmdline())
+            # Other boxes' processes may end meanwhile: they have None in place of their words.
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"] == "exe"
+            and any(box.sandbox_id in word for word in process.info["cmdline"] or ())
         ]
 
     found = in_a_box("gvisor", inspect)
