@@ -59,7 +59,7 @@ def _prepare_docker(config: ServiceConfig, report: Callable[[str], None]) -> str
 
 
 async def _settle_runtime(config: ServiceConfig, image: str, report: Callable[[str], None]) -> str | None:
-    """Return the runtime of boxes; one that nobody configured is tried with a container that does nothing."""
+    """Return the runtime of boxes; one that is not configured is tried with a container that does nothing."""
     engine = await open_engine(config.sandbox)
     try:
         runtime = chosen_runtime(config.sandbox, await engine.engine_info())

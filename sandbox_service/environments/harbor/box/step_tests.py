@@ -39,7 +39,7 @@ _WAITS = "/proc/self/schedstat"
 _STARVED_STATUS = 75
 """Exit status of tests that say that the machine kept them from their time; the EX_TEMPFAIL of sysexits.h."""
 _WAITED_SHARE = 0.25
-"""Share of their time in which such tests must have waited, where the kernel tells it."""
+"""Share of their time in which such tests must have waited, where the kernel counts it."""
 
 
 class NoRewardError(Exception):
