@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from dataclasses import asdict
 
@@ -101,6 +102,11 @@ class AgentWorld(World):
 
     def do_exit(self, code: int) -> JsonObject:
         os._exit(code)
+
+    def do_replace_excepthook(self) -> JsonObject:
+        """Replace the hook of uncaught exceptions by one that ends the process, as packages may."""
+        sys.excepthook = lambda *_: sys.exit(3)
+        return {}
 
     def do_raise(self) -> JsonObject:
         raise RuntimeError("as told")

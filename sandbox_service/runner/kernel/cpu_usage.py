@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from .procfs import look_up, read_proc, tree
@@ -28,13 +29,17 @@ class CpuUsage:
         return CpuUsage(self.cpu_s + other.cpu_s, self.runnable or other.runnable)
 
 
-def usage_of(roots: Iterable[int], uid: int | None = None) -> CpuUsage:
-    """Look at ``roots`` with everything below them and, wherever they are, at all processes of ``uid``."""
-    pids = tree(roots)
-    if uid is not None:
-        pids |= _holders(uid)
+def usage_of(roots: Collection[int], uid: int | None = None, enough_s: float = math.inf) -> CpuUsage:
+    """Look at all processes of ``uid``, wherever they are; without one, at what is below ``roots``.
+
+    The look ends early at ``enough_s`` of processor time: beside a fork bomb a whole one takes seconds.
+    """
+    # What an agent starts cannot change its user id, so everything below the roots has it.
+    pids: Iterable[int] = tree(roots) if uid is None else _holders(uid, roots)
     cpu_s, runnable = 0.0, False
     for pid in pids:
+        if cpu_s >= enough_s:
+            break
         fields = _stat(f"/proc/{pid}/stat")
         if fields:
             cpu_s += sum(map(int, fields[_TIMES])) * _TICK_S
@@ -42,10 +47,14 @@ def usage_of(roots: Iterable[int], uid: int | None = None) -> CpuUsage:
     return CpuUsage(cpu_s, runnable)
 
 
-def _holders(uid: int) -> set[int]:
+def _holders(uid: int, roots: Collection[int]) -> Iterator[int]:
     # A daemon that left its tree is found by its user id.
-    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-    return {pid for pid in pids if (process := look_up(pid)) is not None and uid in process.uids}
+    yield from roots
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and (pid := int(name)) not in roots:
+            process = look_up(pid)
+            if process is not None and uid in process.uids:
+                yield pid
 
 
 def _wants(pid: int, leader: list[bytes]) -> bool:

@@ -15,6 +15,6 @@ def run_and_exit(action: Callable[[], None]) -> NoReturn:
         action()
         code = 0
     except BaseException as error:  # noqa: BLE001  # nothing above this frame belongs to this process
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.__excepthook__(type(error), error, error.__traceback__)
     finally:
         os._exit(code)

@@ -96,7 +96,9 @@ class RunnerAgent:
         session, capture = self._session, OutputCapture(max_output)
         # What we compute meanwhile answers its questions and takes its output.
         allowance = Allowance(
-            timeout_s, wall_timeout_s or timeout_s, lambda: session.usage() + CpuUsage(time.process_time())
+            timeout_s,
+            wall_timeout_s or timeout_s,
+            lambda enough_s: session.usage(enough_s) + CpuUsage(time.process_time()),
         )
         code_or_none = session.run(code, capture, allowance, serve)
         timed_out = code_or_none is None and allowance.over()
@@ -137,7 +139,9 @@ class RunnerAgent:
             os.close(script)
         capture.close_writing()
         pid, uid = started_process.pid, started_process.uid
-        allowance = Allowance(timeout_s, wall_timeout_s or timeout_s, lambda: usage_of([pid], uid))
+        allowance = Allowance(
+            timeout_s, wall_timeout_s or timeout_s, lambda enough_s: usage_of([pid], uid, enough_s)
+        )
         codes: list[int] = []
 
         def exited() -> bool:

@@ -8,6 +8,7 @@ operations are over by then.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -31,9 +32,13 @@ _TRIAL_S = 0.2
 
 
 class Allowance:
-    """The time for one operation; ``look`` samples the processes that it is for."""
+    """The time for one operation.
 
-    def __init__(self, time_s: float, wall_timeout_s: float, look: Callable[[], CpuUsage]) -> None:
+    ``look`` samples the processes that it is for. It is given the processor time that would use up the
+    allowance, and need not look on when it has found as much.
+    """
+
+    def __init__(self, time_s: float, wall_timeout_s: float, look: Callable[[float], CpuUsage]) -> None:
         self.time_s = min(time_s, wall_timeout_s)
         self.wall_timeout_s = wall_timeout_s
         self.end = time.monotonic() + wall_timeout_s
@@ -62,7 +67,9 @@ class Allowance:
     def over(self) -> bool:
         """Return whether the time or the limit of real time is used up; take a sample when one is due."""
         now = time.monotonic()
-        if now >= min(self._last + self._pause_s, self.end):
+        due = now >= min(self._last + self._pause_s, self.end)
+        # Beside a fork bomb a sample takes seconds, and after the end it would change nothing.
+        if due and self.charged_s < self.time_s and self._last < self.end:
             # A sample that comes late was kept waiting by the machine, and the processes perhaps as well.
             self._account(now, min(now - self._last, self._pause_s))
         return self.charged_s >= self.time_s or now >= self.end
@@ -77,7 +84,8 @@ class Allowance:
         self._account(now, now - self._last)
 
     def _account(self, now: float, passed: float) -> None:
-        usage = self._look()
+        known = math.inf if self._cpu_s is None else self._cpu_s
+        usage = self._look(known + self.time_s - self._charged_s)
         if not usage.runnable:
             self._charged_s += passed
         elif self._cpu_s is None:

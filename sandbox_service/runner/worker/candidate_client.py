@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -43,8 +44,8 @@ class CandidateClient:
         send_packet(self._end, message, deadline=deadline)
         return receive_packet(self._end, deadline, max_blob=0)[0]
 
-    def usage(self) -> CpuUsage:
-        return usage_of([self._started.pid], self._started.uid)
+    def usage(self, enough_s: float = math.inf) -> CpuUsage:
+        return usage_of([self._started.pid], self._started.uid, enough_s)
 
     def close(self) -> None:
         if self.closed:

@@ -176,7 +176,7 @@ class WorldEpisode:
     def _exhaust(self, message: JsonObject, error: BaseException) -> Outcome:
         """End the episode, and return the outcome that says so to the agent."""
         # For the operator: an environment that needs too much by its own fault ends here as well.
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.__excepthook__(type(error), error, error.__traceback__)
         self.exhausted = next(what for kind, what in _EXHAUSTED.items() if isinstance(error, kind))
         text = _STOPPED.format(self.exhausted)
         return Outcome(_answers(message, text), truncated=True, info={"exhausted": self.exhausted})
@@ -192,7 +192,7 @@ class WorldEpisode:
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001  # capture point: the action may have stopped anywhere
-            sys.excepthook(type(error), error, error.__traceback__)
+            sys.__excepthook__(type(error), error, error.__traceback__)
         return Verdict(0.0, False, {"exhausted": self.exhausted})
 
     def rename(self, instance_id: str) -> None:

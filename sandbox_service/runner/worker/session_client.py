@@ -67,9 +67,9 @@ class SessionClient:
             theirs.close()
         return cls(control, ours, started.uid, started.pid)
 
-    def usage(self) -> CpuUsage:
-        """Return what the session and everything of its user id has computed."""
-        return usage_of([] if self._pid is None else [self._pid], self._uid)
+    def usage(self, enough_s: float) -> CpuUsage:
+        """Return what the session and everything of its user id has computed, or ``enough_s`` of it."""
+        return usage_of([] if self._pid is None else [self._pid], self._uid, enough_s)
 
     def run(
         self,

@@ -88,7 +88,7 @@ class Worker:
             return self._failed(frame, error)
 
     def _failed(self, frame: Frame, error: Exception) -> bytes:
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.__excepthook__(type(error), error, error.__traceback__)
         code = BoxErrorCode.GRADER_FAILED if frame.op is Op.EVALUATE else BoxErrorCode.TASK_INVALID
         if isinstance(error, OSError | MemoryError):
             # The machine, or what the agent did to it: neither proves that the task is at fault.

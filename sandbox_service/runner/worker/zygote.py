@@ -74,7 +74,7 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
         if warm is not None:
             warm(config.data)
     except Exception as error:  # noqa: BLE001  # the capture point of an environment's import
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.__excepthook__(type(error), error, error.__traceback__)
         detail = f"{config.world_module}: {type(error).__name__}: {error}"[:500]
         send(upstream, WorldFailed(detail))
         return

@@ -110,7 +110,11 @@ def _in_child(
         session = CandidateSession(candidate, end, write_back=test.write_back, live=test.live)
         _child(writing, session, source, test)
     os.close(writing)
-    allowance = Allowance(test.timeout_s, wall_timeout_s, lambda: usage_of([pid]) + candidate.usage())
+    allowance = Allowance(
+        test.timeout_s,
+        wall_timeout_s,
+        lambda enough_s: usage_of([pid], enough_s=enough_s) + candidate.usage(enough_s),
+    )
     word = None
     try:
         while word is None and not allowance.over():

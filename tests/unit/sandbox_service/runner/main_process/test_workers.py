@@ -47,6 +47,14 @@ def test_a_world_that_raises_is_an_error_and_no_more(agent_box: RunnerBox) -> No
     agent_box.release("raises")
 
 
+def test_a_package_that_replaces_the_hook_of_uncaught_exceptions_ends_no_worker(agent_box: RunnerBox) -> None:
+    agent_box.create("hooked")
+    agent_box.act("hooked", do="replace_excepthook")
+    assert error_code(agent_box.step("hooked", {"do": "raise"})) == "task_invalid"
+    assert agent_box.act("hooked", do="workspace")["steps"] == 3
+    agent_box.release("hooked")
+
+
 def test_an_idle_worker_that_dies_is_told_of_unasked() -> None:
     with runner_box(ECHO) as box:
         for name in ("a", "b"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done
 SCRIPT = 'python3 -c "{code}"'
 
 
-def spend(time_s: float, wall_timeout_s: float, look: Callable[[], CpuUsage]) -> Allowance:
+def spend(time_s: float, wall_timeout_s: float, look: Callable[[float], CpuUsage]) -> Allowance:
     """An allowance that was waited for to its end."""
     allowance = Allowance(time_s, wall_timeout_s, look)
     while not allowance.over():
@@ -33,12 +34,12 @@ def spend(time_s: float, wall_timeout_s: float, look: Callable[[], CpuUsage]) ->
 
 
 def test_sleep_is_charged() -> None:
-    allowance = spend(0.2, 60, CpuUsage)
+    allowance = spend(0.2, 60, lambda _: CpuUsage())
     assert allowance.charged_s >= 0.2
 
 
 def test_a_wait_for_a_processor_is_not_charged_and_ends_with_patience() -> None:
-    allowance = spend(0.5, 0.6, lambda: CpuUsage(0.0, runnable=True))
+    allowance = spend(0.5, 0.6, lambda _: CpuUsage(0.0, runnable=True))
     assert allowance.charged_s < 0.1
     assert allowance.waited_s > 0.4
 
@@ -46,8 +47,35 @@ def test_a_wait_for_a_processor_is_not_charged_and_ends_with_patience() -> None:
 def test_what_is_computed_on_many_processors_is_charged_as_time_that_passed() -> None:
     used = iter(range(0, 1_000_000, 10))
     started = time.monotonic()
-    allowance = spend(0.2, 60, lambda: CpuUsage(float(next(used)), runnable=True))
+    allowance = spend(0.2, 60, lambda _: CpuUsage(float(next(used)), runnable=True))
     assert 0.2 <= allowance.charged_s <= time.monotonic() - started
+
+
+def test_a_sample_need_not_find_more_than_uses_the_allowance_up() -> None:
+    asked: list[float] = []
+
+    def look(enough_s: float) -> CpuUsage:
+        asked.append(enough_s)
+        return CpuUsage(10.0 if len(asked) == 1 else enough_s + 0.01, runnable=True)
+
+    allowance = spend(0.3, 60, look)
+    assert asked[0] == math.inf
+    assert 10.0 < asked[1] <= 10.3
+    assert allowance.charged_s >= 0.3
+
+
+def test_nothing_is_sampled_once_the_allowance_is_used_up() -> None:
+    looks: list[float] = []
+
+    def look(enough_s: float) -> CpuUsage:
+        looks.append(enough_s)
+        return CpuUsage()
+
+    allowance = spend(0.05, 60, look)
+    taken = len(looks)
+    time.sleep(0.1)
+    assert allowance.over()
+    assert len(looks) == taken
 
 
 @pytest.fixture(scope="module")
