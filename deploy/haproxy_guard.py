@@ -37,6 +37,9 @@ _FRONTS = (_FRONT, "frontend grpc_")
 _UNANSWERED = "backend default_backend"
 _ANSWERS = (400, 500, 502, 503, 504)
 """HAProxy's own errors for which the error folder has a response."""
+_PLAIN = {500: 502, 503: 503}
+"""Statuses that Serve and uvicorn answer with plain text, and the answer that replaces it. They do so where a
+request was cut off, as by a replica that ends; the gateway's own errors are never plain text."""
 _MARK = "  # added by the service"
 _SHARE = 3 / 4
 """Share of all connections that one address may hold."""
@@ -101,6 +104,11 @@ def _rules(section: str, words: list[str], connections: int, error_folder: str) 
         return [
             *_share_of_an_address(words[1], connections),
             f"http-request return {refusal} if {too_large}",
+            *(
+                f"http-response return errorfile {error_folder}/{answer}.http if {{ status {status} }} "
+                "{ res.hdr(content-type) -m beg text/plain }"
+                for status, answer in _PLAIN.items()
+            ),
         ]
     return []
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
 from local_processes.signals import Phase, SignalHandlers
 from local_processes.teardown import take_down
+from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
 from sandbox_service.tracing import MISSING, is_installed
@@ -72,10 +73,13 @@ def build_app(args: dict[str, object]) -> Application:
 
 
 @contextlib.contextmanager
-def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[RunningService]:
+def run_service(
+    config: ServiceConfig, *, show_logs: bool = False, report: Callable[[str], None] = lambda _: None
+) -> Iterator[RunningService]:
     """Run a whole service while the block runs: cluster, supervisors, gateway.
 
-    Raises NotReadyError if it does not serve in time. SIGINT and SIGTERM interrupt a start, and set
+    ``report`` gets a line every ten seconds of the start that says what is waited for. Raises NotReadyError
+    if the service does not serve in time. SIGINT and SIGTERM interrupt a start, and set
     ``stopping`` afterwards. At the end, running operations finish first; then boxes are destroyed.
     """
     check_reach(config)
@@ -84,11 +88,16 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     check_scaling(config)
     config = with_absolute_paths(config)
     handlers = SignalHandlers()
-    with handlers.open(), ray_cluster(config, show_logs=show_logs) as alive:
+    with (
+        handlers.open(),
+        WaitReport(report, "Ray") as waits,
+        ray_cluster(config, show_logs=show_logs) as alive,
+    ):
         handlers.enter(Phase.STARTING)
         roster = _roster(config, tcp=config.fleet.address is not None)
         try:
-            _start(config, roster)
+            _start(config, roster, waits)
+            waits.end_report()
             handlers.enter(Phase.RUNNING)
             yield RunningService(service_url(config), roster.fleet, handlers.stopping)
         finally:
@@ -173,13 +182,14 @@ def _application(config: ServiceConfig, roster: Roster) -> Application:
     return bind_gateway(config, roster)
 
 
-def _start(config: ServiceConfig, roster: Roster) -> None:
+def _start(config: ServiceConfig, roster: Roster, waits: WaitReport) -> None:
     # Serve reads its environment when it is imported, so the import must follow the start of the cluster.
     from ray import serve
 
     # The commands print the progress themselves.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     began = time.monotonic()
+    waits.wait_for("Ray Serve and the HTTP front")
     if config.fleet.address is None:
         roster.start_missing((), {})
     serve.start(
@@ -190,8 +200,14 @@ def _start(config: ServiceConfig, roster: Roster) -> None:
     target = serve.RunTarget(_application(config, roster), name=APPLICATION, route_prefix="/")
     serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
     deadline = Deadline(began, config.fleet.start_timeout_s)
+    waits.wait_for("gateway and supervisors")
+
+    def check(answer: str) -> None:
+        waits.wait_for(f"gateway and supervisors ({answer})")
+        _check_application()
+
     try:
-        wait_until_ready(config.server.host, config.server.port, deadline, _check_application)
+        wait_until_ready(config.server.host, config.server.port, deadline, check)
     except NotReadyError as error:
         raise NotReadyError("; ".join([str(error), *roster.failures()])) from error
 

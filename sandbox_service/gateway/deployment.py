@@ -95,7 +95,9 @@ def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options={"num_cpus": 0, "resources": _on_sandbox_nodes(config.fleet.node_resource)},
         health_check_period_s=5,
-        health_check_timeout_s=15,
+        # Three failures in a row end the replica, and cut off what it serves. A process that has ended is
+        # found without these checks; one that a busy machine keeps waiting does not hang.
+        health_check_timeout_s=60,
         graceful_shutdown_timeout_s=config.deadline.drain_s,
         graceful_shutdown_wait_loop_s=0.2,
         logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),

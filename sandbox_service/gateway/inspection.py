@@ -134,13 +134,20 @@ async def trajectory_page(
     instance_id: str,
     cursor: str | None = None,
     limit: int = MOST_LISTED,
+    *,
+    current: bool = False,
 ) -> list[bytes]:
-    """Return the JSON of a page of an instance's trajectory, in parts of bounded size."""
+    """Return the JSON of a page of an instance's trajectory, in parts of bounded size.
+
+    With ``current``, raises ServiceError if the instance has ended, or may lack steps that were answered.
+    """
     after = -1 if cursor is None else int(cursor)
     parts: list[bytes] = []
     total = -1
     while total != sum(map(len, parts)):
-        details = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
+        details: dict[str, object] = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
+        if current:
+            details["current"] = True
         reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, details)
         whole = reply.meta.get("total", len(reply.body))
         if total not in (-1, whole):

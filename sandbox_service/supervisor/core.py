@@ -142,7 +142,7 @@ class SupervisorCore:
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            if frame.op in _WITHOUT_LEASE:
+            if frame.op in _WITHOUT_LEASE and not frame.meta.get("current"):
                 return await self._answer(frame)
             if not self.lease.is_held():
                 await self.lease.require()
@@ -320,7 +320,13 @@ class SupervisorCore:
             termination=self._termination,
             takeover=self._takeover,
         )
-        inspection = Inspection(name=self._name, table=self.table, store=self._store, clock=self._clock)
+        inspection = Inspection(
+            name=self._name,
+            table=self.table,
+            store=self._store,
+            clock=self._clock,
+            takeover=self._takeover,
+        )
         return MappingProxyType(
             {
                 Op.CREATE: self._build_creation().create,

@@ -13,6 +13,7 @@ from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
 
 from .instances import Tombstone, unknown_error
+from .takeover import resolve_doubt
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .instances import Instance, InstanceTable
+    from .takeover import Takeover
 
 
 MOST_INSTANCES = 1000
@@ -31,11 +33,14 @@ _PAGE: TypeAdapter[EpisodePage] = TypeAdapter(EpisodePage)
 class Inspection:
     """Answers INSTANCES, TRAJECTORY and SEARCH frames."""
 
-    def __init__(self, *, name: str, table: InstanceTable, store: TrajectoryStore, clock: Clock) -> None:
+    def __init__(
+        self, *, name: str, table: InstanceTable, store: TrajectoryStore, clock: Clock, takeover: Takeover
+    ) -> None:
         self._name = name
         self._table = table
         self._store = store
         self._clock = clock
+        self._takeover = takeover
 
     async def instances(self, frame: Frame) -> Frame:
         """Return a page of the tenant's instances, its newest live ones, or the one that the frame names."""
@@ -65,9 +70,15 @@ class Inspection:
     async def trajectory(self, frame: Frame) -> Frame:
         """Return a part of a page of the recorded history of one of the tenant's instances.
 
-        The gateway asks for the other parts of the page by their offsets.
+        The gateway asks for the other parts of the page by their offsets. With ``current`` in the meta, the
+        history stands for the instance's present state: raises ServiceError if the instance has ended, or
+        if it was recovered and may lack steps that were answered.
         """
         meta, store = frame.meta, self._store
+        if meta.get("current"):
+            instance = await self._takeover.find_or_take_over(frame)
+            if instance.in_doubt:
+                resolve_doubt(instance, frame)
         bounds = PageBounds(meta.get("after", -1), min(meta.get("limit", MOST_EVENTS), MOST_EVENTS))
         part = await store.page(meta["tenant"], frame.instance_id, bounds, meta.get("offset", 0))
         if part is None:

@@ -23,7 +23,10 @@ __all__ = ["front", "replica"]
 
 @contextlib.contextmanager
 def replica(slow_s: float = 0.0) -> Iterator[int]:
-    """An HTTP server that answers every request with ``OK``, ``/slow`` after some seconds; its port."""
+    """An HTTP server that answers every request with ``OK``, ``/slow`` after some seconds; its port.
+
+    ``/plain/500`` is answered as uvicorn does when a request is cut off, other numbers likewise.
+    """
     loop = asyncio.new_event_loop()
     port = free_port()
 
@@ -35,7 +38,7 @@ def replica(slow_s: float = 0.0) -> Iterator[int]:
                 await reader.readexactly(int(length or 0))
                 if b"/slow" in head:
                     await asyncio.sleep(slow_s)
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK")
+                writer.write(_plain(head.partition(b"/plain/")[2][:3] or b"200"))
                 await writer.drain()
         writer.close()
 
@@ -52,6 +55,11 @@ def replica(slow_s: float = 0.0) -> Iterator[int]:
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
+
+
+def _plain(status: bytes) -> bytes:
+    head = b"HTTP/1.1 " + status + b" Some\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 2"
+    return head + b"\r\n\r\nOK"
 
 
 _WRITE = """

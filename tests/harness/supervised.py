@@ -20,7 +20,9 @@ from tests.fakes.trajectories import MemoryTrajectoryStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Caller", "Supervised", "fake_config", "supervised"]
+    from sandbox_service.environments.registry import Registry
+
+__all__ = ["Caller", "Supervised", "fake_config", "killed", "supervised"]
 
 _SHORT = DeadlineConfig(start_s=5, create_s=5, step_s=5, evaluate_s=5, release_s=5, drain_s=0.05)
 _STEADY = LeaseConfig(sweep_interval_s=3600)
@@ -102,11 +104,13 @@ class Supervised(Caller):
         store: MemoryTrajectoryStore,
         clock: FakeClock,
         name: str = "s1",
+        registry: Registry | None = None,
     ) -> None:
         self.factory = factory
         self.store = store
         self.clock = clock
-        self.core = SupervisorCore(name, config, fake_registry(), factory, store, clock, node="here")
+        self.registry = registry or fake_registry()
+        self.core = SupervisorCore(name, config, self.registry, factory, store, clock, node="here")
         super().__init__(self.core)
 
     def tenant_named(self, tenant: str) -> Caller:
@@ -142,3 +146,13 @@ async def supervised(
         yield service
     finally:
         await service.core.close()
+
+
+async def killed(service: Supervised, *, lost: int = 0) -> Supervised:
+    """The next supervisor after a kill that cost each instance so many of its latest events."""
+    await service.core.maintenance.stop()
+    for events in service.store.own_events.values():
+        del events[len(events) - lost :]
+    heir = Supervised(fake_config(), service.factory, service.store, service.clock, registry=service.registry)
+    await heir.core.start()
+    return heir

@@ -75,6 +75,27 @@ def test_a_head_that_is_too_large_is_a_problem(port: int, path: str, headers: di
     assert (problem.status, problem.code, problem.retryable) == (431, "head_too_large", False)
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 \r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * (5 * HEADERS + 1) + b"\r\n",
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 2 * (HEADER_BYTES + URL_BYTES) + b"\r\n\r\n",
+    ],
+    ids=["TLS", "no header", "two hosts", "two lengths", "no chunk", "too many headers", "a header too long"],
+)
+def test_what_the_parser_refuses_has_haproxys_own_text_as_documented(port: int, sent: bytes):
+    connection = connect(port)
+    connection.sendall(sent)
+    head = said(connection).partition(b"\r\n\r\n")[0].lower()
+    assert head.startswith(b"http/1.1 400 ")
+    assert b"content-type: text/html" in head
+
+
 def test_before_the_gateway_is_up_every_path_is_a_problem_that_says_to_try_again(tmp_path: Path):
     with front(tmp_path, None) as door:
         for path in ("/healthz", "/v1/environments", "/-/routes"):
@@ -82,6 +103,18 @@ def test_before_the_gateway_is_up_every_path_is_a_problem_that_says_to_try_again
             problem = problem_of(response)
             assert (response.status_code, problem.retryable) == (503, True)
             assert response.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(("status", "code"), [(500, "outcome_unknown"), (503, "supervisor_unavailable")])
+def test_what_a_replica_cuts_off_becomes_a_problem_to_retry(port: int, status: int, code: str):
+    response = httpx.get(f"http://127.0.0.1:{port}/plain/{status}", timeout=30)
+    problem = problem_of(response)
+    assert (problem.code, problem.retryable, problem.status) == (code, True, response.status_code)
+    assert response.headers["retry-after"] == "1"
+
+
+def test_other_plain_text_passes(port: int):
+    assert httpx.get(f"http://127.0.0.1:{port}/plain/404", timeout=30).status_code == 404
 
 
 def test_slow_clients_of_this_machine_are_gone_when_their_time_is_over(tmp_path: Path):

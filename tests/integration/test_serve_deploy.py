@@ -44,7 +44,7 @@ def cluster() -> Iterator[tuple[dict[str, str], int]]:
     family = Descendants(MARKER, run)
     with tempfile.TemporaryDirectory(prefix="sd-", dir="/tmp") as folder, family.adopting():
         printed = subprocess.run(
-            [*CLI, "node-env", f"{folder}/node", "--one-node"], capture_output=True, text=True, check=True
+            [*CLI, "node-env", f"{folder}/node"], capture_output=True, text=True, check=True
         ).stdout
         assert all(line.startswith("export ") for line in printed.splitlines())
         script = f"{printed}\nexec {sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"

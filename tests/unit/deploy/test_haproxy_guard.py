@@ -68,6 +68,13 @@ def test_answers_for_a_missing_replica_are_problems():
     assert "/tmp/x/500.http" not in text
 
 
+def test_plain_text_of_serve_is_replaced_in_the_front_alone():
+    lines = [line.strip() for line in rewrite(CONFIG, "/answers").splitlines()]
+    rule = "http-response return errorfile /answers/502.http if { status 500 } { res.hdr(content-type) -m beg"
+    assert [line.startswith(rule) for line in lines].count(True) == 1
+    assert lines.index("frontend http_frontend") < next(n for n, line in enumerate(lines) if rule in line)
+
+
 def test_paths_are_not_unknown_before_the_gateway_is_up_and_applications_are_not_named():
     text = rewrite(CONFIG, "/answers")
     assert "not found" not in text

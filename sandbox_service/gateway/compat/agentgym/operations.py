@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 _ORDERED = ("agentgym", "all")
-_ENDED = frozenset({"release", "expire", "lost"})
 
 
 def task_order(registry: Registry, environment: str) -> Sequence[str]:
@@ -120,8 +119,6 @@ class AgentGymOperations:
 
         async def render(instance_id: str) -> Payload:
             trajectory = await self._history(exchange, instance_id)
-            if trajectory.events and trajectory.events[-1].operation in _ENDED:
-                raise ServiceError(ErrorCode.INSTANCE_RELEASED)
             state = state_from_events(trajectory.events)
             if state is None:
                 raise ServiceError(ErrorCode.UNKNOWN_INSTANCE)
@@ -230,11 +227,11 @@ class AgentGymOperations:
         return await act(instance_id)
 
     async def _history(self, exchange: HttpExchange, instance_id: str) -> InstanceTrajectory:
-        """Return the whole trajectory."""
+        """Return the whole trajectory of a live instance that lacks none of its steps."""
         events: list[Event] = []
         cursor: str | None = None
         while True:
-            parts = await trajectory_page(self._dispatcher, exchange, instance_id, cursor)
+            parts = await trajectory_page(self._dispatcher, exchange, instance_id, cursor, current=True)
             page = await self._parser.apply(InstanceTrajectory.model_validate_json, b"".join(parts))
             events += page.events
             cursor = page.next_cursor

@@ -132,10 +132,14 @@ class CompatRoutes:
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
     async def get_info(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
-        """Return the instance's state and the tools that its create offered."""
+        """Return the instance's state and the tools that its create offered.
+
+        An instance that may lack steps after a recovery is an error here as on every other route.
+        """
         instance_id = required(request.instance_id, "instance_id")
         status = await instance_status(self._dispatcher, exchange, instance_id)
-        parts = await trajectory_page(self._dispatcher, exchange, instance_id, limit=1)
+        live = status.state in LIVE_STATES
+        parts = await trajectory_page(self._dispatcher, exchange, instance_id, limit=1, current=live)
         offered = await self._parser.apply(_offered_tools, b"".join(parts))
         environment = self._registry.catalog(status.environment).describe()
         shown = {"instance_id", "environment", "task_id", "state", "step_index"}

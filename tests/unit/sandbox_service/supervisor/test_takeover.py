@@ -13,7 +13,7 @@ from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.harness.supervised import Supervised, fake_config, killed, supervised
 from tests.harness.waiting import settle
 
 
@@ -29,16 +29,6 @@ async def _begun(*, complete: bool) -> Supervised:
     return service
 
 
-async def _killed(service: Supervised, *, lost: int = 0) -> Supervised:
-    """The next supervisor after a kill that cost each instance so many of its latest events."""
-    await service.core.maintenance.stop()
-    for events in service.store.own_events.values():
-        del events[len(events) - lost :]
-    heir = Supervised(fake_config(), service.factory, service.store, service.clock)
-    await heir.core.start()
-    return heir
-
-
 @pytest.mark.parametrize("op", [Op.STEP, Op.EVALUATE, Op.FORK])
 async def test_a_client_that_does_not_count_steps_gets_an_error_and_never_a_state_that_lacks_one(
     op: Op,
@@ -47,7 +37,7 @@ async def test_a_client_that_does_not_count_steps_gets_an_error_and_never_a_stat
     instance = await service.create()
     for _ in range(3):
         await service.step(instance)
-    heir = await _killed(service, lost=1)
+    heir = await killed(service, lost=1)
     for _ in range(3):
         assert await heir.refusal(op, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
     assert await heir.release(instance) is True
@@ -59,7 +49,7 @@ async def test_a_client_that_counts_steps_learns_from_the_error_that_steps_are_l
     instance = await service.create()
     for _ in range(3):
         await service.step(instance)
-    heir = await _killed(service, lost=1)
+    heir = await killed(service, lost=1)
     answer = await heir.call(Op.STEP, instance, _message(instance), step_index=3)
     body = json.loads(answer.body)
     assert body["code"] == "instance_recovered"
@@ -71,7 +61,7 @@ async def test_a_client_that_shows_that_nothing_is_lost_goes_on_and_need_not_sho
     service = await _begun(complete=False)
     instance = await service.create()
     await service.step(instance)
-    heir = await _killed(service)
+    heir = await killed(service)
     assert (await heir.step(instance, step_index=1))["step_index"] == 1
     assert (await heir.step(instance))["step_index"] == 2
     assert (await heir.evaluate(instance))["score"] == 0.3
@@ -83,7 +73,7 @@ async def test_an_older_step_under_a_new_key_is_a_mismatch_and_settles_nothing()
     instance = await service.create()
     for _ in range(2):
         await service.step(instance)
-    heir = await _killed(service)
+    heir = await killed(service)
     assert await heir.refusal(Op.STEP, instance, _message(instance), step_index=0) is (
         ErrorCode.STEP_INDEX_MISMATCH
     )
@@ -95,7 +85,7 @@ async def test_a_repeated_call_has_its_recorded_answer_all_the_same() -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     first = await service.call(Op.STEP, instance, _message(instance), key="k")
-    heir = await _killed(service)
+    heir = await killed(service)
     again = await heir.call(Op.STEP, instance, _message(instance), key="k")
     assert again.body == first.body
     await heir.core.close()
@@ -107,10 +97,10 @@ async def test_a_doubt_outlives_further_restarts_until_a_step_settles_it() -> No
     for instance in (settled, open_):
         await service.step(instance)
     service.store.complete = True
-    heir = await _killed(service)
+    heir = await killed(service)
     await heir.step(settled, step_index=1)
     await heir.core.close()
-    last = await _killed(heir)
+    last = await killed(heir)
     assert (await last.step(settled))["step_index"] == 2
     assert await last.refusal(Op.STEP, open_, _message(open_)) is ErrorCode.INSTANCE_RECOVERED
     await last.core.close()
@@ -123,7 +113,7 @@ async def test_nothing_is_in_doubt_after_an_end_in_order_or_with_answers_that_wa
     await service.step(instance)
     if in_order:
         await service.core.close()
-    heir = await _killed(service)
+    heir = await killed(service)
     assert (await heir.step(instance))["step_index"] == 1
     assert service.store.kinds(instance) == ["create", "step", "replay", "step"]
     await heir.core.close()
@@ -137,7 +127,7 @@ async def test_a_supervisor_that_could_not_write_its_last_records_did_not_end_in
     await service.refusal(Op.STEP, instance, _message(instance))
     await _closed_in_vain(service)
     service.store.room, service.store.full = None, False
-    heir = await _killed(service)
+    heir = await killed(service)
     assert await heir.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
     await heir.core.close()
 
@@ -164,7 +154,7 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     assert (await heir.step(instance, adopt_from="dead"))["step_index"] == 0
     recover = next(event for event in store.own_events[instance] if event.kind.value == "recover")
     assert json.loads(recover.response) == {"supervisor": "s1", "complete": True}
-    again = await _killed(heir)
+    again = await killed(heir)
     message = _message(instance)
     assert await again.refusal(Op.STEP, instance, message, adopt_from="s1") is ErrorCode.INSTANCE_RECOVERED
     await again.core.close()
@@ -180,7 +170,7 @@ async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomp
     await heir.step(instance, adopt_from="s1")
     await heir.core.maintenance.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
-    returned = await _killed(first)
+    returned = await killed(first)
     message = _message(instance)
     assert await returned.refusal(Op.STEP, instance, message) is ErrorCode.UNKNOWN_INSTANCE
     assert await returned.refusal(Op.STEP, instance, message, adopt_from="s2") is ErrorCode.INSTANCE_RECOVERED
@@ -213,7 +203,7 @@ async def test_after_a_restart_instances_go_on_or_are_lost_and_no_box_is_left() 
     await service.step(kept, "one", key="k")
     await service.step(over)
     old_boxes = service.factory.alive
-    heir = await _killed(service)
+    heir = await killed(service)
     assert all(box.destroyed for box in old_boxes)
     assert await heir.states() == {lost: "lost", kept: "active", over: "finished"}
     assert (await heir.step(kept, "two", step_index=1))["step_index"] == 1
@@ -228,7 +218,7 @@ async def test_keys_outlive_the_supervisor() -> None:
     await service.core.start()
     instance = await service.create(key="c")
     first = await service.call(Op.STEP, instance, _message(instance), key="s")
-    heir = await _killed(service)
+    heir = await killed(service)
     assert await heir.create(key="c") == instance
     again = await heir.call(Op.STEP, instance, _message(instance), key="s")
     assert again.body == first.body
