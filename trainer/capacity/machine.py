@@ -14,6 +14,9 @@ from trainer.weight_sync.snapshots import SHARED_MEMORY
 GIB = 1 << 30
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_BFLOAT16 = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
+"""Names of the instructions on x86-64 and, the last one, on aarch64."""
+_DRIVER = Path("/proc/driver/nvidia/version")
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -31,6 +34,8 @@ class Machine:
     """Free space where runs are kept."""
     count: int = 1
     """Number of machines."""
+    bfloat16: bool | None = None
+    """Whether its processors multiply in bfloat16."""
 
 
 def bytes_of(text: str) -> int:
@@ -55,12 +60,33 @@ def this_machine(root: Path) -> Machine:
         host_memory=_host_memory(),
         shared_memory=free_shared_memory(),
         disk=shutil.disk_usage(_existing(root.absolute())).free,
+        bfloat16=multiplies_in_bfloat16(),
     )
+
+
+def multiplies_in_bfloat16(description: Path = Path("/proc/cpuinfo")) -> bool | None:
+    """Return whether the processors have instructions for it; None where the kernel does not list them."""
+    try:
+        found = re.search(
+            r"^(?:flags|Features)\s*:(.*)$", description.read_text(errors="replace"), re.MULTILINE
+        )
+    except OSError:
+        return None
+    return None if found is None else not _BFLOAT16.isdisjoint(found[1].split())
 
 
 def free_shared_memory() -> int | None:
     """Return the free bytes in /dev/shm; None where it does not exist."""
     return shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
+
+
+def nvidia_driver(file: Path = _DRIVER) -> str | None:
+    """Return the version of the kernel's NVIDIA driver; None without one."""
+    try:
+        found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", file.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return found[1] if found else None
 
 
 def _host_memory() -> int:

@@ -99,7 +99,7 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         tokens=_tokens(config, needs.context),
         machine=machine,
         problems=problems_of(needs, groups, host, storage, machine),
-        warnings=warnings_of(needs),
+        warnings=warnings_of(needs, machine),
     )
 
 

@@ -31,20 +31,38 @@ def problems_of(
     )
 
 
-def warnings_of(needs: Needs) -> tuple[str, ...]:
+def warnings_of(needs: Needs, machine: Machine) -> tuple[str, ...]:
     """Return what slows the run down."""
+    return (*_store(needs), *_bfloat16(needs, machine))
+
+
+def _store(needs: Needs) -> Iterator[str]:
     config = needs.config
     batch, store = needs.batch, needs.object_store
     if config.ray.address is not None or batch <= store:
-        return ()
+        return
     episodes = config.rollout.groups * config.rollout.group_size
     own = "/dev/shm has no room for more: raise it, in a container with --shm-size"
     said = f"set ray.object_store_mib={ceil(batch / (1 << 20))}, or leave it out"
-    return (
+    yield (
         f"a batch of {episodes} episodes of {needs.context} tokens takes {_gib(batch)} on its way to the "
         f"workers, and Ray's object store has {_gib(store)}: Ray would write the rest to disk; "
-        f"{own if config.ray.object_store_mib is None else said}",
+        f"{own if config.ray.object_store_mib is None else said}"
     )
+
+
+def _bfloat16(needs: Needs, machine: Machine) -> Iterator[str]:
+    if needs.device != "cpu" or machine.bfloat16 is not False:
+        return
+    learner, engine = needs.config.learner, needs.config.engine
+    slow = ["learner.dtype"] if learner.dtype == "bfloat16" and not learner.gpus else []
+    slow += ["engine.dtype"] if engine.dtype == "bfloat16" else []
+    if slow:
+        yield (
+            f"{' and '.join(slow)}: this machine's processors do not multiply in bfloat16 (AMX, AVX512-BF16) "
+            "and imitate it many times slower than float32; set "
+            f"{' '.join(f'{each}=float32' for each in slow)}"
+        )
 
 
 def _model(needs: Needs) -> Iterator[str]:

@@ -95,9 +95,17 @@ def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], 
     from trainer.capacity.machine import Machine, bytes_of, this_machine
 
     named = {name: bytes_of(text) for name, text in sizes.items() if text is not None}
-    if gpus is None and "gpu_memory" not in named:
-        return replace(this_machine(config.root), count=count, **named)
-    return replace(Machine(gpus=1 if gpus is None else gpus, gpu_memory=None, count=count), **named)
+    here = gpus is None and "gpu_memory" not in named
+    described = Machine(gpus=1 if gpus is None else gpus, gpu_memory=None)
+    machine = this_machine(config.root) if here else described
+    return replace(
+        machine,
+        count=count,
+        gpu_memory=named.get("gpu_memory", machine.gpu_memory),
+        host_memory=named.get("host_memory", machine.host_memory),
+        shared_memory=named.get("shared_memory", machine.shared_memory),
+        disk=named.get("disk", machine.disk),
+    )
 
 
 def _view(plan: CapacityPlan) -> RenderableType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from trainer.capacity.machine import nvidia_driver
 from trainer.engines.vllm_build import installed_build
 from trainer.errors import ConfigError
 
@@ -53,13 +54,23 @@ def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tu
         had = {name: _value(before, name) for name in (*_CHOSEN_BY, *_SHARED)}
         return _with(config, had), None
     if not gpus:
-        return config, None
+        return config, _left_out()
     wanted = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
     chosen = _WHOLE if wanted <= gpus else _SHARED
     placed = _with(config, chosen)
     taken = " ".join(f"{name}={_value(placed, name):g}" for name in chosen)
     there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
     return placed, f"{there} visible and the run configures none: using {taken}"
+
+
+def _left_out() -> str | None:
+    """Return a notice for a machine with a GPU on which the build for CPUs is installed."""
+    if installed_build() != "cpu" or nvidia_driver() is None:
+        return None
+    return (
+        "this machine has an NVIDIA driver, but the installed build is for CPUs: the run uses no GPU; for "
+        "the CUDA build, remove .venv and start again with ENGINE=vllm"
+    )
 
 
 def _recorded(config: RunConfig) -> RunConfig | None:

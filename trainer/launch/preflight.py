@@ -8,14 +8,13 @@ own placement, since other machines cannot be inspected from here.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
 
-from trainer.capacity.machine import this_machine
+from trainer.capacity.machine import nvidia_driver, this_machine
 from trainer.capacity.plan import capacity_plan
 from trainer.chat import ChatTokenizer
 from trainer.config.model import PretrainedModel, TinyModel
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from trainer.config import ChatConfig, LearnerSettings, ModelConfig, RunConfig
 
 
-_DRIVER = Path("/proc/driver/nvidia/version")
 _LEAST_DRIVER = {12: 525, 13: 580}
 """The oldest driver for each CUDA version (https://docs.nvidia.com/deploy/cuda-compatibility)."""
 _SLACK = 1.25
@@ -101,15 +99,6 @@ def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, 
     if plan.problems:
         raise ConfigError(f"the run does not fit this machine: {'; '.join(plan.problems)}")
     return plan.warnings
-
-
-def nvidia_driver(file: Path = _DRIVER) -> str | None:
-    """Return the version of the kernel's NVIDIA driver; None without one."""
-    try:
-        found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", file.read_text(encoding="utf-8"))
-    except OSError:
-        return None
-    return found[1] if found else None
 
 
 def check_chat(model: ModelConfig, chat: ChatConfig, folder: Path) -> None:

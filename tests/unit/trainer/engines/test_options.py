@@ -110,6 +110,8 @@ def test_log_probabilities_are_of_what_was_sampled_from_and_words_that_are_cut_o
     assert not caplog.messages
     options(rollout={"sampling": {"top_p": 0.9}})
     assert "top_p excludes tokens" in caplog.text
+    options(rollout={"sampling": {"top_k": 20}})
+    assert "top_k excludes tokens" in caplog.text
 
 
 def test_adapters_are_synced_alone_on_a_gpu_and_merged_on_a_cpu():

