@@ -28,10 +28,11 @@ def reachable_host(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
 
 
-def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[], None]) -> None:
+def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[str], None]) -> None:
     """Request ``/readyz`` until it answers 200, once at least.
 
-    ``check`` runs in between, and raises when the service can no longer become ready. Raises NotReadyError.
+    ``check`` gets each other answer, and raises when the service can no longer become ready. Raises
+    NotReadyError.
     """
     answer: str | None = None
 
@@ -39,7 +40,7 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
         nonlocal answer
         answer = _ask(host, port)
         if answer is not None:
-            check()
+            check(answer)
         return answer is None
 
     if not wait_until(ready, deadline):

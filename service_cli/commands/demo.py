@@ -82,7 +82,7 @@ def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceT
     limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
     shown: InstanceTrajectory | None = None
     notes().print("starting the service ...")
-    with run_service(config) as service:
+    with run_service(config, report=notes_line) as service:
         notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")
         try:
             work = run_policy(played, service.url, None, limits, show=True)

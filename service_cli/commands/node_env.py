@@ -15,6 +15,11 @@ from sandbox_service.config.reading import read_config
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results
 
+_REACH_OF_ONE_NODE = "Ray keeps to loopback: no other node can join (for several nodes: --cluster)"
+_REACH_OF_A_CLUSTER = (
+    "Ray listens on all interfaces, and its metrics need no token: close its ports to others by a firewall"
+)
+
 
 def node_env(
     folder: Annotated[
@@ -25,21 +30,32 @@ def node_env(
     ],
     overrides: OverridesArgument = None,
     config: ConfigOption = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Open Ray's ports on all interfaces, so that other nodes join.")
+    ] = False,
     one_node: Annotated[
-        bool, typer.Option("--one-node", help="Open none of Ray's ports to other machines.")
+        bool, typer.Option("--one-node", hidden=True, help="The default; will be removed.")
     ] = False,
 ) -> None:
     """Print a node's environment variables as shell commands, and write the files that they name.
 
-    Run `ray start` and `serve deploy` in this environment on every node of your own cluster. Ray then
-    requires the token in FOLDER/token, which is generated if missing; copy it to all nodes first. HAProxy
-    limits clients and answers errors with problem documents, as with `serve`. The settings used are those of
-    deadline, pool and server.haproxy.
+    Run `ray start` and `serve deploy` in this environment. Ray then keeps to loopback and requires the token
+    in FOLDER/token, which is generated if missing. HAProxy limits clients and answers errors with problem
+    documents, as with `serve`. The settings used are those of deadline, pool and server.haproxy.
 
-    Example:
+    For a cluster of several nodes use --cluster on every node, after copying the token to all. Ray's ports
+    are then open on all interfaces, and its metrics need no token: a firewall must close them to others.
+
+    Examples:
 
         eval "$(sandbox-service node-env /var/lib/sandbox-service/node)"
+
+        eval "$(sandbox-service node-env --cluster /var/lib/sandbox-service/node)"
     """
+    if one_node:
+        if cluster:
+            raise fail("--one-node and --cluster exclude each other")
+        notes_line("--one-node is the default and will be removed: leave it out")
     with explained():
         resolved = read_config(config, overrides or [])
         if resolved.server.haproxy and find_haproxy() is None:
@@ -47,8 +63,9 @@ def node_env(
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
-            variables = node_variables(resolved, folder, on_loopback=one_node)
+            variables = node_variables(resolved, folder, on_loopback=not cluster)
         except OSError as error:
             raise fail(f"cannot write {folder}: {error.strerror}") from error
+    notes_line(_REACH_OF_A_CLUSTER if cluster else _REACH_OF_ONE_NODE)
     for name, value in variables.items():
         results().print(f"export {name}={shlex.quote(value)}", soft_wrap=True, markup=False)

@@ -98,8 +98,8 @@ def run(
     chat-completions server; URL with or without /v1). --counterpart is a second model that plays the customer
     or the opponent of environments that have one.
 
-    The exit code is 1 if an episode failed because of the infrastructure or a model server. Failed episodes
-    have no score and are counted by class.
+    An episode that fails because of the infrastructure is played again in a fresh instance, at most twice.
+    The exit code is 1 if one still fails, or fails because of a model server. Failed episodes have no score.
 
     Examples:
 

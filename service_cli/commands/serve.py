@@ -77,7 +77,7 @@ def _serve(config: ServiceConfig, show_logs: bool) -> None:
         wait_s = settled.fleet.start_timeout_s
         notes_line(f"the database does not answer; waiting {wait_s:g} s for it: {store.detail}")
     notes().print("starting; Ctrl-C stops ...")
-    with run_service(settled, show_logs=show_logs) as service:
+    with run_service(settled, show_logs=show_logs, report=notes_line) as service:
         results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)
         first = next(iter(registry.catalogs))
         notes().print(f"try: sandbox-service run --server {service.url} --env {first} --show")

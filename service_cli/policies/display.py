@@ -75,11 +75,19 @@ def _percent(share: float | None) -> str:
 
 
 def _remarks(summary: PolicyRunSummary) -> list[str]:
-    """Return notes on endings by the policy and on truncated answers."""
-    lines = [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
+    """Return notes on repeated episodes, on endings by the policy and on truncated answers."""
+    lines = [
+        f"played again in a fresh instance after {name}: {_times(count)}"
+        for name, count in summary.retries.items()
+    ]
+    lines += [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
     if summary.cut:
         lines.append(f"{summary.cut} of {summary.model_calls} answers were truncated at the maximum length")
     return lines
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _latencies(latencies: Iterable[LatencySummary]) -> Table:

@@ -19,6 +19,13 @@ class EpisodeFailure:
     failure_class: str
     code: str
     detail: str
+    retry_after_s: float | None = None
+    """Seconds to wait before the next attempt, if the service gave them."""
+
+    @property
+    def qualified_code(self) -> str:
+        """Failure class and code."""
+        return f"{self.failure_class}/{self.code}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,10 @@ class PlayedOutcome:
     score: float | None = None
     success: bool | None = None
     failed: EpisodeFailure | None = None
+    retried: tuple[EpisodeFailure, ...] = ()
+    """The failures after which the episode was played again; all else is of its last instance, but for time,
+    calls and tokens, which are those of all.
+    """
     ended: str = ""
     """The reason why the policy ended the episode, if it is counted."""
     stop: str = ""

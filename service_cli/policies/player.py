@@ -1,19 +1,25 @@
-"""Play tasks concurrently; a failed episode does not affect the others."""
+"""Play tasks concurrently; a failed episode does not affect the others.
+
+An episode that failed because of the infrastructure, such as a grading that got no CPU in time, is played
+again in a fresh instance: it says nothing about the policy.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from local_processes.waiting import exponential_wait_s
 from sandbox_client import CounterpartTurns, SandboxError
+from sandbox_contract.problems import FailureClass
 
 from .conversation import EpisodeConversation
 from .outcomes import EpisodeFailure, LatencyRecorder, PlayedOutcome
 from .policies import ModelUsage, PolicyRunError
-from .scores import PolicyRunSummary, ending_counts, failure_counts, group, groups
+from .scores import PolicyRunSummary, ending_counts, failure_counts, group, groups, retry_counts
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -21,6 +27,13 @@ if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient, ModelCounterpart
 
     from .policies import Actor, EpisodePolicy
+
+
+ATTEMPTS = 3
+"""Instances per episode, the first one included."""
+_RETRIED = frozenset({FailureClass.SANDBOX, FailureClass.TIMEOUT})
+"""Failures of the infrastructure. That a service is full is not among them: the client waits for room."""
+_LONGEST_WAIT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -41,6 +54,9 @@ class PolicyRun:
     """Steps after which the policy stops, even if the environment allows more."""
     params: Mapping[str, JsonValue] | None = None
     """Parameters of each create."""
+    backoff_s: float = 0.5
+    """Seconds before an episode is played again, doubled for the next time, unless the service sets the wait.
+    """
     counterpart: ModelCounterpart | None = None
     """The second party of episodes that wait for one; closed with the policy, when all are played."""
     on_episode: Callable[[PlayedOutcome, EpisodeConversation], None] = lambda _outcome, _conversation: None
@@ -73,8 +89,7 @@ class PolicyRun:
 
         async def worker() -> None:
             for task_id, repeat in waiting:
-                conversation = EpisodeConversation()
-                outcome = await self._episode(client, task_id, repeat, conversation)
+                outcome, conversation = await self._episode(client, task_id, repeat)
                 self.outcomes.append(outcome)
                 self.on_episode(outcome, conversation)
                 done(outcome)
@@ -104,6 +119,7 @@ class PolicyRun:
             failures=failure_counts(self.outcomes),
             latencies=self.recorder.summaries(),
             failure_codes=failure_counts(self.outcomes, codes=True),
+            retries=retry_counts(self.outcomes),
             endings=ending_counts(self.outcomes),
             seed=self.seed,
             repeat=self.repeat,
@@ -112,6 +128,21 @@ class PolicyRun:
         )
 
     async def _episode(
+        self, client: AsyncSandboxClient, task_id: str, repeat: int
+    ) -> tuple[PlayedOutcome, EpisodeConversation]:
+        """Play an episode, in a fresh instance after each failure of the infrastructure."""
+        retried: tuple[PlayedOutcome, ...] = ()
+        while True:
+            conversation = EpisodeConversation()
+            outcome = await self._attempt(client, task_id, repeat, conversation)
+            failed = outcome.failed
+            if failed is None or failed.failure_class not in _RETRIED or len(retried) + 1 == ATTEMPTS:
+                return _with_earlier(outcome, retried), conversation
+            retried += (outcome,)
+            wait_s = exponential_wait_s(self.backoff_s, _LONGEST_WAIT_S, len(retried))
+            await asyncio.sleep(min(failed.retry_after_s or wait_s, _LONGEST_WAIT_S))
+
+    async def _attempt(
         self, client: AsyncSandboxClient, task_id: str, repeat: int, conversation: EpisodeConversation
     ) -> PlayedOutcome:
         started = time.monotonic()
@@ -129,7 +160,7 @@ class PolicyRun:
                 verdict = await episode.evaluate()
                 score, success = verdict.score, verdict.success
         except SandboxError as error:
-            failed = EpisodeFailure(error.failure_class.value, error.code, str(error))
+            failed = EpisodeFailure(error.failure_class.value, error.code, str(error), error.retry_after_s)
         except PolicyRunError as error:
             failed = EpisodeFailure("policy", error.code, str(error))
         return PlayedOutcome(
@@ -164,6 +195,20 @@ class PolicyRun:
             conversation.add_observation(await turns.step(message))
         if not episode.finished:
             conversation.stop = "max_steps"
+
+
+def _with_earlier(outcome: PlayedOutcome, retried: Sequence[PlayedOutcome]) -> PlayedOutcome:
+    """Return the outcome of an episode with the failures, the time and the tokens of its earlier attempts."""
+    attempts = (*retried, outcome)
+    return replace(
+        outcome,
+        elapsed_s=sum(each.elapsed_s for each in attempts),
+        model_calls=sum(each.model_calls for each in attempts),
+        tokens_in=sum(each.tokens_in for each in attempts),
+        tokens_out=sum(each.tokens_out for each in attempts),
+        cut=sum(each.cut for each in attempts),
+        retried=tuple(each.failed for each in retried if each.failed is not None),
+    )
 
 
 def _instance_of(episode: AsyncEpisode) -> str | None:

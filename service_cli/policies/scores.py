@@ -57,6 +57,8 @@ class PolicyRunSummary:
     latencies: tuple[LatencySummary, ...]
     failure_codes: dict[str, int] = field(default_factory=dict)
     """Failed episodes by ``class/code``."""
+    retries: dict[str, int] = field(default_factory=dict)
+    """Failures by ``class/code`` after which an episode was played again in a fresh instance."""
     endings: dict[str, int] = field(default_factory=dict)
     """Graded episodes that the policy ended, by reason, such as a full context."""
     seed: int = 0
@@ -104,9 +106,12 @@ def groups(outcomes: Sequence[PlayedOutcome], attribute: str) -> tuple[GroupSumm
 def failure_counts(outcomes: Iterable[PlayedOutcome], *, codes: bool = False) -> dict[str, int]:
     """Count failed episodes by failure class, or by class and code."""
     failures = [outcome.failed for outcome in outcomes if outcome.failed is not None]
-    return dict(
-        Counter(f"{each.failure_class}/{each.code}" if codes else each.failure_class for each in failures)
-    )
+    return dict(Counter(each.qualified_code if codes else each.failure_class for each in failures))
+
+
+def retry_counts(outcomes: Iterable[PlayedOutcome]) -> dict[str, int]:
+    """Count the failures, by class and code, after which an episode was played again."""
+    return dict(Counter(each.qualified_code for outcome in outcomes for each in outcome.retried))
 
 
 def ending_counts(outcomes: Iterable[PlayedOutcome]) -> dict[str, int]:

@@ -47,7 +47,7 @@ def within(timeout_s: float, already_s: float = 0.0) -> Deadline:
     return Deadline(time.monotonic() - already_s, timeout_s)
 
 
-def no_check() -> None:
+def no_check(_answer: str) -> None:
     pass
 
 
@@ -79,7 +79,7 @@ def test_nobody_listening_is_told_as_well():
 
 
 def test_a_failed_check_ends_the_wait(ready_after):
-    def give_up() -> None:
+    def give_up(_answer: str) -> None:
         raise NotReadyError("the gateway did not start")
 
     with pytest.raises(NotReadyError, match="did not start"):

@@ -10,21 +10,25 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
-from sandbox_service.wire.frames import Op
+from sandbox_service.wire.frames import Frame, Op
+from service_cli.policies.conversation import EpisodeConversation
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import Actor, EmptyPolicy, EpisodePolicy, PolicyRunError, ReferencePolicy
 from service_cli.policies.random_policy import RandomPolicy
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import make_registry
 
+TRIES = 2
+"""Times that the client of these tests sends a call."""
+
 
 def run_of(policy: EpisodePolicy, splits: tuple[str, ...] = ()) -> PolicyRun:
-    return PolicyRun("echo", splits, "test", policy, 4)
+    return PolicyRun("echo", splits, "test", policy, 4, backoff_s=0.0)
 
 
 def client_of(backend: EchoBackend, run: PolicyRun) -> AsyncSandboxClient:
     transport = httpx.ASGITransport(build_app(ServerConfig(), make_registry(), backend))
-    retry = RetryPolicy(base_s=0.0, attempts=2)
+    retry = RetryPolicy(base_s=0.0, attempts=TRIES)
     return AsyncSandboxClient("http://localhost", transport=transport, retry=retry, observer=run.recorder)
 
 
@@ -58,8 +62,8 @@ async def test_parameters_are_those_of_each_create() -> None:
     run.params = {"attempts": 2}
     async with client_of(backend, run) as client:
         await run.play(client, ["echo-1"])
-    (episode,) = backend.episodes.values()
-    assert episode.world.context.params == {"attempts": 2}
+    assert backend.episodes
+    assert all(each.world.context.params == {"attempts": 2} for each in backend.episodes.values())
 
 
 async def test_splits_are_joined_and_tasks_played_once() -> None:
@@ -78,6 +82,65 @@ async def test_a_broken_sandbox_is_counted_apart_from_failed_tasks() -> None:
     assert summary.failures == {"sandbox": 5}
     assert (summary.overall.episodes, summary.overall.graded, summary.overall.successes) == (5, 0, 0)
     assert all(episode.released for episode in backend.episodes.values())
+
+
+class StarvedBackend(EchoBackend):
+    """The first evaluations get no CPU in time."""
+
+    def __init__(self, starved: int) -> None:
+        super().__init__()
+        self.starved = starved
+
+    async def call(self, op: Op, **call: object) -> Frame:
+        if op is Op.EVALUATE and self.starved:
+            self.starved -= 1
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, "the machine is too busy")
+        return await super().call(op, **call)  # type: ignore[arg-type]
+
+
+async def test_an_episode_that_got_no_cpu_is_played_again_in_a_fresh_instance_and_the_result_says_so() -> (
+    None
+):
+    backend, run = StarvedBackend(2 * TRIES), run_of(ReferencePolicy(EchoCatalog()))
+    kept: list[EpisodeConversation] = []
+    run.on_episode = lambda _outcome, conversation: kept.append(conversation)
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"])
+    (outcome,) = run.outcomes
+    assert (outcome.success, outcome.score, outcome.failed) == (True, 1.0, None)
+    assert [failure.qualified_code for failure in outcome.retried] == ["timeout/deadline_exceeded"] * 2
+    assert [len(conversation.messages) for conversation in kept] == [3]
+    assert len(backend.episodes) == 3
+    assert outcome.instance_id == list(backend.episodes)[-1]
+    assert all(episode.released for episode in backend.episodes.values())
+    summary = run.summary()
+    assert (summary.failures, summary.retries) == ({}, {"timeout/deadline_exceeded": 2})
+    assert summary.overall.episodes == 1
+
+
+async def test_an_episode_that_fails_three_times_has_failed_and_has_no_score() -> None:
+    backend, run = StarvedBackend(3 * TRIES), run_of(ReferencePolicy(EchoCatalog()))
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"])
+    (outcome,) = run.outcomes
+    assert outcome.failed is not None
+    assert (outcome.failed.qualified_code, outcome.score, outcome.success) == (
+        "timeout/deadline_exceeded",
+        None,
+        None,
+    )
+    assert len(outcome.retried) == 2
+    assert backend.starved == 0
+
+
+async def test_a_failure_of_the_task_or_the_policy_is_not_played_again() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.GRADER_FAILED)
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"])
+    assert len(backend.episodes) == 1
+    assert run.summary().failures == {"task": 1}
+    assert run.summary().retries == {}
 
 
 async def test_a_policy_without_words_fails_its_own_episode_only() -> None:

@@ -2,7 +2,14 @@ from rich.console import Console
 
 from service_cli.policies.display import summary_view
 from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
-from service_cli.policies.scores import PolicyRunSummary, ending_counts, failure_counts, group, groups
+from service_cli.policies.scores import (
+    PolicyRunSummary,
+    ending_counts,
+    failure_counts,
+    group,
+    groups,
+    retry_counts,
+)
 
 OUTCOMES = [
     PlayedOutcome("a", 1.0, difficulty="easy", score=1.0, success=True),
@@ -98,6 +105,15 @@ def test_tokens_and_pass_at_k_are_shown_where_there_are_any() -> None:
         "1 of 7 answers were truncated",
     ):
         assert word in text
+
+
+def test_episodes_that_were_played_again_are_shown_by_the_reason() -> None:
+    starved = EpisodeFailure("timeout", "deadline_exceeded", "busy")
+    outcomes = [PlayedOutcome("a", 1.0, score=1.0, success=True, retried=(starved, starved))]
+    assert retry_counts(outcomes) == {"timeout/deadline_exceeded": 2}
+    text = shown(outcomes, retries=retry_counts(outcomes))
+    assert "played again in a fresh instance after timeout/deadline_exceeded: 2 times" in text
+    assert "Failed episodes" not in text
 
 
 def test_failures_are_shown_by_class_and_code() -> None:

@@ -1,0 +1,32 @@
+"""``sandbox-service node-env``: one node on loopback, unless a cluster is asked for."""
+
+import pytest
+from typer.testing import CliRunner
+
+from service_cli.commands.app import build_cli
+
+LOOPBACK = "export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0"
+
+
+@pytest.mark.parametrize(
+    ("words", "on_loopback", "said"),
+    [
+        ([], True, "no other node can join (for several nodes: --cluster)"),
+        (["--cluster"], False, "its metrics need no token: close its ports to others by a firewall"),
+        (["--one-node"], True, "--one-node is the default and will be removed"),
+    ],
+    ids=["one node", "cluster", "the former option"],
+)
+def test_rays_ports_are_on_loopback_unless_a_cluster_is_asked_for(tmp_path, words, on_loopback, said):
+    done = CliRunner().invoke(build_cli(), ["node-env", *words, str(tmp_path / "node")])
+    assert done.exit_code == 0, done.output
+    assert (LOOPBACK in done.stdout.splitlines()) is on_loopback
+    assert all(line.startswith("export ") for line in done.stdout.splitlines())
+    assert "export RAY_AUTH_MODE=token" in done.stdout.splitlines()
+    assert said in done.stderr
+
+
+def test_a_node_cannot_be_alone_and_in_a_cluster(tmp_path):
+    done = CliRunner().invoke(build_cli(), ["node-env", "--one-node", "--cluster", str(tmp_path / "node")])
+    assert done.exit_code != 0
+    assert done.stdout == ""
