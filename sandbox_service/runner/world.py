@@ -7,6 +7,7 @@ once for one instance, and kills the worker when a call runs past its deadline. 
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -76,8 +77,11 @@ class Candidate(Protocol):
         """Send one JSON object, wait for one. Raises TimeoutError, or EOFError when the process is gone."""
         ...
 
-    def usage(self) -> CpuUsage:
-        """Return what it and everything of its uid has computed, and wants to compute."""
+    def usage(self, enough_s: float = math.inf) -> CpuUsage:
+        """Return what it and everything of its uid has computed, and wants to compute.
+
+        The look may end early when it has found ``enough_s`` of processor time.
+        """
         ...
 
     def close(self) -> None:

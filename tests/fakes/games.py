@@ -53,6 +53,9 @@ class CorridorWorld(GameWorld):
         return self.done / float(self.task["length"])
 
 
+WORLD = CorridorWorld
+
+
 def game_catalog(name: str) -> GameCatalog:
     """Three corridors; one of them is in the default split, all are in ``all``."""
     spec = EnvironmentSpec(
@@ -136,6 +139,8 @@ class GameBackend(EchoBackend):
         episode = self.episodes.get(call.instance_id)
         if episode is None or episode.tenant != call.tenant:
             raise ServiceError(ErrorCode.UNKNOWN_INSTANCE)
+        if call.meta.get("current"):
+            self._live(call)
         head = {"instance_id": call.instance_id, "environment": episode.environment, "tenant": call.tenant}
         body = {**head, "task_id": episode.task_id, "events": self.records[call.instance_id]}
         return json.dumps(body).encode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import signal
 import socket
@@ -92,8 +93,8 @@ class FakeCandidate:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def usage(self) -> CpuUsage:
-        return usage_of([self.pid])
+    def usage(self, enough_s: float = math.inf) -> CpuUsage:
+        return usage_of([self.pid], enough_s=enough_s)
 
     @property
     def closed(self) -> bool:

@@ -64,7 +64,9 @@ def evaluate(engine: AppWorldEngine, task_id: str, wall_timeout_s: float) -> Tas
     if child == 0:
         _evaluate_and_exit(writing, engine, task_id)
     os.close(writing)
-    allowance = Allowance(_EVALUATION_S, wall_timeout_s, lambda: usage_of([child]))
+    allowance = Allowance(
+        _EVALUATION_S, wall_timeout_s, lambda enough_s: usage_of([child], enough_s=enough_s)
+    )
     try:
         answer = _read(reading, allowance)
     finally:
@@ -84,7 +86,7 @@ def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str) -> No
         privileges.die_with_parent()
         os.write(writing, json.dumps(_evaluate(engine, task_id)).encode())
     except BaseException as error:  # noqa: BLE001  # graders are foreign code
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.__excepthook__(type(error), error, error.__traceback__)
         os.write(writing, json.dumps({"failed": f"the grader raised {type(error).__name__}"}).encode())
     finally:
         os._exit(0)
