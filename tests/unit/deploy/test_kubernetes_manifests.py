@@ -119,7 +119,8 @@ def test_pods_of_the_service_take_the_variables_of_the_node(documents) -> None:
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         assert group["template"]["metadata"]["annotations"]["ray.io/overwrite-container-cmd"] == "true"
         (container,) = group["template"]["spec"]["containers"]
-        assert "sandbox-service node-env" in container["args"][0]
+        assert "sandbox-service node-env --cluster " in container["args"][0]
+        assert {"name": "RAY_worker_niceness", "value": "0"} in container["env"]
         assert container["args"][0].rstrip().endswith('"$KUBERAY_GEN_RAY_START_CMD"')
 
 

@@ -113,6 +113,13 @@ def test_the_unit_leaves_time_to_drain_and_room_for_boxes(unit) -> None:
     assert unit["TasksMax"] == "infinity"
 
 
+def test_supervisors_and_gateway_do_not_wait_for_the_programs_of_agents() -> None:
+    """Docker boxes run at niceness 0, and Ray gives its workers 15 by default."""
+    unit = (DEPLOY / "systemd" / "sandbox-service.service").read_text()
+    assert "\nEnvironment=RAY_worker_niceness=0\n" in unit
+    assert SERVICES["service"]["environment"]["RAY_worker_niceness"] == "0"
+
+
 def test_the_unit_has_no_rights(unit) -> None:
     assert unit["User"] != "root"
     assert unit["NoNewPrivileges"] == "yes"

@@ -92,8 +92,11 @@ imagePullPolicy: {{ .image.pullPolicy | default .root.Values.image.pullPolicy }}
 command: ["/bin/bash", "-c"]
 args:
   - >-
-    eval "$(sandbox-service node-env /run/sandbox-service/node --config /etc/sandbox-service/service.toml)" &&
+    eval "$(sandbox-service node-env --cluster /run/sandbox-service/node --config /etc/sandbox-service/service.toml)" &&
     exec {{ if .drains }}sandbox-service node --config /etc/sandbox-service/service.toml -- {{ end }}/bin/bash -c "$KUBERAY_GEN_RAY_START_CMD"
+env:
+  # Ray's own niceness of 15 would put supervisors and gateway behind the programs of agents, at 0.
+  - {name: RAY_worker_niceness, value: "0"}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
