@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -72,6 +73,8 @@ FAIR = {"RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
 By default Ray gives its workers the niceness 15, with which they would hardly run beside another group, and
 torch starts a thread for each core, which wait for each other by spinning.
 """
+SET_UP = (str(Path(sys.executable).with_name("sandbox-service")), "envs", "setup", "all")
+"""The command that sets up all environments but the optional ones."""
 MOST_JOBS = 2
 """More groups at a time would need the memory of more engines and Ray clusters."""
 
@@ -119,14 +122,22 @@ class Group:
         return f"{self.name}: {time.monotonic() - self.began:.0f} s, {figures}; {running}"
 
 
-def main(words: list[str], root: Path = ROOT) -> int:
-    """Run the tests that the words ask for and return the exit status."""
+def main(
+    words: list[str],
+    root: Path = ROOT,
+    set_up: Sequence[str] = SET_UP,
+    environments: Path | None = None,
+) -> int:
+    """Run the tests that the words ask for and return the exit status.
+
+    ``set_up`` is the command that sets up environments, in the folder ``environments`` or the default one.
+    """
     options, rest = read_words(words)
     targets, passed_on = split_targets(rest, root)
     groups = group_files(targets, root)
-    notes = set_up_environments() if options.environments else []
+    notes = set_up_environments(set_up) if options.environments else []
     Schedule(groups, passed_on, root).run(options.jobs, options.progress)
-    print_report(groups, missing_environments(notes) if options.environments else [])
+    print_report(groups, missing_environments(notes, environments) if options.environments else [])
     nothing_ran = all(group.status in (None, EXIT_NOTHING_RAN) for group in groups)
     return 0 if all(group.passed for group in groups) and not nothing_ran else 1
 
@@ -324,10 +335,9 @@ def count_events(group: Group, status: int, events: list[dict[str, str]]) -> Non
         group.counts["failed"] += 1
 
 
-def set_up_environments() -> list[str]:
-    """Set up all environments but the optional ones; return the lines that the command printed."""
+def set_up_environments(command: Sequence[str]) -> list[str]:
+    """Run the command that sets up environments; return the lines that it printed."""
     print("== environments", flush=True)
-    command = [str(Path(sys.executable).with_name("sandbox-service")), "envs", "setup", "all"]
     lines = []
     with subprocess.Popen(
         command,
@@ -345,11 +355,12 @@ def set_up_environments() -> list[str]:
     return lines
 
 
-def missing_environments(notes: list[str]) -> list[str]:
+def missing_environments(notes: list[str], folder: Path | None = None) -> list[str]:
     """Return a line for each environment that is not set up on this machine, with the reason."""
     from sandbox_service.environments.provisions import default_root, recipes
 
-    missing = [recipe for recipe in recipes().values() if not recipe.folder(default_root()).is_dir()]
+    root = folder or default_root()
+    missing = [recipe for recipe in recipes().values() if not recipe.folder(root).is_dir()]
     reasons = {recipe.name: recipe.why_optional for recipe in missing}
     for name, _, reason in (note.partition(": ") for note in notes):
         if name in reasons:

@@ -25,6 +25,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from local_processes.prctl import end_with_parent
 from service_cli.commands.demo import unsolved
 from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
 
@@ -42,6 +43,8 @@ class Round:
     solved: int
     failures: dict[str, int]
     """Episodes without a verdict, by error code."""
+    retries: dict[str, int]
+    """Failures after which an episode was played again, by error code."""
     unsolved: list[str]
     exit_code: int
     elapsed_s: float
@@ -52,9 +55,12 @@ class Round:
 @contextlib.contextmanager
 def busy(loops: int, longest_s: float) -> Iterator[None]:
     """Run busy loops that end with this block, with this process, or after ``longest_s``."""
-    # In sessions of their own: kernels may share processors out by session first.
+    # In sessions of their own: kernels may share processors out by session first. The kernel signals
+    # ``timeout`` when this process is killed, and that ends its loop.
     command = ["timeout", f"{longest_s:g}", "sh", "-c", "while :; do :; done"]
-    spinners = [subprocess.Popen(command, start_new_session=True) for _ in range(loops)]
+    spinners = [
+        subprocess.Popen(command, start_new_session=True, preexec_fn=end_with_parent) for _ in range(loops)
+    ]
     try:
         yield
     finally:
@@ -125,6 +131,7 @@ def play(words: list[str], loops: int, longest_s: float) -> Round:
         episodes=len(episodes),
         solved=sum(each["success"] is True for each in episodes),
         failures=dict(Counter(failed)),
+        retries=dict(Counter(each["code"] for episode in episodes for each in episode["retried"])),
         unsolved=unsolved([outcome(each) for each in episodes]),
         exit_code=demo.returncode,
         elapsed_s=round(time.monotonic() - started, 1),

@@ -16,6 +16,14 @@ sys.path.insert(0, {str(ROOT / "scripts")!r})
 import run_tests
 sys.exit(run_tests.main(["--no-environments", "-p", "no:cacheprovider", *sys.argv[1:]], Path.cwd()))
 """
+WITH_ENVIRONMENTS = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import run_tests
+set_up = [sys.executable, "-c", "print('bfcl: the registry does not answer'); raise SystemExit(1)"]
+sys.exit(run_tests.main(["-p", "no:cacheprovider"], Path.cwd(), set_up, Path("nothing is set up here")))
+"""
 PASSING = "def test_right(): pass\n"
 FAILING = "def test_wrong(): assert 1 == 2\n"
 SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_later(): pass\n"
@@ -30,7 +38,7 @@ STARTS_RAY = (
 def start(tmp_path):
     """Write test files, and start a process that runs them as ``make test`` does, with the words."""
 
-    def start(files, *words):
+    def start(files, *words, script=SCRIPT):
         (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray', 'vllm']\n")
         for name, text in files.items():
             path = tmp_path / "tests" / name
@@ -39,7 +47,7 @@ def start(tmp_path):
         own = tmp_path / "own"  # folders of groups that fail stay
         own.mkdir(exist_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, *words],
+            [sys.executable, "-c", script, *words],
             cwd=tmp_path,
             # No test here needs a plugin, and to load those that are installed takes most of a start.
             env={
@@ -60,8 +68,8 @@ def start(tmp_path):
 def project(start):
     """Write test files, and run them to the end."""
 
-    def run(files, *words):
-        with start(files, *words) as process:
+    def run(files, *words, **options):
+        with start(files, *words, **options) as process:
             stdout, stderr = process.communicate(timeout=120)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
@@ -200,6 +208,18 @@ def test_each_run_has_folders_of_its_own_which_stay_only_if_a_test_fails(project
     assert (kept / "a").exists()
     listed = done.stdout.partition("folders of groups that failed:")[2].split()
     assert listed[0] == f"{kept.parents[1]}:"
+
+
+def test_environments_that_could_not_be_set_up_are_named_at_the_end_with_their_reasons(project):
+    done = project({"unit/test_a.py": PASSING}, script=WITH_ENVIRONMENTS)
+    listed = done.stdout.partition("environments that are not set up, whose tests were skipped:")[2]
+    lines = [line.strip() for line in listed.splitlines()]
+    assert "bfcl: the registry does not answer" in lines
+    assert "babyai: the set-up did not say why" in lines
+    (optional,) = (line for line in lines if line.startswith("alfworld: "))
+    assert "did not say why" not in optional
+    assert lines[-1] == "1 passed, 0 failed, 0 skipped"
+    assert done.returncode == 0
 
 
 def test_help_names_the_options_and_runs_nothing(project):
