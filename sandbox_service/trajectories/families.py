@@ -100,7 +100,9 @@ def list_families(connection: Connection, wanted: InstanceFilter) -> Iterator[Fa
         if first:
             members = _members(connection, [row.instance_id for row in first])
             for row in first:
-                yield Family(row.created_at, members[row.instance_id])
+                # Another run may have removed it since the page was read.
+                if row.instance_id in members:
+                    yield Family(row.created_at, members[row.instance_id])
             last = sa.tuple_(sa.literal(first[-1].created_at), sa.literal(first[-1].instance_id))
             after = [place > last]
         if len(first) < _PAGE:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import sqlalchemy as sa
 
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories import pruning
@@ -91,6 +92,26 @@ class PruningContract:
         add(store, "fork", parent="gone", fork_sequence=3)
         await self.pruned(store, engine, PruneRules(START + 50))
         assert await left("fork") == {}
+
+    async def test_families_that_another_run_removes_meanwhile_are_passed_over(
+        self, store, engine, url, left
+    ):
+        add(store, "a")
+        add(store, "b", START + 1)
+        await store.flush()
+        plan = plan_pruning(engine, PruneRules(START + 50), nothing)
+        other = connect(url)
+        removed = []
+
+        @sa.event.listens_for(engine, "after_cursor_execute")
+        def remove_meanwhile(_connection, _cursor, statement, *_):
+            if statement.startswith("SELECT instances.instance_id") and not removed:
+                removed.append(prune(other, plan, nothing))
+
+        assert prune(engine, plan, nothing) == Amount()
+        other.dispose()
+        assert removed == [plan.removed]
+        assert await left("a", "b") == {}
 
     async def test_only_the_named_environment_and_tenant_are_pruned(self, store, engine, left):
         add(store, "a")
