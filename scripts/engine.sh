@@ -4,6 +4,7 @@
 # starts dockerd unless an engine answers already; stop ends only what start started. State lies in var/engine.
 set -eu
 cd "$(dirname "$0")/.."
+. scripts/debian.sh
 state=var/engine
 pid_file=$state/dockerd.pid
 log=$state/dockerd.log
@@ -37,10 +38,6 @@ ours() {
     echo "$pid"
 }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
 has() {
     command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]
 }
@@ -51,10 +48,7 @@ install_missing() {
     has dockerd || answers || missing="$missing docker.io iptables"
     [ -n "$missing" ] || return 0
     echo "installing from Debian's packages: $missing"
-    as_root apt-get update -q
-    # The package's own service would start a second engine.
-    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-        apt-get install -q -y --no-install-recommends $missing
+    install_packages $missing
 }
 
 mount_cgroups() {

@@ -13,6 +13,7 @@
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/scripts/debian.sh"
 dir=${SANDBOX_POSTGRES_DIR:-$root/var/postgres}
 port=${SANDBOX_POSTGRES_PORT:-54329}
 user=sandbox
@@ -40,15 +41,11 @@ install_programs() {
     [ "${SANDBOX_POSTGRES_INSTALL:-1}" = 1 ] || fail "PostgreSQL is missing, and installing it is switched off"
     [ "$(id -u)" = 0 ] || fail "PostgreSQL is missing; install the package postgresql, or run this as root"
     command -v apt-get >/dev/null 2>&1 || fail "PostgreSQL is missing, and so is apt-get to install it"
-    export DEBIAN_FRONTEND=noninteractive
     # The package would start a server of its own on the default port.
     mkdir -p /etc/postgresql-common
     [ -e /etc/postgresql-common/createcluster.conf ] ||
         echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
-    timeout 300 apt-get install -y -q --no-install-recommends postgresql >&2 ||
-        { timeout 120 apt-get update -q >&2 &&
-            timeout 300 apt-get install -y -q --no-install-recommends postgresql >&2; } ||
-        fail "apt-get could not install postgresql"
+    install_packages postgresql || fail "apt-get could not install postgresql"
 }
 
 # The server refuses to run as root.

@@ -4,12 +4,10 @@
 set -eu
 target=/usr/local/bin/promtool
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
+. "$(dirname "$0")/debian.sh"
 
 if ! command -v promtool >/dev/null 2>&1; then
-    as_root apt-get update -q
+    refresh_packages
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM

