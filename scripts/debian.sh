@@ -14,9 +14,10 @@ apt_get() {
         trap 'rm -rf "$temporary"' EXIT
         trap 'exit 1' HUP INT TERM
         chmod 1777 "$temporary"
-        # RUNLEVEL=1 keeps a package from starting a service of its own, such as a second engine.
+        # RUNLEVEL=1 keeps a package from starting a service of its own, such as a second engine; --foreground
+        # lets Ctrl-C reach apt-get.
         as_root env TMPDIR="$temporary" DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-            timeout "$deadline_s" apt-get -q "$@" >&2
+            timeout --foreground "$deadline_s" apt-get -q "$@" >&2
     )
 }
 
