@@ -18,7 +18,7 @@ _SUDO = '#!/bin/sh\nexec "$@"\n'
 
 @pytest.fixture
 def install(tmp_path: Path):
-    """Install a package by the fake, which knows it only once the lists have been fetched; return its calls."""
+    """Install a package by the fake, which knows it once the lists have been fetched; return its calls."""
     for name, text in (("apt-get", _APT), ("sudo", _SUDO)):
         program = tmp_path / name
         program.write_text(text)
