@@ -1,4 +1,4 @@
-"""What scripts/debian.sh asks of apt-get, of which a fake on the path keeps a record."""
+"""The script that installs Debian packages, run with a fake apt-get on the path that records its arguments."""
 
 from __future__ import annotations
 
