@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -239,6 +239,18 @@ class World(ABC):
 
         ``grading`` is ground truth that is sent only now.
         """
+
+    def untouched(self) -> Iterator[World]:
+        """Give new worlds of the same task in which an agent did nothing, or something harmless.
+
+        If grading raises here and in all of them, the grader is at fault and not the agent. A world that does
+        not reach its grader before the agent has answered gives some with plain answers. A world with an
+        agent cannot be opened twice and gives none: it raises WorldError(grader_failed) where it has proof.
+        """
+        if self.context.agent is None:
+            untouched = type(self)(copy.deepcopy(self.task), self.context)
+            untouched.start()
+            yield untouched
 
     def seal(self) -> None:  # noqa: B027  # pure data needs no copy
         """Keep what evaluations will grade: the episode has ended, and the agent's processes are dead."""

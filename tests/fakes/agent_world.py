@@ -111,6 +111,9 @@ class AgentWorld(World):
     def do_raise(self) -> JsonObject:
         raise RuntimeError("as told")
 
+    def do_break(self) -> JsonObject:
+        raise OSError("as told")
+
     def _guarded(self, action) -> JsonObject:
         try:
             return {"value": action()}
@@ -118,8 +121,10 @@ class AgentWorld(World):
             return {"raised": type(error).__name__, "detail": str(error)}
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        if "raise" in grading:
+        if "raise" in grading or (self.steps and "raise_after_a_step" in grading):
             raise RuntimeError("as told")
+        if self.steps and "nan_after_a_step" in grading:
+            return Verdict(score=float("nan"), success=True)
         if "fail" in grading:
             raise WorldError("as told", grading["fail"])
         if "break" in grading:

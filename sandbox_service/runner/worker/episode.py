@@ -1,22 +1,24 @@
 """One instance in a worker: its world, its step count, and the JSON of its results.
 
-An action that uses up the computation, memory or recursion that a world has for one is the agent's doing: the
-episode ends there, and is graded as it stands. Whatever else a world raises is a defect of the environment.
+An action that a world cannot take, since it uses up computation, memory or recursion or raises anything else,
+is the agent's doing: the episode ends there, and is graded as it stands. `blame` finds the cause of a grading
+that fails.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Context, Outcome, Verdict, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
+from sandbox_service.wire.frames import MAX_BODY
 
 from .agent_program import Program, run_program
+from .blame import check_number, is_of_machine, report, task_is_at_fault
 from .cpu_budget import OverBudget, cpu_budget
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ _NOT_THE_ACTION = (
 )
 """Codes of evaluations that failed because of the request or the machine, which gives no score."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
+_FAILED = "The environment failed at this action ({}), and the episode ended."
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
@@ -70,8 +73,10 @@ class WorldEpisode:
         self.agent = agent
         self.step_index = 0
         self.finished = False
-        self.exhausted: str | None = None
-        """The resource that the last action used up; None while no action has."""
+        self.acted = False
+        """An action or a program of the agent has begun: before that, no failure can be the agent's."""
+        self.broken_off: dict[str, str] = {}
+        """For the info of the action that ended the episode: the exhausted resource, or the exception."""
         self._step_cpu_s = step_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
         self.world = world_class(request["task"], context)
@@ -103,32 +108,37 @@ class WorldEpisode:
         message = _object(frame.body)["message"]
         _name_calls(message, self.step_index)
         started = time.perf_counter()
+        self.acted = True
         try:
             with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
                 outcome = self.world.step(message, world_timeout_s(frame))
-        except tuple(_EXHAUSTED) as error:
-            outcome = self._exhaust(message, error)
-        reward = _finite(outcome.reward)
-        cut = outcome.truncated or (not outcome.terminated and self.step_index + 1 >= self.max_steps)
-        if outcome.terminated or cut:
+            body, meta = self._stepped(outcome)
+        except WorldError:
+            raise
+        except (Exception, OverBudget) as error:  # noqa: BLE001  # the capture point of foreign code
+            body, meta = self._stepped(self._break_off(message, error))
+        ended = meta["terminated"] or meta["truncated"]
+        if ended:
             self._end()
-        run_ms = _since(started)
+        reply = frame.reply(body, {**meta, "run_ms": _since(started)})
+        self._last = (self.step_index, frame.body, reply)
+        self.step_index += 1
+        self.finished = ended
+        return reply
+
+    def _stepped(self, outcome: Outcome) -> tuple[bytes, JsonObject]:
+        """Return a step's result, and what of it the supervisor reads. Raises ValueError and TypeError."""
+        cut = outcome.truncated or (not outcome.terminated and self.step_index + 1 >= self.max_steps)
+        read = {"reward": check_number(outcome.reward), "terminated": outcome.terminated, "truncated": cut}
         result = {
             "instance_id": self.instance_id,
             "step_index": self.step_index,
             "observation": {"messages": outcome.messages},
-            "reward": reward,
-            "terminated": outcome.terminated,
-            "truncated": cut,
+            **read,
             "reward_terms": outcome.reward_terms,
             "info": outcome.info,
         }
-        meta = {"reward": reward, "terminated": outcome.terminated, "truncated": cut, "run_ms": run_ms}
-        reply = frame.reply(_json(result), meta)
-        self._last = (self.step_index, frame.body, reply)
-        self.step_index += 1
-        self.finished = outcome.terminated or cut
-        return reply
+        return _json(result), read
 
     def _end(self) -> None:
         """Kill the agent's processes and seal the world, before the answer says that the episode is over."""
@@ -152,6 +162,7 @@ class WorldEpisode:
         if "port" in frame.meta:
             program = program.at_endpoint(f"127.0.0.1:{frame.meta['port']}")
         started = time.perf_counter()
+        self.acted = True
         try:
             end = run_program(self.agent, program, float(frame.meta["timeout_s"]))
         except OSError as error:
@@ -161,39 +172,47 @@ class WorldEpisode:
     def evaluate(self, frame: Frame) -> Frame:
         """Grade the episode as it stands and return the score."""
         request = _object(frame.body)
+        params, grading = request.get("params", {}), request.get("grading", {})
         started = time.perf_counter()
-        self.world.evaluate_timeout_s = world_timeout_s(frame)
-        verdict = self._graded(request.get("params", {}), request.get("grading", {}))
-        score, success = _finite(verdict.score), bool(verdict.success)
-        result = {
-            "instance_id": self.instance_id,
-            "score": score,
-            "success": success,
-            "details": verdict.details,
-        }
-        return frame.reply(_json(result), {"score": score, "success": success, "run_ms": _since(started)})
-
-    def _exhaust(self, message: JsonObject, error: BaseException) -> Outcome:
-        """End the episode, and return the outcome that says so to the agent."""
-        # For the operator: an environment that needs too much by its own fault ends here as well.
-        sys.__excepthook__(type(error), error, error.__traceback__)
-        self.exhausted = next(what for kind, what in _EXHAUSTED.items() if isinstance(error, kind))
-        text = _STOPPED.format(self.exhausted)
-        return Outcome(_answers(message, text), truncated=True, info={"exhausted": self.exhausted})
-
-    def _graded(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        if self.exhausted is None:
-            return self.world.evaluate(params, grading)
+        timeout_s = world_timeout_s(frame)
+        self.world.evaluate_timeout_s = timeout_s
+        deadline = time.monotonic() + timeout_s
         try:
-            return self.world.evaluate(params, grading)
-        except WorldError as error:
-            if error.code in _NOT_THE_ACTION:
+            body, meta = self._verdict(self.world.evaluate(params, grading))
+        except Exception as error:
+            if not self._is_doing_of_agent(error) or task_is_at_fault(self.world, params, grading, deadline):
                 raise
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001  # capture point: the action may have stopped anywhere
-            sys.__excepthook__(type(error), error, error.__traceback__)
-        return Verdict(0.0, False, {"exhausted": self.exhausted})
+            report(error)
+            why = self.broken_off or {"failed": type(error).__name__}
+            body, meta = self._verdict(Verdict(0.0, False, {**why}))
+        return frame.reply(body, {**meta, "run_ms": _since(started)})
+
+    def _verdict(self, verdict: Verdict) -> tuple[bytes, JsonObject]:
+        """Return a grading's result, and what of it the supervisor reads. Raises ValueError and TypeError."""
+        read = {"score": check_number(verdict.score), "success": bool(verdict.success)}
+        return _json({"instance_id": self.instance_id, **read, "details": verdict.details}), read
+
+    def _is_doing_of_agent(self, error: Exception) -> bool:
+        """Return whether a grading may have failed at what the agent did."""
+        if isinstance(error, WorldError):
+            return bool(self.broken_off) and error.code not in _NOT_THE_ACTION
+        exhausted = "exhausted" in self.broken_off and isinstance(error, MemoryError)
+        return self.acted and (exhausted or not is_of_machine(error))
+
+    def _break_off(self, message: JsonObject, error: BaseException) -> Outcome:
+        """End the episode at an action, and return the outcome that says so to the agent.
+
+        Raises the exception again if it is the machine's.
+        """
+        what = next((name for kind, name in _EXHAUSTED.items() if isinstance(error, kind)), None)
+        if what is None and is_of_machine(error):
+            raise error
+        # For the operator: an environment that fails by its own fault ends here as well.
+        report(error)
+        failed = type(error).__name__
+        self.broken_off = {"failed": failed} if what is None else {"exhausted": what}
+        text = _FAILED.format(failed) if what is None else _STOPPED.format(what)
+        return Outcome(_answers(message, text), truncated=True, info={**self.broken_off})
 
     def rename(self, instance_id: str) -> None:
         """Continue under another id: this process is a copy."""
@@ -246,14 +265,10 @@ def _object(body: bytes) -> JsonObject:
 def _json(value: JsonObject) -> bytes:
     # Lone surrogates, which no JSON reader need take, become question marks.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
-
-
-def _finite(number: float) -> float:
-    number = float(number)
-    if number != number or number in (float("inf"), float("-inf")):
-        raise WorldError(f"the environment gave {number}")
-    return number
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_BODY:
+        raise ValueError(f"the answer has {len(data)} bytes, of {MAX_BODY} that fit a frame")
+    return data
 
 
 def _since(started: float) -> float:

@@ -7,7 +7,6 @@ a worker that is late is killed.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import RunnerAgent
+from .blame import is_of_machine, report
 from .control import ControlSocket
 from .episode import Refusal, WorldEpisode
 from .file_frames import serve_file_frame
@@ -88,10 +88,9 @@ class Worker:
             return self._failed(frame, error)
 
     def _failed(self, frame: Frame, error: Exception) -> bytes:
-        sys.__excepthook__(type(error), error, error.__traceback__)
+        report(error)
         code = BoxErrorCode.GRADER_FAILED if frame.op is Op.EVALUATE else BoxErrorCode.TASK_INVALID
-        if isinstance(error, OSError | MemoryError):
-            # The machine, or what the agent did to it: neither proves that the task is at fault.
+        if is_of_machine(error):
             code = BoxErrorCode.SANDBOX_FAILED
         return frame.error(code, f"the environment raised {type(error).__name__}").encode()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import TYPE_CHECKING
@@ -263,3 +264,57 @@ def test_the_operators_data_takes_the_place_of_ours(catalog: AppworldCatalog) ->
         episode.solve(catalog, "own05_2")
         assert episode.verdict()["success"]
         episode.release()
+
+
+_FAILING_CHECKS = """
+
+checks = evaluate
+
+
+def evaluate(test, public_data, private_data, main_user, models, ground_truth_answer):
+    if {condition}:
+        raise RuntimeError("as told")
+    checks(test, public_data, private_data, main_user, models, ground_truth_answer)
+"""
+
+
+@pytest.fixture
+def play_with(catalog: AppworldCatalog) -> Iterator[Callable[[str], AppWorldEpisode]]:
+    """Create an episode whose checks raise on a condition."""
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with contextlib.ExitStack() as cleanup:
+
+        def create(condition: str) -> AppWorldEpisode:
+            top = cleanup.enter_context(guarded_copy(catalog))
+            with (top / "data/tasks" / TASK / "ground_truth/evaluation.py").open(
+                "a", encoding="utf-8"
+            ) as file:
+                file.write(_FAILING_CHECKS.format(condition=condition))
+            box = cleanup.enter_context(appworld_box(catalog, drop=True, data=str(top / "data")))
+            episode = AppWorldEpisode.create(box, catalog, TASK)
+            cleanup.callback(episode.release)
+            return episode
+
+        yield create
+
+
+def test_checks_that_fail_at_what_the_agent_wrote_are_a_score_of_0(
+    play_with: Callable[[str], AppWorldEpisode],
+) -> None:
+    episode = play_with("models.end.supervisor.Task.all()[0].status == 'success'")
+    episode.run("apis.supervisor.complete_task(answer='anything')")
+    assert (episode.said["terminated"], episode.said["reward"]) == (True, 0.0)
+    verdict = episode.verdict()
+    assert (verdict["score"], verdict["success"]) == (0.0, False)
+    assert (verdict["details"]["passes"], verdict["details"]["failures"]) == (0, 5)
+
+
+def test_checks_that_fail_on_the_untouched_databases_too_are_the_tasks_fault(
+    play_with: Callable[[str], AppWorldEpisode],
+) -> None:
+    episode = play_with("True")
+    episode.run("print(1)")
+    with pytest.raises(RefusedError) as refused:
+        episode.verdict()
+    assert refused.value.code == "grader_failed"

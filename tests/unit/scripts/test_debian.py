@@ -1,4 +1,4 @@
-"""The script that installs Debian packages, run with a fake apt-get on the path that records its arguments."""
+"""The script that installs Debian packages, run with a fake apt-get that records its arguments."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest as pytest  # AppWorld's checks import it when the first of them runs
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _EVALUATION_S = 100.0
 """Bound on the computation of an evaluation, which takes a fraction of a second."""
+_PROOF_SHARE = 0.1
+"""Share of the time that is kept for evaluating the untouched databases."""
 _IN_MEMORY = ":memory:"
 """Stands for the name of an experiment: AppWorld looks for no folder of a name like that."""
 
@@ -58,11 +61,28 @@ class TaskScore(NamedTuple):
 
 
 def evaluate(engine: AppWorldEngine, task_id: str, wall_timeout_s: float) -> TaskScore:
-    """Evaluate the open task within ``wall_timeout_s``. Raises EvaluationError or StarvedError."""
+    """Evaluate the open task within ``wall_timeout_s``.
+
+    An evaluation that fails, where one of the task's untouched databases does not, failed at what the agent
+    did: no requirement holds. Raises EvaluationError if both fail, StarvedError if there is too little CPU
+    time, and OSError if the process that evaluates is killed.
+    """
+    deadline = time.monotonic() + wall_timeout_s
+    result = _evaluate_apart(engine, task_id, OUTPUT, (1 - _PROOF_SHARE) * wall_timeout_s)
+    if "passes" in result:
+        return TaskScore(result["passes"], result["failures"], result["success"])
+    untouched = _evaluate_apart(engine, task_id, BEGINNING, max(0.0, deadline - time.monotonic()))
+    if "passes" not in untouched:
+        raise EvaluationError(result["failed"])
+    return TaskScore(0, untouched["passes"] + untouched["failures"], success=False)
+
+
+def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeout_s: float) -> dict[str, Any]:
+    """Evaluate the databases of ``home`` in a fork; return the numbers, or in ``failed`` what went wrong."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _evaluate_and_exit(writing, engine, task_id)
+        _evaluate_and_exit(writing, engine, task_id, home)
     os.close(writing)
     allowance = Allowance(
         _EVALUATION_S, wall_timeout_s, lambda enough_s: usage_of([child], enough_s=enough_s)
@@ -72,19 +92,23 @@ def evaluate(engine: AppWorldEngine, task_id: str, wall_timeout_s: float) -> Tas
     finally:
         os.close(reading)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    if not answer and allowance.over() and allowance.starved():
-        raise StarvedError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
-    if "passes" not in answer:
-        raise EvaluationError(str(answer.get("failed", "the evaluation process exited without a result")))
-    return TaskScore(answer["passes"], answer["failures"], answer["success"])
+        _, status = os.waitpid(child, 0)
+    if answer:
+        return answer
+    if allowance.over():
+        if allowance.starved():
+            raise StarvedError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
+        return {"failed": "the evaluation needs too much time"}
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        raise OSError("the evaluation process was killed")
+    return {"failed": "the evaluation process exited without a result"}
 
 
-def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str) -> None:
+def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str, home: str) -> None:
     """Write the result to the pipe and exit; runs in the forked child."""
     try:
         privileges.die_with_parent()
-        os.write(writing, json.dumps(_evaluate(engine, task_id)).encode())
+        os.write(writing, json.dumps(_evaluate(engine, task_id, home)).encode())
     except BaseException as error:  # noqa: BLE001  # graders are foreign code
         sys.__excepthook__(type(error), error, error.__traceback__)
         os.write(writing, json.dumps({"failed": f"the grader raised {type(error).__name__}"}).encode())
@@ -92,7 +116,7 @@ def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str) -> No
         os._exit(0)
 
 
-def _evaluate(engine: AppWorldEngine, task_id: str) -> dict[str, Any]:
+def _evaluate(engine: AppWorldEngine, task_id: str, graded: str) -> dict[str, Any]:
     load, home = ModelHashHandler.load, evaluator.get_db_home_path
 
     def load_hashes(from_path: str | None = None, to_path: str | None = None) -> None:
@@ -102,7 +126,7 @@ def _evaluate(engine: AppWorldEngine, task_id: str) -> dict[str, Any]:
 
     def home_of(storage_type: str, type: str, task_id: str | None = None, **more: Any) -> str:  # noqa: ANN401
         if (storage_type, type) == ("memory", "task_output"):
-            return OUTPUT
+            return graded
         if (storage_type, type) == ("memory", "task_input"):
             return BEGINNING
         return str(home(storage_type, type, task_id, **more))

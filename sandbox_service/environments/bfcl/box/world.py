@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -105,6 +106,15 @@ class BfclWorld(World):
             **graded.details,
         }
         return Verdict(float(graded.valid), graded.valid, details)
+
+    def untouched(self) -> Iterator[World]:
+        # Checkers see an answer only when every turn has one.
+        untouched = BfclWorld(self.task, self.context)
+        untouched.start()
+        for _ in range(self.task["max_steps"]):
+            if untouched.dialogue.take_turn({"role": "assistant", "content": "I do not know."}).terminated:
+                break
+        yield untouched
 
 
 WORLD = BfclWorld

@@ -76,16 +76,25 @@ def grade(
     """
     deadline = time.monotonic() + wall_timeout_s - min(_MARGIN_S, wall_timeout_s / 10)
     try:
-        if grading["kind"] == "tests":
-            return _tested(agent, submission, grading, deadline)
+        # Only what reads the ground truth stands here: what running a solution raises proves nothing.
+        tests = _tests(grading) if grading["kind"] == "tests" else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise _malformed(error) from None
+    if tests is not None:
+        return _tested(agent, submission, tests, deadline)
+    try:
         check = _CHECKS[grading["kind"]]
         answer, missing = _answer(submission)
         if answer is None:
             return Verdict(0.0, success=False, details={"reason": missing})
         score = check(answer, grading)
     except (KeyError, TypeError) as error:
-        raise WorldError(f"the task's grader is malformed: {error!r}", BoxErrorCode.GRADER_FAILED) from None
+        raise _malformed(error) from None
     return Verdict(score, score >= grading.get("threshold", 1.0), {"kind": grading["kind"]})
+
+
+def _malformed(error: Exception) -> WorldError:
+    return WorldError(f"the task's grader is malformed: {error!r}", BoxErrorCode.GRADER_FAILED)
 
 
 def _answer(submission: Submission) -> tuple[str | None, str]:
@@ -119,8 +128,10 @@ _CHECKS: dict[str, Callable[[str, JsonObject], float]] = {
 }
 
 
-def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline: float) -> Verdict:
-    tests = [
+def _tests(grading: JsonObject) -> list[HiddenTest]:
+    if not grading["tests"]:
+        raise ValueError("no tests")
+    return [
         HiddenTest(
             code,
             tuple(grading["names"]),
@@ -131,6 +142,9 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline:
         )
         for code in grading["tests"]
     ]
+
+
+def _tested(agent: Agent, submission: Submission, tests: list[HiddenTest], deadline: float) -> Verdict:
     if submission.artifact is None:
         details = {"reason": submission.missing, "passed": 0, "total": len(tests)}
         return Verdict(0.0, success=False, details=details)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
-from sandbox_service.runner.world import JsonObject, Outcome
+from sandbox_service.runner.world import JsonObject, Outcome, World
 
 from .calls import plain_text
 from .task_world import TaskWorld
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
+_HARMLESS = ("0", "yes", "A", "{}", "unknown")
+"""Plain answers: a grader that reads numbers or JSON, and raises for anything else, takes one of them."""
 
 
 class AnswerWorld(TaskWorld):
@@ -30,6 +33,13 @@ class AnswerWorld(TaskWorld):
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         self.answer = answer_in(plain_text(message.get("content")))
         return Outcome([{"role": "user", "content": "The answer is recorded."}], terminated=True)
+
+    def untouched(self) -> Iterator[World]:
+        for answer in _HARMLESS:
+            for untouched in super().untouched():
+                assert isinstance(untouched, AnswerWorld)
+                untouched.answer = answer
+                yield untouched
 
     def grade_task(self, grading: JsonObject) -> float:
         return 0.0 if self.answer is None else self.grade_answer(self.answer, grading)

@@ -15,7 +15,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .game_actions import ACT, ACT_TOOL, parse_moves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sandbox_service.environments.shared.box.calls import ParsedCall
 
@@ -108,6 +108,10 @@ class GameWorld(World):
         sparse = wants_sparse(params)
         score = float(self.turn.success) if sparse else min(1.0, max(0.0, self.turn.score))
         return Verdict(score, self.turn.success, {"done": self.turn.done})
+
+    def untouched(self) -> Iterator[World]:
+        # The evaluation reads the last turn and cannot fail, and some engines play one game a process.
+        return iter(())
 
 
 def info_of(turn: GameTurn) -> dict[str, Any]:

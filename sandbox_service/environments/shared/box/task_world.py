@@ -52,7 +52,7 @@ class TaskWorld(World):
         sparse = wants_sparse(params)
         score = float(self.grade_task(grading))
         if not 0.0 <= score <= 1.0 or math.isnan(score):
-            raise WorldError(
+            raise ValueError(
                 f"{type(self).__name__}.grade_task returned {score}, which is not between 0 and 1"
             )
         success = score >= 1.0

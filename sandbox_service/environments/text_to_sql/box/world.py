@@ -7,7 +7,9 @@ Standard library only.
 
 from __future__ import annotations
 
+import copy
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls
@@ -88,6 +90,11 @@ class TextToSqlWorld(World):
             if not same_rows(found["rows"], expected, ordered=grading["ordered"]):
                 return Verdict(0.0, False, {"submitted": True, "result": "wrong"})
         return Verdict(1.0, True, {"submitted": True, "result": "right"})
+
+    def untouched(self) -> Iterator[World]:
+        untouched = copy.copy(self)
+        untouched.submitted = "SELECT 1"
+        yield untouched
 
     def _called(self, call: ParsedCall, number: int, deadline: float) -> str:
         """Run a call, and return its answer to the model."""

@@ -38,20 +38,32 @@ def test_a_worker_that_leaves_in_mid_step_is_an_instance_lost(agent_box: RunnerB
     assert agent_box.release("gone")
 
 
-def test_a_world_that_raises_is_an_error_and_no_more(agent_box: RunnerBox) -> None:
+def test_an_action_at_which_the_world_raises_ends_its_episode_which_is_graded(agent_box: RunnerBox) -> None:
     agent_box.create("raises")
     reply = agent_box.step("raises", {"do": "raise"})
-    assert error_code(reply) == "task_invalid"
     assert b"Traceback" not in reply.body
-    assert agent_box.act("raises", do="workspace")["steps"] == 2
+    result = json.loads(reply.body)
+    assert (result["truncated"], result["reward"], result["info"]) == (True, 0.0, {"failed": "RuntimeError"})
+    assert "RuntimeError" in result["observation"]["messages"][0]["content"]
+    assert error_code(agent_box.step("raises", {"do": "workspace"})) == "instance_finished"
+    graded = agent_box.request(Op.EVALUATE, "raises", body={"grading": {"score": 0.5}})
+    assert json.loads(graded.body)["score"] == 0.5
     agent_box.release("raises")
+
+
+def test_what_the_machine_does_in_a_step_is_no_result(agent_box: RunnerBox) -> None:
+    agent_box.create("unlucky")
+    assert error_code(agent_box.step("unlucky", {"do": "break"})) == "sandbox_failed"
+    assert agent_box.act("unlucky", do="workspace")["steps"] == 2
+    agent_box.release("unlucky")
 
 
 def test_a_package_that_replaces_the_hook_of_uncaught_exceptions_ends_no_worker(agent_box: RunnerBox) -> None:
     agent_box.create("hooked")
     agent_box.act("hooked", do="replace_excepthook")
-    assert error_code(agent_box.step("hooked", {"do": "raise"})) == "task_invalid"
-    assert agent_box.act("hooked", do="workspace")["steps"] == 3
+    assert agent_box.act("hooked", do="raise") == {"failed": "RuntimeError"}
+    graded = agent_box.request(Op.EVALUATE, "hooked", body={"grading": {"score": 1}})
+    assert json.loads(graded.body)["details"] == {"steps": 2}
     agent_box.release("hooked")
 
 
@@ -133,9 +145,39 @@ def test_an_episode_that_ended_in_exhaustion_scores_0_where_its_state_cannot_be_
         box.create("greedy")
         box.create("neighbour")
         box.step("greedy", {"do": "exhaust"})
+        ungradable = {"grading": {"raise_after_a_step": True}}
+        assert json.loads(box.request(Op.EVALUATE, "greedy", body=ungradable).body)["score"] == 0.0
         broken = {"grading": {"raise": True}}
-        assert json.loads(box.request(Op.EVALUATE, "greedy", body=broken).body)["score"] == 0.0
         assert error_code(box.request(Op.EVALUATE, "neighbour", body=broken)) == "grader_failed"
+
+
+def test_a_grading_that_fails_at_what_the_agent_did_is_a_score_of_0() -> None:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
+        box.create("clever")
+        box.act("clever", do="sleep", seconds=0)
+        for grading, failed in (("raise_after_a_step", "RuntimeError"), ("nan_after_a_step", "ValueError")):
+            graded = json.loads(box.request(Op.EVALUATE, "clever", body={"grading": {grading: True}}).body)
+            assert (graded["score"], graded["success"]) == (0.0, False)
+            assert graded["details"] == {"failed": failed}
+
+
+@pytest.mark.parametrize("action", [None, "sleep", "exhaust", "raise"])
+def test_a_grader_that_fails_without_the_agent_too_is_the_tasks_fault(action: str | None) -> None:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
+        box.create("blameless")
+        if action is not None:
+            box.step("blameless", {"do": action, **({"seconds": 0} if action == "sleep" else {})})
+        graded = box.request(Op.EVALUATE, "blameless", body={"grading": {"raise": True}})
+        assert error_code(graded) == "grader_failed"
+
+
+def test_what_the_machine_does_to_the_proof_of_a_failed_grading_is_no_proof() -> None:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
+        box.create("clever")
+        box.act("clever", do="sleep", seconds=0)
+        grading = {"raise_after_a_step": True, "break": True}
+        graded = json.loads(box.request(Op.EVALUATE, "clever", body={"grading": grading}).body)
+        assert graded["score"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,28 @@ def test_ground_truth_without_sense_is_the_grader_failing(agent: FakeAgent, grad
     assert caught.value.code == "grader_failed"
 
 
+@pytest.mark.parametrize(
+    "grading", [{**TESTS, "names": None}, {**TESTS, "timeout_s": "long"}, {"kind": "tests", "tests": []}]
+)
+def test_tests_without_sense_are_the_grader_failing_too(agent: FakeAgent, grading: dict) -> None:
+    agent.write_file("solution.py", b"def add(a, b):\n    return a + b\n")
+    with pytest.raises(WorldError) as caught:
+        judge(agent, None, grading, "solution.py")
+    assert caught.value.code == "grader_failed"
+
+
+class AgentThatCannotRun(FakeAgent):
+    def candidate(self, entry: str):
+        raise TypeError("as told")
+
+
+def test_an_exception_while_a_solution_runs_is_not_the_graders(tmp_path: Path) -> None:
+    agent = AgentThatCannotRun(tmp_path)
+    agent.write_file("solution.py", b"def add(a, b):\n    return a + b\n")
+    with pytest.raises(TypeError, match="as told"):
+        judge(agent, None, TESTS, "solution.py")
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -28,6 +28,33 @@ def test_one_answer_ends_the_episode_and_is_graded() -> None:
     assert asked.evaluate({}, {"capital": "Paris"}).success
 
 
+class Number(AnswerWorld):
+    def grade_answer(self, answer, grading):
+        return float(int(answer) == int(grading["number"]))
+
+
+def proofs(grading) -> list[bool]:
+    """Whether grading raises in each untouched world."""
+    failures = []
+    for untouched in Number({"prompt": "?", "category": "all", "max_steps": 1}, Context("i", 0)).untouched():
+        try:
+            untouched.evaluate({}, grading)
+        except (KeyError, ValueError):
+            failures.append(True)
+        else:
+            failures.append(False)
+    return failures
+
+
+@pytest.mark.parametrize(
+    ("grading", "at_fault"), [({"number": "4"}, False), ({}, True), ({"number": "four"}, True)]
+)
+def test_a_grader_that_reads_some_answers_only_is_not_at_fault(grading, at_fault) -> None:
+    failures = proofs(grading)
+    assert len(failures) > 1
+    assert all(failures) is at_fault
+
+
 @pytest.mark.parametrize(
     ("text", "answer"),
     [

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from sandbox_service.environments.shared.box.tool_world import ToolWorld, tool
-from sandbox_service.runner.world import Context, WorldError
+from sandbox_service.runner.world import Context
 
 
 class Counter(ToolWorld):
@@ -94,11 +94,11 @@ def test_any_other_call_is_answered_with_what_is_wrong(message, told) -> None:
     assert world.total == 0
 
 
-def test_a_grade_outside_of_the_unit_interval_is_a_broken_task() -> None:
+def test_a_grade_outside_of_the_unit_interval_is_refused() -> None:
     world, _ = counter()
     world.step(call("add", number=4), 1.0)
     assert world.evaluate({}, {"goal": 8}).score == 0.5
     assert world.evaluate({"sparse": True}, {"goal": 8}).score == 0.0
     for goal in (2, -4, float("nan")):
-        with pytest.raises(WorldError, match="is not between 0 and 1"):
+        with pytest.raises(ValueError, match="is not between 0 and 1"):
             world.evaluate({}, {"goal": goal})
