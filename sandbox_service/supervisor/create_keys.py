@@ -1,7 +1,7 @@
 """The idempotency keys of creates: those of recent creates in memory, all of them in the store.
 
 A Bloom filter shows which keys the store may have, so that nearly every create under a new key costs no
-lookup.
+lookup. It serves a supervisor that has its database for itself: one that shares it asks the store each time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class CreateKeys:
 
     async def find_earlier(self, tenant: str, key: str) -> EventRecord | None:
         """Return the create under a key that is not in memory any more, and note that the key is used."""
-        if self._filter is None:
+        if self._filter is None or self._store.is_shared():
+            # The filter does not have the keys of others.
+            self._filter = None
             return await self._store.created_by_key(tenant, key)
         if key not in self._filter:
             self._filter.add(key)

@@ -77,8 +77,13 @@ class TrajectoryStore(Protocol):
     async def acquire_lease(self, supervisor: str) -> None:
         """Take the supervisor's lease under a new epoch; from now on the store writes under it alone.
 
-        What an earlier process of its name still writes is refused from now on.
+        What an earlier process of its name still writes is refused from now on, and ``is_shared`` is true for
+        the other supervisors of the database.
         """
+        ...
+
+    def is_shared(self) -> bool:
+        """Return whether other supervisors may write to the same database; costs no query."""
         ...
 
     async def renew_lease(self) -> None:
@@ -119,8 +124,8 @@ class TrajectoryStore(Protocol):
     async def create_keys(self, most: int) -> Collection[str] | None:
         """Return the idempotency keys of all recorded creates, of all tenants.
 
-        None where there are more than ``most``, and where other supervisors write to the same database, so
-        that keys can be added at any time.
+        None where there are more than ``most``, and where other supervisors have written to the same
+        database. Others add keys from the moment at which ``is_shared`` is true.
         """
         ...
 

@@ -40,6 +40,7 @@ from .ownership import (
 )
 from .pages import plan_page
 from .search import episodes_in
+from .shared_mark import SharedMark
 from .upgrade import prepare
 from .volume import recorded_bytes
 from .writer import Writer, WriterStats
@@ -69,6 +70,7 @@ class SqlTrajectoryStore:
     def __init__(self, engine: Engine, config: StoreConfig) -> None:
         self._engine = engine
         self._config = config
+        self._mark = SharedMark(engine.url)
         self._writer = Writer(engine, config)
         self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
@@ -128,10 +130,19 @@ class SqlTrajectoryStore:
         return await self._read(lambda connection: is_complete(connection, supervisor))
 
     async def acquire_lease(self, supervisor: str) -> None:
-        lease_s = self._config.lease_s
-        self._writer.epoch = await self._change(
-            lambda connection: acquire_epoch(connection, supervisor, lease_s)
-        )
+        def acquire(connection: Connection) -> Epoch:
+            epoch = acquire_epoch(connection, supervisor, self._config.lease_s)
+            if is_shared(connection):
+                self._mark.leave()
+            return epoch
+
+        try:
+            self._writer.epoch = await self._change(acquire)
+        except OSError as error:
+            raise unwritable() from error
+
+    def is_shared(self) -> bool:
+        return self._mark.is_left()
 
     async def renew_lease(self) -> None:
         epoch, lease_s = self._epoch(), self._config.lease_s
@@ -170,7 +181,7 @@ class SqlTrajectoryStore:
         return await self._read(lambda connection: reader.create_of_key(connection, tenant, key))
 
     async def create_keys(self, most: int) -> Collection[str] | None:
-        if self._engine.dialect.name != "sqlite":
+        if self.is_shared():
             return None
         await self.flush()
         keys = await self._read(

@@ -51,6 +51,9 @@ class StoreOwnershipContract:
         stores[0].append(event("s1.a", 1))
         assert len(await stores[0].events("s1.a")) == 2
 
+    async def test_all_know_that_they_share_a_database_without_asking_it(self, stores):
+        assert [store.is_shared() for store in stores] == [True] * 3
+
     async def test_when_the_lease_has_run_out_one_of_many_claimants_gets_an_instance(self, stores, url):
         end_lease(url, "s1")
         claims = await asyncio.gather(*(store.claim("s1.a", "s1") for store in stores[1:] * 3))

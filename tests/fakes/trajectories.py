@@ -102,6 +102,9 @@ class MemoryTrajectoryStore:
         self.latest = supervisor
         self.fenced.discard(supervisor)
 
+    def is_shared(self) -> bool:
+        return len(self.lives) > 1
+
     async def renew_lease(self) -> None:
         return
 

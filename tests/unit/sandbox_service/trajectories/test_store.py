@@ -34,6 +34,23 @@ class TestSqliteStore(TrajectoryStoreContract):
         await store.begin_life("s2")
         assert await store.create_keys(10) is None
 
+    async def test_a_supervisor_learns_of_another_before_that_one_writes(self, store, url):
+        await store.acquire_lease("s1")
+        assert not store.is_shared()
+        other = open_store(StoreConfig(url=url))
+        assert not store.is_shared()
+        await other.acquire_lease("s2")
+        assert (store.is_shared(), other.is_shared()) == (True, True)
+        assert await store.create_keys(10) is None
+        await other.close()
+
+    async def test_a_supervisor_that_starts_again_is_not_another(self, store, url):
+        await store.acquire_lease("s1")
+        again = open_store(StoreConfig(url=url))
+        await again.acquire_lease("s1")
+        assert not again.is_shared()
+        await again.close()
+
 
 class TestSqliteOwnership(StoreOwnershipContract):
     @pytest.fixture
@@ -233,6 +250,19 @@ async def test_a_life_is_complete_when_no_answer_can_have_outrun_its_record(
     assert await store.is_complete("s1") is complete
     assert await store.is_complete("s2") is False
     await store.close()
+
+
+async def test_a_supervisor_that_cannot_tell_others_that_it_joined_does_not_start(path):
+    first, second = open_store(config(path)), open_store(config(path))
+    await first.acquire_lease("s1")
+    # Stands in the way: a link to nowhere does not exist, and nothing can be made behind it.
+    path.with_name(f"{path.name}-shared").symlink_to(path.parent / "gone" / "mark")
+    with pytest.raises(ServiceError) as failed:
+        await second.acquire_lease("s2")
+    assert failed.value.code is ErrorCode.STORAGE_FULL
+    assert await first.create_keys(10) is not None
+    for store in (first, second):
+        await store.close()
 
 
 async def test_a_full_queue_refuses_at_once(path):
