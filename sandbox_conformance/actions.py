@@ -26,6 +26,13 @@ NONSENSE = (
     "</think>",
     "Action:",
     "%s%n{0}{{}} $(true) `true` '; --",
+    "null",
+    "[]",
+    '{"answer": {}}',
+    "1, 2",
+    "nan",
+    "1e999",
+    "2025-13-45",
 )
 
 BROKEN_TEXT_CALLS = (

@@ -237,6 +237,8 @@ class SupervisorStats(Result):
     protections: dict[str, bool] = {}
     """Protections of machine and process sandboxes from each other, and whether each is on here; empty
     for containers, which have all of them, and before the first sandbox."""
+    world_exceptions: dict[str, int] = {}
+    """Actions and gradings since it started at which an environment raised an exception, by environment."""
     pools: tuple[PoolStats, ...]
     """Its pools."""
 

@@ -23,7 +23,7 @@ from sandbox_conformance.subject import Subject
 from sandbox_contract.problems import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from sandbox_client import AsyncEpisode
     from sandbox_conformance.subject import Json
@@ -35,17 +35,25 @@ _STEPS_WORTH_PLAYING = 200
 
 
 async def each_answer(subject: Subject, messages: Iterable[Json]) -> list[StepResult]:
-    """The answers to messages, in as few episodes as their ends allow."""
+    """The answers to messages, in as few episodes as their ends allow; each episode is graded, too."""
     results: list[StepResult] = []
     waiting = list(messages)
     while waiting:
         async with subject.episode() as episode:
             while waiting and not episode.finished:
                 results.append(await episode.step(waiting.pop(0)))
+            check_took(results[-1].info)
+            check_took((await episode.evaluate()).details)
     return results
 
 
+def check_took(told: Mapping[str, object]) -> None:
+    """Whatever a model writes, step and grading raise nothing: the runner makes results of exceptions."""
+    assert not told.keys() & {"exception", "exhausted"}, told
+
+
 def check_answered(result: StepResult) -> None:
+    check_took(result.info)
     assert result.observation.messages
     assert {message.role for message in result.observation.messages} <= {"user", "tool"}
     assert all(isinstance(message.content, str) for message in result.observation.messages)

@@ -37,6 +37,7 @@ _SCALE = {
 }
 _EXCLUDED = "Supervisors that get no requests, such as those of another version"
 _RESTARTED = "Supervisors that were restarted since they did not answer"
+_RAISED = "Actions and gradings at which an environment raised an exception"
 _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
 
 
@@ -172,6 +173,13 @@ class _Fleet(Collector):
         for attribute, text in _TOTALS.items():
             counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
             yield self._filled(counter, attribute)
+        raised = CounterMetricFamily("sandbox_fleet_world_exceptions", _RAISED, labels=_POOL)
+        for each in self._fleet:
+            for pool in each.pools:
+                # Absent until the first one, a series would hide its increase from Prometheus.
+                count = each.world_exceptions.get(pool.environment, 0)
+                raised.add_metric([each.name, pool.environment], count)
+        yield raised
         if self._view.scale is not None:
             for attribute, text in _SCALE.items():
                 value = getattr(self._view.scale, attribute)

@@ -240,15 +240,16 @@ class World(ABC):
         ``grading`` is ground truth that is sent only now.
         """
 
-    def untouched(self) -> Iterator[World]:
+    def untouched(self, task: JsonObject) -> Iterator[World]:
         """Give new worlds of the same task in which an agent did nothing, or something harmless.
 
         If grading raises here and in all of them, the grader is at fault and not the agent. A world that does
         not reach its grader before the agent has answered gives some with plain answers. A world with an
         agent cannot be opened twice and gives none: it raises WorldError(grader_failed) where it has proof.
+        Called in a copy of the process, with the task as it was created.
         """
         if self.context.agent is None:
-            untouched = type(self)(copy.deepcopy(self.task), self.context)
+            untouched = type(self)(copy.deepcopy(task), self.context)
             untouched.start()
             yield untouched
 

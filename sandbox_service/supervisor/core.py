@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -75,6 +76,7 @@ class SupervisorCore:
         self._clock = clock or SystemClock()
         self._node = node or platform.node()
         self._began = self._clock.monotonic()
+        self._world_exceptions: Counter[str] = Counter()
         self._tasks = BackgroundTasks(f"supervisor {name}")
         self.answers = AnswerCache(config.store.answers_mib * 1024 * 1024)
         self.table = InstanceTable(name, config.lease, self._clock, self.answers)
@@ -176,6 +178,7 @@ class SupervisorCore:
             storing=self._journal.is_writable(),
             uptime_s=self._clock.monotonic() - self._began,
             protections=self._factory.protections(),
+            world_exceptions=self._world_exceptions,
             pools=self.pools.stats(),
         )
 
@@ -288,6 +291,7 @@ class SupervisorCore:
             journal=self._journal,
             calls=calls,
             replay=replay,
+            world_exceptions=self._world_exceptions,
         )
         forks = Forks(
             create_s=self._config.deadline.create_s,

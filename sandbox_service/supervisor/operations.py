@@ -6,6 +6,7 @@ The body of a step and its result pass through unparsed: the hot path reads only
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
@@ -13,6 +14,7 @@ from sandbox_contract.episodes import EvaluateRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import NotStartedError, parse_request
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from .replay import Replay
 
 
+logger = get_logger(__name__)
+
 _AFTER_AGENT_S = 15.0
 """Time after an agent's own in which the box kills its processes and answers."""
 _REBUILDS = 3
@@ -48,12 +52,15 @@ class InstanceOperations:
         journal: Journal,
         calls: BoxCalls,
         replay: Replay,
+        world_exceptions: Counter[str],
     ) -> None:
+        """``world_exceptions`` counts actions and gradings at which a world raised one, by environment."""
         self._deadlines = deadlines
         self._agents = agents
         self._journal = journal
         self._calls = calls
         self._replay = replay
+        self._world_exceptions = world_exceptions
 
     async def step(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Take one action."""
@@ -174,10 +181,24 @@ class InstanceOperations:
                 failure = error
         raise failure
 
+    def _note_exception(self, instance: Instance, op: Op, exception: str) -> None:
+        """Count and log an exception that became a result: a defect of the environment looks the same."""
+        self._world_exceptions[instance.spec.name] += 1
+        logger.warning(
+            "world_raised",
+            environment=instance.spec.name,
+            task_id=instance.task_id,
+            instance_id=instance.public_id,
+            operation=op.name.lower(),
+            exception=exception,
+        )
+
     def _recorded(
         self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None
     ) -> ExecutedOperation:
         frame = invocation.frame
+        if "exception" in reply.meta:
+            self._note_exception(instance, frame.op, str(reply.meta["exception"]))
         invocation.timer.add_run(reply)
         timing = invocation.timer.split()
         event = self._journal.event(

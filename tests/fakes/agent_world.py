@@ -18,6 +18,7 @@ class AgentWorld(World):
     def start(self) -> Start:
         self.candidate: Candidate | None = None
         self.steps = 0
+        self.sealing: Exception | None = None
         if self.task.get("raise"):
             raise RuntimeError("as told")
         return Start(messages=[{"role": "user", "content": "go"}], info={"pid": os.getpid()})
@@ -26,7 +27,7 @@ class AgentWorld(World):
         self.steps += 1
         call = json.loads(message["content"])
         info = getattr(self, f"do_{call.pop('do')}")(**call)
-        return Outcome(messages=[], info={**info, "steps": self.steps})
+        return Outcome(messages=[], info={**info, "steps": self.steps}, terminated="end" in info)
 
     def do_python(
         self, code: str, timeout_s: float = 20, max_output: int = 65536, wall_timeout_s: float = 60
@@ -110,6 +111,19 @@ class AgentWorld(World):
 
     def do_raise(self) -> JsonObject:
         raise RuntimeError("as told")
+
+    def do_leave(self) -> JsonObject:
+        """End the process as argparse does at an argument that it does not know."""
+        sys.exit(2)
+
+    def do_end(self, seal: str) -> JsonObject:
+        """End the episode; sealing it fails as ``seal`` names."""
+        self.sealing = {"raise": RuntimeError("as told"), "break": OSError("as told")}[seal]
+        return {"end": True}
+
+    def seal(self) -> None:
+        if self.sealing is not None:
+            raise self.sealing
 
     def do_break(self) -> JsonObject:
         raise OSError("as told")

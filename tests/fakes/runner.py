@@ -41,6 +41,8 @@ class FakeRunner:
         """Message contents that a world has acted on, by ``instance/content``."""
         self.refuse: dict[Op, tuple[str, str]] = {}
         """Operation to the error (code, detail) that it is answered with."""
+        self.exception: str | None = None
+        """The exception that the worlds raise, as a worker reports it."""
         self.clean = True
         """Findings of RELEASE and RESET."""
         self.resets_with_release = 0
@@ -74,6 +76,8 @@ class FakeRunner:
             reply = self._answers[frame.op](frame)
         except WorldError as error:
             return frame.error(error.code, error.detail)
+        if self.exception is not None:
+            reply.meta["exception"] = self.exception
         reply.meta["run_ms"] = round((time.perf_counter() - began) * 1000, 3)
         return reply
 

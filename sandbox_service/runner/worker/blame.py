@@ -8,26 +8,30 @@ an agent did nothing harmful; without that proof it counts as what the agent did
 from __future__ import annotations
 
 import math
+import os
+import select
+import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.messages.codec import MessageError
 from sandbox_service.runner.world import WorldError
-
-from .cpu_budget import OverBudget, cpu_budget
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import JsonObject, World
 
 _MACHINE = (OSError, EOFError, MemoryError, MessageError)
-_LEAST_PROOF_S = 0.1
+_MOST_PROOF_S = 10.0
+"""Time for a proof, in which the worker does nothing else."""
 
 
 def is_of_machine(error: BaseException) -> bool:
     """Return whether the machine, or what an agent did to it, raised this: it is neither score nor proof."""
     if isinstance(error, RuntimeError):
-        return "new thread" in str(error)
+        return str(error) == "can't start new thread"
     if isinstance(error, _MACHINE):
         return True
     # Not imported here, since it brings threading into each fork: a world that can raise it has loaded it.
@@ -41,50 +45,58 @@ def report(error: BaseException) -> None:
     sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def task_is_at_fault(world: World, params: JsonObject, grading: JsonObject, deadline: float) -> bool:
-    """Return whether grading fails, too, for the same task without what the agent did.
-
-    ``deadline`` is a time of ``time.monotonic``. A proof that is not complete by then proves nothing.
-    """
-    left_s = deadline - time.monotonic()
-    if left_s < _LEAST_PROOF_S:
-        return False
-    failures = 0
-    try:
-        with cpu_budget(left_s):
-            for untouched in world.untouched():
-                if not _fails(untouched, params, grading, deadline):
-                    return False
-                failures += 1
-    except OverBudget:
-        return False
-    except Exception as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
-        report(error)
-        return False
-    return failures > 0
-
-
-def _fails(untouched: World, params: JsonObject, grading: JsonObject, deadline: float) -> bool:
-    """Return whether grading raises what only the task or its grader can be the cause of."""
-    untouched.evaluate_timeout_s = max(0.0, deadline - time.monotonic())
-    try:
-        verdict = untouched.evaluate(params, grading)
-        # What is no number fails as it does in an answer.
-        check_number(verdict.score)
-    except (WorldError, RecursionError):
-        # The world could not grade for a reason that it names, which is not the failure in question.
-        return False
-    except Exception as error:  # noqa: BLE001  # as above
-        report(error)
-        return not is_of_machine(error)
-    finally:
-        untouched.close()
-    return False
-
-
 def check_number(number: float) -> float:
     """Return a reward or a score as a float. Raises ValueError and TypeError for what is no finite number."""
     number = float(number)
     if not math.isfinite(number):
         raise ValueError(f"the environment gave {number}")
     return number
+
+
+def task_is_at_fault(
+    world: World, task: JsonObject, grade: Callable[[World], object], deadline: float
+) -> bool:
+    """Return whether ``grade`` raises, too, for worlds of the same task without what the agent did.
+
+    ``task`` is as it was created, which the episode's world may have changed; ``deadline`` is a time of
+    ``time.monotonic``. A proof that is not complete by then proves nothing.
+    """
+    deadline = min(deadline, time.monotonic() + _MOST_PROOF_S)
+    reading, writing = os.pipe()
+    # In a copy of the process: opening a world may change what all worlds of a process share.
+    child = os.fork()
+    if child == 0:
+        _prove_and_exit(writing, world, task, grade)
+    os.close(writing)
+    try:
+        answered, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        return bool(answered) and os.read(reading, 1) == b"1"
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _prove_and_exit(writing: int, world: World, task: JsonObject, grade: Callable[[World], object]) -> None:
+    """Write 1 if grading raises in every untouched world; runs in the forked child."""
+    try:
+        privileges.die_with_parent()
+        failures = [_fails(untouched, grade) for untouched in world.untouched(task)]
+        os.write(writing, b"1" if failures and all(failures) else b"0")
+    except BaseException as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
+        report(error)
+    finally:
+        os._exit(0)
+
+
+def _fails(untouched: World, grade: Callable[[World], object]) -> bool:
+    """Return whether grading raises what only the task or its grader can be the cause of."""
+    try:
+        grade(untouched)
+    except WorldError:
+        # The world could not grade for a reason that it names, which is not the failure in question.
+        return False
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # as above
+        report(error)
+        return not is_of_machine(error)
+    return False

@@ -38,8 +38,9 @@ _NOT_THE_ACTION = (
     BoxErrorCode.DEADLINE_EXCEEDED,
     BoxErrorCode.STEP_TIMEOUT,
     BoxErrorCode.SANDBOX_FAILED,
+    BoxErrorCode.GRADER_FAILED,
 )
-"""Codes of evaluations that failed because of the request or the machine, which gives no score."""
+"""Codes of evaluations that failed because of the request, the machine or the grader, as the world says."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 _FAILED = "The environment failed at this action ({}), and the episode ended."
 
@@ -77,6 +78,8 @@ class WorldEpisode:
         """An action or a program of the agent has begun: before that, no failure can be the agent's."""
         self.broken_off: dict[str, str] = {}
         """For the info of the action that ended the episode: the exhausted resource, or the exception."""
+        # Kept as text, which no world changes; a world with an agent is never opened a second time.
+        self._created = frame.body if agent is None else b"{}"
         self._step_cpu_s = step_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
         self.world = world_class(request["task"], context)
@@ -115,12 +118,12 @@ class WorldEpisode:
             body, meta = self._stepped(outcome)
         except WorldError:
             raise
-        except (Exception, OverBudget) as error:  # noqa: BLE001  # the capture point of foreign code
+        except (Exception, OverBudget, SystemExit) as error:  # noqa: BLE001  # the capture point of foreign code
             body, meta = self._stepped(self._break_off(message, error))
         ended = meta["terminated"] or meta["truncated"]
         if ended:
             self._end()
-        reply = frame.reply(body, {**meta, "run_ms": _since(started)})
+        reply = frame.reply(body, {**meta, **self._exception(), "run_ms": _since(started)})
         self._last = (self.step_index, frame.body, reply)
         self.step_index += 1
         self.finished = ended
@@ -146,8 +149,12 @@ class WorldEpisode:
             if self.agent is not None:
                 self.agent.kill()
             self.world.seal()
-        except OSError as error:
-            raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"the episode could not be ended: {error}") from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the capture point of foreign code
+            if is_of_machine(error):
+                detail = f"the episode could not be ended: {error}"
+                raise Refusal(BoxErrorCode.SANDBOX_FAILED, detail) from None
+            report(error)
+            self.broken_off = self.broken_off or {"exception": type(error).__name__}
 
     def run_agent(self, frame: Frame) -> Frame:
         """Run a program as the agent, and return how it ended; none of its processes is alive then."""
@@ -174,25 +181,35 @@ class WorldEpisode:
         request = _object(frame.body)
         params, grading = request.get("params", {}), request.get("grading", {})
         started = time.perf_counter()
-        timeout_s = world_timeout_s(frame)
-        self.world.evaluate_timeout_s = timeout_s
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + world_timeout_s(frame)
+        raised: JsonObject = {}
+
+        def grade(world: World) -> tuple[bytes, JsonObject]:
+            world.evaluate_timeout_s = max(0.0, deadline - time.monotonic())
+            return self._verdict(world.evaluate(params, grading))
+
         try:
-            body, meta = self._verdict(self.world.evaluate(params, grading))
-        except Exception as error:
-            if not self._is_doing_of_agent(error) or task_is_at_fault(self.world, params, grading, deadline):
+            body, meta = grade(self.world)
+        except (Exception, SystemExit) as error:
+            # Raised again where it is not the agent's doing.
+            task = json.loads(self._created).get("task", {})
+            if not self._is_doing_of_agent(error) or task_is_at_fault(self.world, task, grade, deadline):
                 raise
             report(error)
-            why = self.broken_off or {"failed": type(error).__name__}
-            body, meta = self._verdict(Verdict(0.0, False, {**why}))
-        return frame.reply(body, {**meta, "run_ms": _since(started)})
+            raised = {"exception": type(error).__name__}
+            body, meta = self._verdict(Verdict(0.0, False, {**(self.broken_off or raised)}))
+        return frame.reply(body, {**meta, **raised, "run_ms": _since(started)})
 
     def _verdict(self, verdict: Verdict) -> tuple[bytes, JsonObject]:
         """Return a grading's result, and what of it the supervisor reads. Raises ValueError and TypeError."""
         read = {"score": check_number(verdict.score), "success": bool(verdict.success)}
         return _json({"instance_id": self.instance_id, **read, "details": verdict.details}), read
 
-    def _is_doing_of_agent(self, error: Exception) -> bool:
+    def _exception(self) -> JsonObject:
+        """Return the exception that ended the episode, for the supervisor's count of them."""
+        return {key: self.broken_off[key] for key in ("exception",) if key in self.broken_off}
+
+    def _is_doing_of_agent(self, error: BaseException) -> bool:
         """Return whether a grading may have failed at what the agent did."""
         if isinstance(error, WorldError):
             return bool(self.broken_off) and error.code not in _NOT_THE_ACTION
@@ -209,9 +226,9 @@ class WorldEpisode:
             raise error
         # For the operator: an environment that fails by its own fault ends here as well.
         report(error)
-        failed = type(error).__name__
-        self.broken_off = {"failed": failed} if what is None else {"exhausted": what}
-        text = _FAILED.format(failed) if what is None else _STOPPED.format(what)
+        raised = type(error).__name__
+        self.broken_off = {"exception": raised} if what is None else {"exhausted": what}
+        text = _FAILED.format(raised) if what is None else _STOPPED.format(what)
         return Outcome(_answers(message, text), truncated=True, info={**self.broken_off})
 
     def rename(self, instance_id: str) -> None:

@@ -84,10 +84,10 @@ class Worker:
             return frame.error(
                 BoxErrorCode.TASK_INVALID, f"the environment's answer does not fit a frame: {error}"
             ).encode()
-        except Exception as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # capture point: a world may raise anything
             return self._failed(frame, error)
 
-    def _failed(self, frame: Frame, error: Exception) -> bytes:
+    def _failed(self, frame: Frame, error: BaseException) -> bytes:
         report(error)
         code = BoxErrorCode.GRADER_FAILED if frame.op is Op.EVALUATE else BoxErrorCode.TASK_INVALID
         if is_of_machine(error):
@@ -119,7 +119,11 @@ class Worker:
         return frame.reply()
 
     def _file(self, frame: Frame) -> Frame:
-        return serve_file_frame(frame, self._episode(frame).agent)
+        episode = self._episode(frame)
+        reply = serve_file_frame(frame, episode.agent)
+        # A harness that writes files acts as a model's calls do.
+        episode.acted = episode.acted or frame.op is Op.FILE_WRITE
+        return reply
 
     def _fork(self, frame: Frame) -> Frame | None:
         source = self._episode(frame)

@@ -35,6 +35,7 @@ _EVALUATION_S = 100.0
 """Bound on the computation of an evaluation, which takes a fraction of a second."""
 _PROOF_SHARE = 0.1
 """Share of the time that is kept for evaluating the untouched databases."""
+_LATE = "too late"
 _IN_MEMORY = ":memory:"
 """Stands for the name of an experiment: AppWorld looks for no folder of a name like that."""
 
@@ -43,8 +44,8 @@ class EvaluationError(Exception):
     """The task could not be evaluated."""
 
 
-class StarvedError(Exception):
-    """The machine was too busy to evaluate the task in time."""
+class LateError(Exception):
+    """There was too little time to evaluate the task, as on a busy machine."""
 
 
 class TaskScore(NamedTuple):
@@ -53,6 +54,8 @@ class TaskScore(NamedTuple):
     passes: int
     failures: int
     success: bool
+    failed: str | None = None
+    """Why the evaluation failed at what the agent did, if it did."""
 
     @property
     def share(self) -> float:
@@ -64,21 +67,30 @@ def evaluate(engine: AppWorldEngine, task_id: str, wall_timeout_s: float) -> Tas
     """Evaluate the open task within ``wall_timeout_s``.
 
     An evaluation that fails, where one of the task's untouched databases does not, failed at what the agent
-    did: no requirement holds. Raises EvaluationError if both fail, StarvedError if there is too little CPU
-    time, and OSError if the process that evaluates is killed.
+    did: no requirement holds. Raises EvaluationError if both raise, LateError if there is too little time for
+    a decision, and OSError if the machine prevents one.
     """
     deadline = time.monotonic() + wall_timeout_s
     result = _evaluate_apart(engine, task_id, OUTPUT, (1 - _PROOF_SHARE) * wall_timeout_s)
     if "passes" in result:
         return TaskScore(result["passes"], result["failures"], result["success"])
     untouched = _evaluate_apart(engine, task_id, BEGINNING, max(0.0, deadline - time.monotonic()))
-    if "passes" not in untouched:
-        raise EvaluationError(result["failed"])
-    return TaskScore(0, untouched["passes"] + untouched["failures"], success=False)
+    if "passes" in untouched:
+        requirements = untouched["passes"] + untouched["failures"]
+        return TaskScore(0, requirements, success=False, failed=result["failed"])
+    if untouched["failed"] == _LATE:
+        raise LateError("too little time for an evaluation")
+    if untouched["failed"] == MemoryError.__name__:
+        raise OSError("too little memory for an evaluation")
+    raise EvaluationError(f"the grader raised {untouched['failed']}")
 
 
 def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeout_s: float) -> dict[str, Any]:
-    """Evaluate the databases of ``home`` in a fork; return the numbers, or in ``failed`` what went wrong."""
+    """Evaluate the databases of ``home`` in a fork.
+
+    Returns the numbers, or in ``failed`` the exception's name or that it was too late. Raises LateError if
+    the machine is too busy, and OSError.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -93,15 +105,17 @@ def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeou
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+    if "machine" in answer:
+        raise OSError(f"the evaluation raised {answer['machine']}")
     if answer:
         return answer
     if allowance.over():
         if allowance.starved():
-            raise StarvedError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
-        return {"failed": "the evaluation needs too much time"}
+            raise LateError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
+        return {"failed": _LATE}
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         raise OSError("the evaluation process was killed")
-    return {"failed": "the evaluation process exited without a result"}
+    return {"failed": "exit"}
 
 
 def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str, home: str) -> None:
@@ -111,7 +125,8 @@ def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str, home:
         os.write(writing, json.dumps(_evaluate(engine, task_id, home)).encode())
     except BaseException as error:  # noqa: BLE001  # graders are foreign code
         sys.__excepthook__(type(error), error, error.__traceback__)
-        os.write(writing, json.dumps({"failed": f"the grader raised {type(error).__name__}"}).encode())
+        kind = "machine" if isinstance(error, OSError) else "failed"
+        os.write(writing, json.dumps({kind: type(error).__name__}).encode())
     finally:
         os._exit(0)
 

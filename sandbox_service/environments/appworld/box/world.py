@@ -14,7 +14,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .actions import Action, read_actions
 from .cells import Cells, read_preamble
 from .engine import AppWorldEngine
-from .evaluation import EvaluationError, StarvedError, TaskScore, evaluate
+from .evaluation import EvaluationError, LateError, TaskScore, evaluate
 from .prompts import TOOL, introduction, task_message
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ JsonObject = dict[str, Any]
 
 _PARAMS = ("prompt", "simple", "sparse")
 _OVER = "Nothing was run: the task has been completed."
+_NO_TIME = "Nothing was run: the time of this step is used up."
+_LEAST_TIME_S = 0.1
 
 
 def warm(data: str | None) -> None:
@@ -83,6 +85,9 @@ class AppWorldWorld(World):
                 messages.append(_message(action, _OVER))
             elif action.problem is not None:
                 messages.append(_message(action, action.problem))
+            elif messages and deadline - time.monotonic() < _LEAST_TIME_S:
+                # The rest of the time belongs to the evaluation, which no number of calls may prevent.
+                messages.append(_message(action, _NO_TIME))
             else:
                 messages.append(_message(action, self._run(action, deadline)))
                 over = self._engine.completed()
@@ -94,14 +99,17 @@ class AppWorldWorld(World):
         return Outcome(messages, reward, terminated=True)
 
     def _run(self, action: Action, deadline: float) -> str:
-        wall_timeout_s = max(0.1, deadline - time.monotonic())
+        wall_timeout_s = max(_LEAST_TIME_S, deadline - time.monotonic())
         output = self._cells.run(action.code, int(self.task["cell_timeout_s"]), wall_timeout_s)
         return output if self._flags["simple"] else f"Output:\n```\n{output}```\n\n"
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
         score = self._final or self._evaluate(self.evaluate_timeout_s, BoxErrorCode.DEADLINE_EXCEEDED)
-        details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
+        details: JsonObject = {"passes": score.passes, "failures": score.failures}
+        details["completed"] = self._engine.completed()
+        if score.failed is not None:
+            details["exception"] = score.failed
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
     def _evaluate(self, wall_timeout_s: float, late: BoxErrorCode) -> TaskScore:
@@ -111,7 +119,7 @@ class AppWorldWorld(World):
         try:
             with self.context.agent.still():
                 return evaluate(self._engine, str(self.task["id"]), max(0.1, wall_timeout_s - 1.0))
-        except StarvedError as error:
+        except LateError as error:
             raise WorldError(str(error), late) from None
         except OSError as error:
             raise WorldError(f"the sandbox could not grade: {error}", BoxErrorCode.SANDBOX_FAILED) from error

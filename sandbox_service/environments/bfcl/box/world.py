@@ -107,11 +107,11 @@ class BfclWorld(World):
         }
         return Verdict(float(graded.valid), graded.valid, details)
 
-    def untouched(self) -> Iterator[World]:
+    def untouched(self, task: JsonObject) -> Iterator[World]:
         # Checkers see an answer only when every turn has one.
-        untouched = BfclWorld(self.task, self.context)
+        untouched = BfclWorld(task, self.context)
         untouched.start()
-        for _ in range(self.task["max_steps"]):
+        for _ in range(task["max_steps"]):
             if untouched.dialogue.take_turn({"role": "assistant", "content": "I do not know."}).terminated:
                 break
         yield untouched

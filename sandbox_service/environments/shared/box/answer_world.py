@@ -34,9 +34,9 @@ class AnswerWorld(TaskWorld):
         self.answer = answer_in(plain_text(message.get("content")))
         return Outcome([{"role": "user", "content": "The answer is recorded."}], terminated=True)
 
-    def untouched(self) -> Iterator[World]:
+    def untouched(self, task: JsonObject) -> Iterator[World]:
         for answer in _HARMLESS:
-            for untouched in super().untouched():
+            for untouched in super().untouched(task):
                 assert isinstance(untouched, AnswerWorld)
                 untouched.answer = answer
                 yield untouched

@@ -109,8 +109,8 @@ class GameWorld(World):
         score = float(self.turn.success) if sparse else min(1.0, max(0.0, self.turn.score))
         return Verdict(score, self.turn.success, {"done": self.turn.done})
 
-    def untouched(self) -> Iterator[World]:
-        # The evaluation reads the last turn and cannot fail, and some engines play one game a process.
+    def untouched(self, task: JsonObject) -> Iterator[World]:
+        # The evaluation reads the last turn and cannot fail, and an engine's copy may share its connection.
         return iter(())
 
 

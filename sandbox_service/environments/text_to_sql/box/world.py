@@ -91,7 +91,7 @@ class TextToSqlWorld(World):
                 return Verdict(0.0, False, {"submitted": True, "result": "wrong"})
         return Verdict(1.0, True, {"submitted": True, "result": "right"})
 
-    def untouched(self) -> Iterator[World]:
+    def untouched(self, task: JsonObject) -> Iterator[World]:
         untouched = copy.copy(self)
         untouched.submitted = "SELECT 1"
         yield untouched

@@ -231,6 +231,16 @@ async def test_a_grader_that_fails_is_no_score() -> None:
         assert await service.states() == {instance: "active"}
 
 
+async def test_exceptions_that_became_results_are_counted() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        assert service.core.stats().world_exceptions == {}
+        service.factory.home_of(instance).runner.exception = "KeyError"
+        await service.step(instance)
+        await service.ask(Op.EVALUATE, instance, {"instance_id": instance})
+        assert service.core.stats().world_exceptions == {"echo": 2}
+
+
 async def test_a_full_store_fails_the_operation_and_loses_nothing() -> None:
     store = MemoryTrajectoryStore()
     async with supervised(store=store) as service:

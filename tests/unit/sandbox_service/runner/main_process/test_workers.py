@@ -43,12 +43,36 @@ def test_an_action_at_which_the_world_raises_ends_its_episode_which_is_graded(ag
     reply = agent_box.step("raises", {"do": "raise"})
     assert b"Traceback" not in reply.body
     result = json.loads(reply.body)
-    assert (result["truncated"], result["reward"], result["info"]) == (True, 0.0, {"failed": "RuntimeError"})
+    assert (result["truncated"], result["reward"], result["info"]) == (
+        True,
+        0.0,
+        {"exception": "RuntimeError"},
+    )
     assert "RuntimeError" in result["observation"]["messages"][0]["content"]
     assert error_code(agent_box.step("raises", {"do": "workspace"})) == "instance_finished"
     graded = agent_box.request(Op.EVALUATE, "raises", body={"grading": {"score": 0.5}})
     assert json.loads(graded.body)["score"] == 0.5
     agent_box.release("raises")
+
+
+def test_an_action_at_which_the_world_exits_ends_its_episode_and_no_worker(agent_box: RunnerBox) -> None:
+    agent_box.create("leaves")
+    assert agent_box.act("leaves", do="leave") == {"exception": "SystemExit"}
+    graded = agent_box.request(Op.EVALUATE, "leaves", body={"grading": {"score": 0.5}})
+    assert json.loads(graded.body)["score"] == 0.5
+    agent_box.release("leaves")
+
+
+def test_a_world_that_cannot_seal_what_the_agent_left_has_ended_all_the_same(agent_box: RunnerBox) -> None:
+    agent_box.create("sealed")
+    assert json.loads(agent_box.step("sealed", {"do": "end", "seal": "raise"}).body)["terminated"]
+    assert error_code(agent_box.step("sealed", {"do": "workspace"})) == "instance_finished"
+    graded = agent_box.request(Op.EVALUATE, "sealed", body={"grading": {"raise_after_a_step": True}})
+    assert json.loads(graded.body)["details"] == {"exception": "RuntimeError"}
+    agent_box.release("sealed")
+    agent_box.create("unlucky")
+    assert error_code(agent_box.step("unlucky", {"do": "end", "seal": "break"})) == "sandbox_failed"
+    agent_box.release("unlucky")
 
 
 def test_what_the_machine_does_in_a_step_is_no_result(agent_box: RunnerBox) -> None:
@@ -61,7 +85,7 @@ def test_what_the_machine_does_in_a_step_is_no_result(agent_box: RunnerBox) -> N
 def test_a_package_that_replaces_the_hook_of_uncaught_exceptions_ends_no_worker(agent_box: RunnerBox) -> None:
     agent_box.create("hooked")
     agent_box.act("hooked", do="replace_excepthook")
-    assert agent_box.act("hooked", do="raise") == {"failed": "RuntimeError"}
+    assert agent_box.act("hooked", do="raise") == {"exception": "RuntimeError"}
     graded = agent_box.request(Op.EVALUATE, "hooked", body={"grading": {"score": 1}})
     assert json.loads(graded.body)["details"] == {"steps": 2}
     agent_box.release("hooked")
@@ -158,7 +182,7 @@ def test_a_grading_that_fails_at_what_the_agent_did_is_a_score_of_0() -> None:
         for grading, failed in (("raise_after_a_step", "RuntimeError"), ("nan_after_a_step", "ValueError")):
             graded = json.loads(box.request(Op.EVALUATE, "clever", body={"grading": {grading: True}}).body)
             assert (graded["score"], graded["success"]) == (0.0, False)
-            assert graded["details"] == {"failed": failed}
+            assert graded["details"] == {"exception": failed}
 
 
 @pytest.mark.parametrize("action", [None, "sleep", "exhaust", "raise"])

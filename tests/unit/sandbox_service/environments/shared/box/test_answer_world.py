@@ -36,7 +36,8 @@ class Number(AnswerWorld):
 def proofs(grading) -> list[bool]:
     """Whether grading raises in each untouched world."""
     failures = []
-    for untouched in Number({"prompt": "?", "category": "all", "max_steps": 1}, Context("i", 0)).untouched():
+    task = {"prompt": "?", "category": "all", "max_steps": 1}
+    for untouched in Number(task, Context("i", 0)).untouched(task):
         try:
             untouched.evaluate({}, grading)
         except (KeyError, ValueError):
