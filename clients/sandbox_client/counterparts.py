@@ -61,6 +61,8 @@ class CounterpartTurns:
         self._counterpart = counterpart
         self.messages: list[Message] = []
         """The counterpart's conversation."""
+        self.ended: StepResult | None = None
+        """The result with which the counterpart ended the episode before the agent's first turn."""
 
     async def open(self, opening: Observation, info: Mapping[str, JsonValue]) -> Observation:
         """Return the agent's first observation, after the counterpart's message if it begins.
@@ -73,6 +75,7 @@ class CounterpartTurns:
             return opening
         result = await self._answer(name, opening)
         if result.terminated or result.truncated:
+            self.ended = result
             raise counterpart_failure("ended", "it ended the episode before the agent's first turn")
         return result.observation
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sandbox_contract.messages import Message
     from trainer.config.rollout import SamplingConfig
     from trainer.model_gateway.recording import Recording
+    from trainer.model_gateway.session import Session
     from trainer.types import GroupSpec, Segment
 
     from .player import AgentPlayer
@@ -115,12 +116,15 @@ class AgentRun:
             episode, session, self._phases, counterpart, timeout_s=timeout_s, grace_s=_GRACE_S
         )
         try:
-            task = self._described(episode, (await instance.steps.open()).messages)
+            opening = await instance.steps.open()
+            task = self._described(episode, () if opening is None else opening.messages)
         except BaseException:
-            player.gateway.sessions.remove(session)
-            await session.close()
-            await instance.steps.close()
+            await self._close_unplayed(session, instance)
             raise
+        if opening is None:
+            await self._close_unplayed(session, instance)
+            self._stop = StopReason.TERMINATED
+            return
         player.routes.add(instance, task)
         self._phases.phase = "agent"
         self._phases.enter_phase("agent")
@@ -139,6 +143,13 @@ class AgentRun:
             self._counterpart_segments = await instance.steps.close()
         self._stop = self._reason(instance, self._recording, ended, error)
         self._lines = (*instance.unanswered, *instance.steps.lines(), *self._error_lines(error))
+
+    async def _close_unplayed(self, session: Session, instance: AgentInstance) -> None:
+        """Close the sessions of an episode in which the agent has no part."""
+        self._player.gateway.sessions.remove(session)
+        await session.close()
+        self._counterpart_segments = await instance.steps.close()
+        self._lines = instance.steps.lines()
 
     def _described(self, episode: AsyncEpisode, opening: tuple[Message, ...]) -> AgentTask:
         url = self._player.gateway.url

@@ -42,6 +42,8 @@ class EpisodeCounterpart(Protocol):
 
     timeout_s: float
     """Time limit of one answer."""
+    opponent: bool
+    """Whether it is trained with the opposite reward: what it loses is no failure."""
 
     async def write_reply(self, messages: Sequence[Message]) -> Message:
         """Return the answer to its conversation so far. Raises CounterpartFailed, EngineError."""
@@ -112,6 +114,7 @@ class ServerCounterpart:
 
     server: ModelCounterpart
     timeout_s: float
+    opponent: bool = False
 
     async def write_reply(self, messages: Sequence[Message]) -> Message:
         return await self.server.write_reply(messages)
@@ -127,7 +130,7 @@ class SessionCounterpart:
         """``opponent``: its segments are trained with the opposite reward."""
         self._session = session
         self._trained = trained
-        self._opponent = opponent
+        self.opponent = opponent
         self.timeout_s = session.limits.turn_seconds
 
     async def write_reply(self, messages: Sequence[Message]) -> Message:
@@ -147,4 +150,4 @@ class SessionCounterpart:
         recording = await self._session.close()
         if not self._trained:
             return ()
-        return tuple(replace(segment, opponent=self._opponent) for segment in recording.segments)
+        return tuple(replace(segment, opponent=self.opponent) for segment in recording.segments)

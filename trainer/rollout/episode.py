@@ -228,6 +228,8 @@ class _Played:
         self._tools = episode.tools
         self._task = described_task(self._task, episode.info)
         opening = await steps.open() if self._start is None else self._start.opening
+        if opening is None:
+            return StopReason.TERMINATED
         begin = partial(conversation.begin, opening.messages, episode.tools)
         length = sum(len(message.content or "") for message in opening.messages)
         await self._player.offload.run(length, begin)

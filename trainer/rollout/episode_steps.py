@@ -10,7 +10,7 @@ import logging
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from sandbox_client import CounterpartTurns
+from sandbox_client import CounterpartFailed, CounterpartTurns
 from trainer.types import Line
 
 if TYPE_CHECKING:
@@ -51,9 +51,20 @@ class EpisodeSteps:
         self.took_s = 0.0
         """Seconds of the last step in the sandbox, those of the counterpart's steps included."""
 
-    async def open(self) -> Observation:
-        """Return the agent's first observation. Raises SandboxError, EngineError, Stalled."""
-        return self._in_words(await self._turns.open(self._episode.observation, self._episode.info))
+    async def open(self) -> Observation | None:
+        """Return the agent's first observation; None if an opponent that is trained has ended the episode.
+
+        That is how it learns from a game that it loses before the agent's first turn. Any other counterpart
+        has then failed. Raises SandboxError, EngineError, Stalled.
+        """
+        try:
+            opening = await self._turns.open(self._episode.observation, self._episode.info)
+        except CounterpartFailed:
+            ended, counterpart = self._turns.ended, self._counterpart
+            if ended is None or not ended.terminated or counterpart is None or not counterpart.opponent:
+                raise
+            return None
+        return self._in_words(opening)
 
     async def step(self, message: Message) -> StepResult:
         """Take a step of the agent, and the counterpart's behind it.

@@ -21,7 +21,7 @@ service = {{ start = ["sandbox.kind=process"] }}
 model = {{ kind = "tiny", layers = 2, context = 8192 }}
 chat = {{ tools = "none" }}
 tasks = {{ environment = "{environment}", splits = ["train"], limit = 4 }}
-algorithm = {{ drop_flat_groups = false }}
+algorithm = {{ drop_flat_groups = false, advantage = {{ kind = "return_to_go", baseline = "none" }} }}
 tracking = {{ progress = false, report = false }}
 
 [rollout]
@@ -50,6 +50,13 @@ def two_steps(folder, environment, params, counterpart):
     return episodes
 
 
+def returns_of_samples(folder):
+    """The return of each episode of the batches; without a baseline, each token has it as its advantage."""
+    lines = (folder / "runs" / "two" / "advantages.jsonl").read_text().splitlines()
+    found = [each for line in lines for each in json.loads(line)["advantages"].items()]
+    return {name.partition("#")[0]: sum({value for value, _ in runs}) for name, runs in found}
+
+
 def said_by_counterpart(episode):
     """The answers of the counterpart, as its own session shows them."""
     return [line["content"] for line in episode["lines"] if line["role"] == "counterpart: assistant"]
@@ -60,3 +67,16 @@ def test_the_policy_serves_a_customer_whom_it_plays_itself(tmp_path):
     for each in episodes:
         assert said_by_counterpart(each)
         assert not any(segment["opponent"] for segment in each["segments"])
+
+
+def test_the_policy_learns_from_both_sides_of_its_games_against_itself(tmp_path):
+    params, counterpart = '{ opponent = "model" }', 'trained = true, credit = "zero_sum"'
+    episodes = two_steps(tmp_path, "openspiel", params, counterpart)
+    scores = {each["id"]: each["score"] for each in episodes}
+    returns = returns_of_samples(tmp_path)
+    theirs = {name.removesuffix("/opponent"): value for name, value in returns.items() if "/" in name}
+    own = {name: value for name, value in returns.items() if "/" not in name}
+    assert own == {name: scores[name] for name in own}
+    assert theirs == {name: -scores[name] for name in theirs}
+    assert own
+    assert -1.0 in theirs.values()

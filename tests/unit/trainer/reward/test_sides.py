@@ -66,6 +66,13 @@ def test_an_episode_without_a_loser_trains_no_opponent() -> None:
     assert [row.trajectory_id for row in group.samples()] == ["3.0"]
 
 
+def test_an_opponent_that_loses_before_the_agents_first_turn_is_trained_alone() -> None:
+    both = two_sided(0, 1.0)
+    alone = replace(both, segments=both.segments[1:])
+    (row,) = group_of(alone).samples()
+    assert (row.trajectory_id, float(row.rewards_T.sum())) == ("3.0/opponent", -1.0)
+
+
 def test_sides_survive_the_journal() -> None:
     group = TrajectoryGroup(SPEC, (two_sided(0, 1.0), two_sided(1, 0.5)))
     assert group_from_payload(group_to_payload(group)) == group

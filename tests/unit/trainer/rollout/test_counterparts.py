@@ -25,6 +25,7 @@ STEPS = [
     observed("Bye.", terminated=True),
 ]
 POLICY = {"counterpart": {"kind": "policy"}}
+OPPONENT = {"counterpart": {"kind": "policy", "trained": True, "credit": "zero_sum"}}
 
 
 def both(key: EpisodeKey) -> str:
@@ -59,8 +60,7 @@ async def test_the_counterparts_tokens_are_trained_if_asked() -> None:
 
 
 async def test_a_trained_opponents_segments_are_told_from_the_agents() -> None:
-    config = {"counterpart": {"kind": "policy", "trained": True, "credit": "zero_sum"}}
-    played = await play(ToldService(STEPS), policy=script(), config=config)
+    played = await play(ToldService(STEPS), policy=script(), config=OPPONENT)
     assert [segment.opponent for segment in played.segments] == [False, True]
 
 
@@ -73,6 +73,38 @@ async def test_a_counterpart_that_begins_speaks_before_the_agent() -> None:
     played = await play(service, policy=script(), config=POLICY)
     assert sent(service) == [("user", "user 0"), (None, "agent 0")]
     assert played.lines[0].content == "The user wants a bike."
+
+
+def lost_at_once() -> ToldService:
+    """A game that the opponent begins, and loses with its second message."""
+    steps = [observed("No move.", **AWAITS), observed("You win.", terminated=True)]
+    return ToldService(steps, info={"awaits": "user"})
+
+
+@pytest.mark.parametrize("play_with", ["the trainer's loop", "an agent"])
+async def test_a_trained_opponent_learns_from_a_game_that_it_loses_before_the_agents_turn(
+    play_with: str,
+) -> None:
+    service = lost_at_once()
+    if play_with == "an agent":
+        played = await play_agent(service, loop, policy=script(), config=OPPONENT)
+    else:
+        played = await play(service, policy=script(), config=OPPONENT)
+    assert (played.failure, played.stop, played.score) == (None, StopReason.TERMINATED, 1.0)
+    assert spoken(played) == ["user 0", "user 1"]
+    assert all(segment.opponent for segment in played.segments)
+    assert [line.role for line in played.lines][-2:] == ["counterpart: user", "counterpart: assistant"]
+    assert service.live == {}
+
+
+@pytest.mark.parametrize("trained", [False, True])
+async def test_any_other_counterpart_that_ends_the_episode_before_the_agents_turn_has_failed(
+    trained: bool,
+) -> None:
+    config = {"counterpart": {"kind": "policy", "trained": trained}}
+    played = await play(lost_at_once(), policy=script(), config=config)
+    assert played.failure is not None
+    assert played.failure.code == "counterpart_ended"
 
 
 async def test_an_agent_with_a_loop_of_its_own_does_not_notice_the_counterpart() -> None:
