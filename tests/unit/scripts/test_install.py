@@ -175,11 +175,42 @@ def test_an_installation_that_nothing_can_do_fails(command, tmp_path):
 def test_a_long_installation_shows_that_it_goes_on(tmp_path):
     gate, shown = tmp_path / "gate", []
 
-    def show(elapsed_s):
-        shown.append(elapsed_s)
-        gate.touch()
+    def show(line):
+        shown.append(line)
+        if len(shown) == 3:
+            gate.touch()
 
     waits = ["sh", "-c", 'while [ ! -e "$1" ]; do sleep 0.01; done; exit 3', "installer", str(gate)]
-    assert install.run(waits, {"PATH": os.environ["PATH"]}, show, show_s=0.01) == 3
-    assert shown == sorted(shown)
-    assert shown
+    status = install.run(waits, {"PATH": os.environ["PATH"]}, "installing uv", show, show_s=0.01)
+    assert status == 3
+    assert list(dict.fromkeys(shown)) == ["installing uv", "installing uv: 0 s"]
+
+
+def test_a_virtual_environment_that_is_missing_is_made_before_uv_is_installed_into_it(
+    command, tmp_path, capfd
+):
+    venv, pip = tmp_path / "venv", command("pip")
+    maker = tmp_path / "python3"
+    # Called as `python3 -m venv FOLDER`.
+    maker.write_text(f'#!/bin/sh\nmkdir -p "$3/bin" && ln -s {tmp_path}/bin/pip "$3/bin/python"\n')
+    maker.chmod(0o755)
+    assert install.prepare(venv, {"PATH": os.environ["PATH"]}, str(maker)) == 0
+    uv = "-m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt uv"
+    assert words_of(pip()) == [uv]
+    said = capfd.readouterr().err.splitlines()
+    assert [line for line in said if not line.endswith(" s")] == [
+        f"making the virtual environment {venv}",
+        "installing uv",
+    ]
+
+
+def test_a_virtual_environment_that_exists_is_not_made_again(command, tmp_path):
+    pip = command("python")
+    assert install.prepare(tmp_path, {}, "/nowhere/python3") == 0
+    assert len(pip()) == 1
+
+
+def test_without_a_virtual_environment_nothing_is_installed(command, tmp_path):
+    python = command("python3", statuses=(1,))
+    assert install.prepare(tmp_path / "venv", {}, str(tmp_path / "bin" / "python3")) == 1
+    assert words_of(python()) == [f"-m venv {tmp_path}/venv"]

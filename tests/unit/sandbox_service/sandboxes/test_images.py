@@ -5,10 +5,14 @@ import dataclasses
 import io
 import tarfile
 
+import pytest
+
+from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.sandboxes import images
 from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
 from tests.fakes.engine import FakeEngine
+from tests.harness.waiting import until
 
 SPEC = EchoCatalog.spec
 
@@ -84,6 +88,84 @@ async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_
     names = {entry.name for entry in entries}
     assert {"Dockerfile", "box/sandbox_service/environments/echo/box/world.py"} <= names
     assert all(entry.mode == 0o644 and entry.uid == 0 for entry in entries)
+
+
+class SlowEngine(FakeEngine):
+    """An engine each of whose calls lasts until two lines have been said since it began."""
+
+    said: list[str]
+
+    async def linger(self):
+        before = len(self.said)
+        await until(lambda: len(self.said) >= before + 2)
+
+    async def build(self, *words, **named):
+        await self.linger()
+        await super().build(*words, **named)
+
+    async def pull(self, *words):
+        await self.linger()
+        await super().pull(*words)
+
+    async def load_tree(self, *words):
+        await self.linger()
+        await super().load_tree(*words)
+
+    async def export(self, *words):
+        await self.linger()
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The lines of the progress, for which no test waits ten seconds."""
+    monkeypatch.setattr("local_processes.wait_report.EVERY_S", 0.001)
+    return []
+
+
+@pytest.fixture
+def slow(said):
+    engine = SlowEngine()
+    engine.said = said
+    return engine
+
+
+def without_repetitions(said):
+    """What is said, in order, without the seconds of the reports."""
+    return list(dict.fromkeys(line.partition("waiting for ")[2] or line for line in said))
+
+
+async def test_builds_and_imports_say_what_they_wait_for_and_name_the_logs(slow, said, tmp_path):
+    (tmp_path / "base-bookworm.tar").write_bytes(b"tar")
+    await build_images(slow, [SPEC], said.append, cache_dir=tmp_path)
+    base, image = (build.tag for build in slow.built)
+    assert without_repetitions(said) == [
+        "importing base-bookworm.tar",
+        "the Docker engine, which imports base-bookworm.tar",
+        f"{base}: building; log: {tmp_path}/base.log",
+        f"the build of {base}; log: {tmp_path}/base.log",
+        f"{image}: building; log: {tmp_path}/box-echo.log",
+        f"the build of {image}; log: {tmp_path}/box-echo.log",
+        f"{image}: built",
+    ]
+    assert slow.logs == [tmp_path / "base.log", tmp_path / "box-echo.log"]
+
+
+async def test_a_pull_and_the_build_of_packages_say_what_they_wait_for(slow, said, tmp_path):
+    folder = tmp_path / "provisions"
+    folder.mkdir()
+    slow.registry = {"python:3.11-slim"}
+    spec = dataclasses.replace(SPEC, provisions=Provisions(folder, "d1"))
+    await build_images(slow, [spec], said.append, cache_dir=tmp_path)
+    waits = without_repetitions(said)
+    assert "python:3.11-slim from the registry" in waits
+    packages = slow.built[1].tag
+    assert f"the build of {packages}; log: {tmp_path}/packages-echo.log" in waits
+
+
+async def test_an_export_says_what_it_waits_for(slow, said, tmp_path):
+    slow.registry = {"python:3.11-slim"}
+    await images.base_tarball(said.append, tmp_path, slow)
+    assert without_repetitions(said)[-1] == f"the Docker engine, which exports {slow.built[0].tag}"
 
 
 async def test_what_a_bootstrap_prints_goes_to_a_log_and_its_last_line_is_kept(tmp_path):

@@ -1,0 +1,58 @@
+"""The log of an image's build."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import DockerEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class _Client:
+    """Answers as the engine's API does: with lines of output."""
+
+    def __init__(self, *lines: dict[str, str]) -> None:
+        self._lines = lines
+
+    def build(self, **_: Any) -> Iterator[dict[str, str]]:
+        yield from self._lines
+
+    def close(self) -> None:
+        pass
+
+
+async def build(client: _Client, log: Path) -> None:
+    engine = DockerEngine(client)
+    try:
+        await engine.build(io.BytesIO(), "box:1", {}, 10.0, log=log)
+    finally:
+        await engine.close()
+
+
+async def test_the_output_of_a_build_is_in_its_log_and_that_of_an_earlier_one_is_not(tmp_path: Path) -> None:
+    log = tmp_path / "new" / "box.log"
+    await build(_Client({"stream": "Step 1/1 : FROM scratch\n"}), log)
+    await build(_Client({"stream": "Step 1/1 : FROM base\n"}, {"stream": "Successfully built\n"}), log)
+    assert log.read_text() == "Step 1/1 : FROM base\nSuccessfully built\n"
+
+
+async def test_a_failed_build_ends_its_log_with_the_failure(tmp_path: Path) -> None:
+    lines = ({"stream": "Step 1/1 : COPY a b\n"}, {"error": "COPY failed"})
+    with pytest.raises(ServiceError, match=r"COPY failed \(Step 1/1 : COPY a b\)"):
+        await build(_Client(*lines), tmp_path / "box.log")
+    assert (tmp_path / "box.log").read_text() == "Step 1/1 : COPY a b\nCOPY failed\n"
+
+
+async def test_a_build_whose_log_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ServiceError, match=r"cannot write the log .*/file/box\.log") as caught:
+        await build(_Client(), tmp_path / "file" / "box.log")
+    assert caught.value.code is ErrorCode.SANDBOX_FAILED
