@@ -55,7 +55,7 @@ class TaskScore(NamedTuple):
     failures: int
     success: bool
     failed: str | None = None
-    """Why the evaluation failed at what the agent did, if it did."""
+    """The exception at which the evaluation failed, if the agent caused it."""
 
     @property
     def share(self) -> float:
