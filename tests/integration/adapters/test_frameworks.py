@@ -31,6 +31,7 @@ ADAPTERS = ROOT / "examples" / "adapters"
 TASK = "maths_power_digits"
 CODE = 'open("answer.txt", "w").write(str(str(7**250).count("3")))'
 SOLUTION = [("python", {"code": CODE}), ("submit", {})]
+SUBMIT = {"type": "function", "function": {"name": "submit", "arguments": "{}"}}
 SERVICE = str(Path(sys.executable).with_name("sandbox-service"))
 HARBOR_TASKS = ROOT / "sandbox_service" / "environments" / "harbor" / "data" / "examples"
 RUN_S = 300
@@ -129,27 +130,46 @@ def test_nemo_gyms_own_agent_plays_an_episode(service, tmp_path):
     assert f"{TASK}: calls python, submit; reward 1.0" in output
 
 
+def evaluated_by_verifiers(folder: Path, example: str, environment: str, model: str) -> str:
+    """The output of ``vf-eval`` with an example's settings, and these addresses of environment and model."""
+    text = (ADAPTERS / "verifiers" / example).read_text()
+    settings = tomllib.loads(text)
+    taskset = settings["env"]["taskset"]
+    text = text.replace(taskset.get("base_url") or taskset["task"]["resources_url"], environment)
+    text = text.replace(settings["client"]["base_url"], f"{model}/v1")
+    (folder / example).write_text(text)
+    done = subprocess.run(
+        [agent_python("adapters/verifiers").with_name("vf-eval"), "@", example],
+        cwd=folder,
+        env=os.environ | {"MODEL_API_KEY": "any"},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
 @SELDOM
 def test_verifiers_evaluates_a_model_over_the_nemo_gym_server(service, tmp_path):
-    python = agent_python("adapters/verifiers")
     nemo_gym_row(service, tmp_path)
     model = serving(tool_calling_server(SOLUTION))
     with started("adapter", "nemo-gym", "--server", service, "--port", "0") as adapter, model as address:
-        settings = tomllib.loads((ADAPTERS / "verifiers" / "eval.toml").read_text())
-        text = (ADAPTERS / "verifiers" / "eval.toml").read_text()
-        text = text.replace(settings["env"]["taskset"]["task"]["resources_url"], f"{adapter}/code")
-        text = text.replace(settings["client"]["base_url"], f"{address}/v1")
-        (tmp_path / "eval.toml").write_text(text)
-        done = subprocess.run(
-            [python.with_name("vf-eval"), "@", "eval.toml"],
-            cwd=tmp_path,
-            env=os.environ | {"MODEL_API_KEY": "any"},
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-    assert "nemo_gym 1.00" in done.stdout, done.stdout + done.stderr
+        output = evaluated_by_verifiers(tmp_path, "eval.toml", f"{adapter}/code", address)
+    assert "nemo_gym 1.00" in output, output
+
+
+@SELDOM
+def test_verifiers_evaluates_a_model_over_the_openenv_server(service, tmp_path):
+    replies = [
+        f"I compute it.\n```python\n{CODE}\n```",
+        json.dumps({"content": None, "tool_calls": [SUBMIT]}),
+    ]
+    model = serving(tool_calling_server(replies))
+    words = ["openenv", "--server", service, "--port", "0"]
+    with started("adapter", *words) as adapter, model as address:
+        output = evaluated_by_verifiers(tmp_path, "openenv.toml", f"{adapter}/code", address)
+    assert "openenv_reward 1.00" in output, output
 
 
 @SELDOM
