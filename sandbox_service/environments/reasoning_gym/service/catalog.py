@@ -34,6 +34,8 @@ _TEST_SEED = 1_000_000
 _ID_PARTS = 4
 _PREPARED_TASKS = 16
 """Training tasks of a level where no number is configured, as the preparation makes them."""
+_DRAWN = "tasks of configured seeds and numbers are not compared, so levels of a dataset may share some"
+"""Why tasks may repeat each other where not all of them are prepared ones."""
 
 
 class Level(BaseModel):
@@ -97,7 +99,7 @@ class ReasoningGymCatalog:
             image="sandbox-reasoning_gym",
             instances_per_box=config.instances_per_box,
             provisions=provisions,
-            repeats="levels of a dataset are drawn from one seed, so some of them share questions",
+            repeats=_DRAWN if self._drawn_splits() else "",
         )
 
     def describe(self) -> Environment:

@@ -1,7 +1,8 @@
 """Make and prove the tasks of one dataset at one level.
 
 A level is kept only if, for each of its tasks, the stored answer has the score 1 and empty and meaningless
-answers do not. Its generator is timed, and searched for repeated questions.
+answers do not. Its generator is timed, and searched for repeated questions. No question is asked twice, in
+whatever split or level of the dataset.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LEAST_SAMPLE = 30
 _PROBED = 3
 _LEAST_SHARE = 0.5
 """Share of the wanted tasks with which a level is offered."""
-_SPARE = 3
+_SPARE = 6
 """Questions to draw from for each task that is wanted, since some repeat others."""
 _JUNK = ("", " ", "zzz", "I do not know.", "{}", "[[", "<answer>", "1e400", "nan", "nan+nani", "zzz " * 50)
 
@@ -86,8 +87,14 @@ class Pool:
         return "repeats" if self.repeated > MOST_REPEATED else None
 
 
-def make_pool(dataset: str, config: Json) -> Pool:
-    """Return the tasks of a level. Raises LevelError."""
+def make_pool(dataset: str, config: Json, asked: set[str]) -> Pool:
+    """Return the tasks of a level. Raises LevelError.
+
+    Args:
+        dataset: name of the dataset.
+        config: configuration of the level.
+        asked: questions of the dataset's other levels, which none of this level repeats; its own are added.
+    """
     pool = Pool(_seconds(dataset, config), 0.0)
     if pool.seconds > MOST_S:
         raise LevelError(f"a question takes {pool.seconds:.1f} s")
@@ -95,10 +102,11 @@ def make_pool(dataset: str, config: Json) -> Pool:
         count = max(_LEAST_SAMPLE, min(SAMPLE, int(SAMPLE_S / max(pool.seconds, 1e-6))))
         pool.repeated = _repeated(dataset, config, count)
     wanted = SLOW_TASKS if pool.fixed == "slow" else TASKS
-    seen: set[str] = set()
+    seen = set(asked)
     # Held-out questions are drawn first, so that no training question repeats one of them.
     for split, seed in SEEDS.items():
         _draw(pool, dataset, config, split, seed, wanted[split], seen)
+    asked |= seen
     return pool
 
 

@@ -95,13 +95,14 @@ def _dataset(name: str) -> PreparedDataset:
     from .pools import LevelError, Pool, make_pool
 
     made = PreparedDataset(name, category=DATASETS[name][0].__module__.split(".")[1])
+    asked: set[str] = set()
     for level, configs in candidates(name).items():
         for config in configs:
             digest = digest_of(name, config)
             if digest in {each["digest"] for each in made.levels.values()}:
                 continue
             try:
-                pool: Pool = make_pool(name, config)
+                pool: Pool = make_pool(name, config, asked)
             except LevelError as error:
                 made.rejected[level] = str(error)
                 continue

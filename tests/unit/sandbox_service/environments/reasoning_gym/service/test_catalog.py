@@ -73,6 +73,14 @@ def test_more_test_tasks_come_from_the_held_out_seed_and_leave_training_as_it_is
     )
 
 
+@pytest.mark.parametrize("settings", [{"seed": 5}, {"tasks_per_level": 3}, {"test_tasks_per_level": 2}])
+def test_only_tasks_that_were_not_prepared_may_repeat_each_other(
+    folder: Path, settings: dict[str, int]
+) -> None:
+    assert catalog(folder).spec.repeats == ""
+    assert "not compared" in catalog(folder, **settings).spec.repeats
+
+
 def test_slow_levels_keep_their_prepared_tasks(folder: Path) -> None:
     assert catalog(folder, seed=5).task_ids("hard_train") == ("chain_sum/hard-cccc3333/0/0",)
 

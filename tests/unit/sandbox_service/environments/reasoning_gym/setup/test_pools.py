@@ -1,4 +1,4 @@
-"""A generator that repeats itself gives prepared tasks only, or none, and splits stay apart."""
+"""A generator that repeats itself gives prepared tasks only, or none; splits and levels stay apart."""
 
 import importlib.util
 import sys
@@ -36,13 +36,13 @@ def pools(monkeypatch):
 
 
 def test_a_generator_of_many_questions_is_endless(pools) -> None:
-    pool = pools.make_pool("numbers", CONFIG)
+    pool = pools.make_pool("numbers", CONFIG, set())
     assert (pool.repeated, pool.fixed) == (0.0, None)
     assert [task["split"] for task in pool.tasks] == ["test"] * 5 + ["validation"] * 2 + ["train"] * 16
 
 
 def test_a_generator_that_repeats_itself_gives_prepared_tasks_without_a_repetition(pools) -> None:
-    pool = pools.make_pool("numbers", {"kinds": 40})
+    pool = pools.make_pool("numbers", {"kinds": 40}, set())
     assert pool.fixed == "repeats"
     assert pool.repeated == pytest.approx(0.6)
     answers = [task["answer"] for task in pool.tasks]
@@ -50,7 +50,7 @@ def test_a_generator_that_repeats_itself_gives_prepared_tasks_without_a_repetiti
 
 
 def test_held_out_questions_are_left_out_of_training(pools) -> None:
-    pool = pools.make_pool("numbers", {"kinds": 17})
+    pool = pools.make_pool("numbers", {"kinds": 17}, set())
     answers = {
         split: {task["answer"] for task in pool.tasks if task["split"] == split} for split in pools.SEEDS
     }
@@ -59,7 +59,23 @@ def test_held_out_questions_are_left_out_of_training(pools) -> None:
     assert not answers["train"] & (answers["test"] | answers["validation"])
 
 
+def test_levels_share_no_question_of_whatever_split(pools) -> None:
+    asked: set[str] = set()
+    levels = [pools.make_pool("numbers", {"kinds": kinds}, asked) for kinds in (10_000, 9_000)]
+    assert [len(pool.tasks) for pool in levels] == [23, 23]
+    assert len({task["answer"] for pool in levels for task in pool.tasks}) == len(asked) == 46
+
+
+def test_a_level_whose_questions_other_levels_ask_is_refused_and_asks_none(pools) -> None:
+    asked: set[str] = set()
+    pools.make_pool("numbers", {"kinds": 24}, asked)
+    before = set(asked)
+    with pytest.raises(pools.LevelError, match="its questions repeat each other"):
+        pools.make_pool("numbers", {"kinds": 26}, asked)
+    assert asked == before
+
+
 @pytest.mark.parametrize("kinds", [1, 3, 12])
 def test_a_generator_of_too_few_questions_is_refused_with_the_reason(pools, kinds) -> None:
     with pytest.raises(pools.LevelError, match="its questions repeat each other"):
-        pools.make_pool("numbers", {"kinds": kinds})
+        pools.make_pool("numbers", {"kinds": kinds}, set())
