@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,6 +141,13 @@ class Agent(Protocol):
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
         """Return the files below ``path``, sorted by path."""
+        ...
+
+    def remove_files(self, folders: Sequence[str]) -> None:
+        """Remove everything of the agent's below ``folders``, absolute paths, and make its workspace again.
+
+        No process of the agent may run. Raises OSError where the agent has no user id of its own.
+        """
         ...
 
     def freeze(self) -> None:

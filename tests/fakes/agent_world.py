@@ -71,6 +71,9 @@ class AgentWorld(World):
             lambda: [asdict(file) for file in self.context.agent.list_files(path, max_entries)]
         )
 
+    def do_remove(self, folders: list[str]) -> JsonObject:
+        return self._guarded(lambda: self.context.agent.remove_files(folders))
+
     def do_control(self, name: str) -> JsonObject:
         return self._guarded(lambda: getattr(self.context.agent, name)())
 

@@ -10,6 +10,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -24,7 +25,7 @@ from sandbox_service.runner.kernel.cpu_usage import CpuUsage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["FakeAgent", "FakeCandidate"]
 
@@ -216,6 +217,17 @@ class FakeAgent:
     def write_files(self, files: dict[str, bytes]) -> None:
         for path, data in files.items():
             self.write_file(path, data)
+
+    def remove_files(self, folders: Sequence[str]) -> None:
+        for folder in map(Path, folders):
+            if not folder.is_relative_to(self._root.parent):
+                raise ValueError(f"{folder} is not the agent's")
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+        self._root.mkdir(exist_ok=True)
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
         found = sorted(self._path(path).rglob("*"), key=lambda item: str(item))[:max_entries]

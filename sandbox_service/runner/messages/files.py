@@ -36,8 +36,16 @@ class ListFiles(RunnerMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveFiles(RunnerMessage):
+    """Remove everything of the agent's below folders, which stay."""
+
+    kind: ClassVar[str] = "remove_files"
+    folders: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class FilesDone(RunnerMessage):
-    """The files are written, or the bytes of a file come with this."""
+    """The files are written or removed, or the bytes of a file come with this."""
 
     kind: ClassVar[str] = "files_done"
 
@@ -67,7 +75,9 @@ class FileFailure(RunnerMessage):
     path: str
 
 
-REQUESTS = Codec[ReadFile | WriteFiles | ListFiles](ReadFile, WriteFiles, ListFiles)
+REQUESTS = Codec[ReadFile | WriteFiles | ListFiles | RemoveFiles](
+    ReadFile, WriteFiles, ListFiles, RemoveFiles
+)
 ANSWERS = Codec[FilesDone | FilesListed | PathRefused | FileFailure](
     FilesDone, FilesListed, PathRefused, FileFailure
 )

@@ -1,4 +1,4 @@
-"""Reads, writes and lists workspace files; runs in a short-lived process under the agent's user id.
+"""Reads, writes, lists and removes workspace files; runs in a short-lived process under the agent's user id.
 
 Paths are walked component by component from the workspace's own descriptor and no symbolic link is ever
 followed, so that none leads out; only regular files are read or written, so that no pipe or device blocks.
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.kernel.removal import remove_owned
 from sandbox_service.runner.messages.codec import encode
 from sandbox_service.runner.messages.files import (
     REQUESTS,
@@ -23,6 +24,7 @@ from sandbox_service.runner.messages.files import (
     ListFiles,
     PathRefused,
     ReadFile,
+    RemoveFiles,
     WriteFiles,
 )
 
@@ -44,8 +46,11 @@ def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None
     request = REQUESTS.decode(value)
     answer: RunnerMessage = FilesDone()
     content = b""
-    named = "" if isinstance(request, WriteFiles) else request.path
+    named = request.path if isinstance(request, ReadFile | ListFiles) else ""
     try:
+        if isinstance(request, RemoveFiles):
+            # Before the workspace is made, for which there may be no room.
+            _remove(request.folders)
         enter()
         root = os.open(".", _DIRECTORY)
         match request:
@@ -138,6 +143,13 @@ def _write(root: int, path: list[str], data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
     os.close(descriptor)
+
+
+def _remove(folders: list[str]) -> None:
+    # With one id for all processes the runner's own files would be removed, too.
+    if os.getuid() == os.geteuid():
+        raise PermissionError(errno.EPERM, "the agent has no user id of its own")
+    remove_owned(folders, os.geteuid())
 
 
 def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_service.runner.io.packets import MAX_BLOB, receive_packet, send_packet
@@ -38,6 +38,7 @@ from sandbox_service.runner.messages.files import (
     ListFiles,
     PathRefused,
     ReadFile,
+    RemoveFiles,
     WriteFiles,
 )
 from sandbox_service.runner.world import Execution, FileInfo, WorldError
@@ -194,6 +195,9 @@ class RunnerAgent:
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
         answer, _ = self._file(ListFiles(path, max_entries), FilesListed)
         return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
+
+    def remove_files(self, folders: Sequence[str]) -> None:
+        self._file(RemoveFiles(list(folders)), FilesDone)
 
     def _file(self, request: RunnerMessage, kind: type[F], data: bytes = b"") -> tuple[F, bytes]:
         ours, theirs = socket.socketpair()

@@ -91,6 +91,29 @@ name=$(printf 'a%.0s' {1..250}); for i in {1..20}; do mkdir $name && cd $name; d
     "leaves a file of a great size": "truncate -s 40G large",
 }
 """Commands after which the working directory can hardly be copied."""
+WRITING = f"""\
+set -e
+for folder in /tmp /var/tmp /dev/shm; do echo begun > $folder/tests.log; done
+{TESTS}"""
+"""Tests that need room in every folder, and one name there."""
+FILL = "head -c 1G /dev/urandom >"
+CROWD = "for i in {1..200}; do mkdir $i && touch $i/{1..2000} || break; done"
+ROOM = {
+    "fills its folder": f"{FILL} ~/fill",
+    "fills its working directory": f"{FILL} fill",
+    "fills its working directory with what packs well": "head -c 1G /dev/zero > fill",
+    "fills its working directory with a file that has holes": "truncate -s 60M a b c d",
+    "fills /tmp": f"{FILL} /tmp/fill",
+    "fills /var/tmp": f"{FILL} /var/tmp/fill",
+    "fills /dev/shm": f"{FILL} /dev/shm/fill",
+    "uses up the files of its folder": f"mkdir ~/many; cd ~/many; {CROWD}",
+    "uses up the files of /tmp": f"cd /tmp; {CROWD}",
+    "leaves no room and no folder": f"cd /tmp; mv ~ ~-away; cd ~-away; {CROWD}; {FILL} fill",
+    "has a file of the tests' name": "touch /tmp/tests.log",
+    "has a folder of the tests' name": "mkdir -p /tmp/tests.log/closed; chmod 0 /tmp/tests.log/closed",
+    "has a link of the tests' name": "ln -s /proc/nothing /dev/shm/tests.log",
+}
+"""Commands after which tests may lack room for their files."""
 
 
 def write_task(folder: Path, toml: str, script: str = TESTS, steps: tuple[str, ...] = ("",)) -> None:
@@ -119,6 +142,7 @@ async def service(
     write_task(folder / "shared", BRIEF)
     write_task(folder / "separate", SEPARATE)
     write_task(folder / "steps", STEPS, steps=("first", "second"))
+    write_task(folder / "writing", BRIEF, WRITING)
     async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": folder}), request.param) as served:
         yield served
 
@@ -159,6 +183,34 @@ async def test_a_spoilt_working_directory_is_graded_by_what_is_left(service: Ser
         await episode.step(bash(FOLDERS[attack]))
         await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 0.0
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "in the middle"])
+@pytest.mark.parametrize("attack", ROOM)
+async def test_an_agent_that_leaves_the_tests_no_room_has_the_lowest_score(
+    service: Service, attack: str, ended: bool
+) -> None:
+    async with service.client.episode("harbor", "writing") as episode:
+        await episode.step(write("value = None"))
+        await episode.step(bash(ROOM[attack]))
+        if ended:
+            await episode.step(native("submit", {}))
+        assert (await episode.evaluate()).score == 0.0
+
+
+async def test_a_right_solution_is_graded_without_the_agents_other_files_and_finds_them_afterwards(
+    service: Service,
+) -> None:
+    async with service.client.episode("harbor", "writing") as episode:
+        await episode.step(write("def value(): return 42"))
+        await episode.step(bash("touch /tmp/tests.log; head -c 40M /dev/zero > large"))
+        await episode.step(bash("mkdir -m 500 ~/own; echo kept > ~/notes; ln -s notes ~/link"))
+        assert (await episode.evaluate()).score == 1.0
+        found = await episode.step(bash("stat -c '%a %s' ~/own large; ls /tmp; cat ~/link"))
+        shown = str(found.observation.messages[-1].content)
+        for line in ("500 ", " 41943040", "tests.log", "kept"):
+            assert line in shown
+        assert (await episode.evaluate()).score == 1.0
 
 
 async def test_separate_tests_are_attacked_in_vain(service: Service) -> None:

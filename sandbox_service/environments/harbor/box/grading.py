@@ -1,7 +1,8 @@
 """Grade what the agent left: copies of its working directory go to a verifier, and rewards come back.
 
-Where no usable reward comes back, the same tests run once more, on the task's untouched files. A reward from
-these proves that the agent caused the failure, so it gets the lowest reward; none proves the task at fault.
+Where no usable reward comes back, the same tests run once more, on the task's untouched files, in a box that
+holds nothing of the agent's meanwhile. A reward from these proves that the agent caused the failure, so it
+gets the lowest reward; none proves the task at fault.
 Standard library only.
 """
 
@@ -17,6 +18,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .layout import pack
 from .rewards import KEY, RewardError, combine, falls_short, score_of
+from .room import MAX_ARCHIVE, Room, no_room
 from .step_tests import NoRewardError, StepTests
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-MAX_ARCHIVE = 48 * 1024**2
-"""Characters of the packed working directory; a larger one is not graded."""
 _COPY_S = 60.0
 _LEAST_S = 1.0
 _MARGIN_S = 10.0
@@ -56,6 +56,8 @@ class Grader:
 
     def __init__(self, agent: Agent, task: JsonObject, grading: JsonObject, deadline: float) -> None:
         """``deadline`` is that of the evaluation, on the monotonic clock."""
+        self._agent = agent
+        self._end = deadline
         self._started = time.monotonic()
         left_s = deadline - self._started
         span_s = left_s - min(_MARGIN_S, left_s / 10)
@@ -70,8 +72,19 @@ class Grader:
         """Grade the copies of the working directory, one for each step that was reached.
 
         Raises WorldError: grader_failed when the tests give no usable reward on untouched files either,
-        deadline_exceeded when the machine is too busy, or the evaluation has too little time to decide.
+        deadline_exceeded when the machine is too busy, or the evaluation has too little time to decide,
+        sandbox_failed when untouched files find no room in the box.
         """
+        room = Room(self._agent, works[-1], self._end)
+        try:
+            return self._graded(works, room)
+        except TimeoutError:
+            reason = "what the agent left could not be removed in time to make room for the tests"
+            return Verdict(self._least, success=False, details=self._lowest(reason))
+        finally:
+            room.give_back()
+
+    def _graded(self, works: list[str | None], room: Room) -> Verdict:
         rewards: list[dict[str, float]] = []
         shown: list[JsonObject] = []
         cut_short = False
@@ -82,9 +95,11 @@ class Grader:
                 found, note = {KEY: self._least}, "too large to be graded" if reached else "not reached"
             else:
                 try:
+                    if room.is_taken():
+                        room.make()
                     found, note = self._rewards(index, work), ""
                 except NoRewardError as failure:
-                    return self._blame(failure, [index], whole=len(self._steps) == 1)
+                    return self._blame(failure, [index], room, whole=len(self._steps) == 1)
             rewards.append(found)
             shown.append({"step": step["name"], "rewards": found, **({"note": note} if note else {})})
             if falls_short(found, step["min_reward"]) and index + 1 < len(self._steps):
@@ -94,13 +109,16 @@ class Grader:
         try:
             score = score_of(total)
         except RewardError as error:
-            return self._blame(NoRewardError(str(error)), range(len(rewards)), whole=True)
+            return self._blame(NoRewardError(str(error)), range(len(rewards)), room, whole=True)
         details: JsonObject = {"rewards": total}
         if len(self._steps) > 1:
             details |= {"steps": shown, "ended_by_min_reward": cut_short}
         elif "note" in shown[0]:
             details["note"] = shown[0]["note"]
         return Verdict(score, success=score >= _DONE, details=details)
+
+    def _lowest(self, reason: str) -> JsonObject:
+        return {"rewards": {KEY: self._least}, "reason": reason}
 
     def _rewards(self, index: int, work: str) -> dict[str, float]:
         if self._tests_deadline - time.monotonic() < _LEAST_S:
@@ -110,11 +128,12 @@ class Grader:
             raise NoRewardError("the tests of earlier steps have used up the time of the evaluation")
         return self._tests.run(index, work, self._tests_deadline)
 
-    def _blame(self, failure: NoRewardError, suspects: Sequence[int], *, whole: bool) -> Verdict:
+    def _blame(self, failure: NoRewardError, suspects: Sequence[int], room: Room, *, whole: bool) -> Verdict:
         """Return the lowest score if the tests of these steps give rewards on the task's untouched files.
 
         ``whole``: they are all that counts, so that their rewards must add up to a score. Raises WorldError.
         """
+        room.make()
         try:
             found = [self._tests.run(index, None, self._deadline) for index in suspects]
             if whole:
@@ -123,10 +142,13 @@ class Grader:
             if isinstance(own, NoRewardError) and own.cut_short:
                 detail = f"{failure}; on the task's untouched files {own}"
                 raise WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED) from None
+            if isinstance(own, NoRewardError) and own.no_space:
+                raise no_room(f"on the task's untouched files {own}") from None
+            room.check()
             output = own.output if isinstance(own, NoRewardError) else failure.output
             detail = f"{failure}; on the task's untouched files {own}; the end of the output: {output!r}"
             raise WorldError(detail, BoxErrorCode.GRADER_FAILED) from None
-        details: JsonObject = {"rewards": {KEY: self._least}, "reason": str(failure)}
+        details = self._lowest(str(failure))
         if len(self._steps) > 1:
             details["steps"] = [self._steps[index]["name"] for index in suspects]
         return Verdict(self._least, success=False, details=details)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 FOLDERS = ("app", "logs", "tests", "solution")
 """Names of the links in the root folder of a box, and of the folders to which they lead."""
@@ -25,6 +25,8 @@ IMAGE_VARIABLES = "/opt/task/environment"
 """The variables of such an image, each ended by a null byte."""
 IMAGE_WORKDIR = "/opt/task/workdir"
 """The path of its working directory."""
+SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
+"""The folders besides the workspaces that agent and verifier can write."""
 PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")
 """The places of the packages that the environment offers to tasks, in process boxes and containers."""
 
@@ -62,6 +64,27 @@ def pack(workspace: str) -> str:
         f"cd {shlex.quote(workspace)} && tar -c --exclude=logs/verifier -f - app logs 2>/dev/null "
         "| gzip -1 | base64 -w0"
     )
+
+
+def pack_all(folders: Sequence[str]) -> str:
+    """Return the command that writes all that the agent owns below folders, except the link.
+
+    The output is base64 of a tar.gz, with paths from the root.
+    """
+    return (
+        f"shopt -s nullglob; own=(); for folder in {' '.join(map(shlex.quote, folders))}; do "
+        'for path in "$folder"/* "$folder"/.[!.]*; do '
+        f'test -O "$path" -a "${{path##*/}}" != {LINK} && own+=(".$path"); '
+        "done; done; "
+        'cd / && test ${#own[@]} -gt 0 && tar -c -f - -- "${own[@]}" 2>/dev/null | gzip -1 | base64 -w0'
+    )
+
+
+def unpack(archive: str, folder: str) -> str:
+    """Return the command that unpacks what ``pack`` or ``pack_all`` has written."""
+    # By a variable: a here-document would need room in /tmp.
+    target = shlex.quote(folder)
+    return f'archive={archive}\nprintf %s "$archive" | base64 -d | tar -xzp -f - -C {target} 2>/dev/null'
 
 
 def take_initial(workspace: str) -> str:

@@ -19,6 +19,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .layout import SETUP, WORKDIR, give_place, take_place
 from .rewards import RewardError, check_range, parse_rewards
+from .room import NO_SPACE
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Candidate
@@ -45,12 +46,16 @@ _WAITED_SHARE = 0.25
 class NoRewardError(Exception):
     """The tests gave no usable reward; the message says why."""
 
-    def __init__(self, reason: str, output: object = "", *, cut_short: bool = False) -> None:
+    def __init__(
+        self, reason: str, output: object = "", *, cut_short: bool = False, no_space: bool = False
+    ) -> None:
         super().__init__(reason)
         self.output = str(output)[-_SHOWN:]
         """The end of the output of the tests."""
         self.cut_short = cut_short
         """The evaluation ended them before their own time was used up."""
+        self.no_space = no_space
+        """The verifier had no space for the files that the tests find."""
 
 
 def take_folders(agent: Agent) -> None:
@@ -206,7 +211,8 @@ def _batches(files: JsonObject) -> Iterator[JsonObject]:
 def _ask(verifier: Candidate, request: JsonObject, deadline: float) -> JsonObject:
     answer = verifier.request(request, min(_SHELL_S, max(_LEAST_S, deadline - time.monotonic())))
     if "error" in answer:
-        raise NoRewardError(f"the verifier could not {request['do']}: {answer['error']}"[:300])
+        reason = f"the verifier could not {request['do']}: {answer['error']}"
+        raise NoRewardError(reason[:300], no_space=NO_SPACE in reason)
     return answer
 
 

@@ -136,6 +136,18 @@ def test_a_workspace_replaced_by_a_link_is_not_entered(act: Any) -> None:
     act(do="shell", command=f"rm -r {workspace}.other")
 
 
+def test_everything_of_an_agent_is_removed_where_it_has_an_own_user_id(act: Any, drop: bool) -> None:
+    workspace = act(do="workspace")["workspace"]
+    folder = workspace.rpartition("/")[0]
+    act(do="shell", command=f"mkdir -p a/b/c; chmod 0 a/b; touch {folder}/beside")
+    removed = act(do="remove", folders=[folder])
+    assert removed.get("raised") == (None if drop else "PermissionError")
+    left = act(do="shell", command=f"ls -A; cd {folder}; ls -Ad beside")["output"]
+    assert ("beside\n" in left, "a\n" in left) == (not drop, not drop)
+    if not drop:
+        act(do="shell", command=f"chmod 700 a/b; rm {folder}/beside")
+
+
 def test_files_written_by_the_world_belong_to_the_agent(act: Any) -> None:
     act(do="write", path="input.csv", text="a,b")
     assert act(do="shell", command="echo more >> input.csv && cat input.csv")["output"] == "a,bmore\n"

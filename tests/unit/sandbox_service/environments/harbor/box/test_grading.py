@@ -68,13 +68,20 @@ class Agent:
         untouched: JsonObject = ZERO,
         usage: CpuUsage | None = None,
         copied: Execution | None = None,
+        removal: type[OSError] = PermissionError,
     ) -> None:
         self._ends = {"untouched": untouched, WORK: left}
         self._usage = usage or CpuUsage()
         self._copied = copied
+        self._removal = removal
+        self.removed = 0
 
     def shell(self, *_: object) -> Execution:
         return self._copied or Execution("", 0)
+
+    def remove_files(self, _: object) -> None:
+        self.removed += 1
+        raise self._removal
 
     def candidate(self, _: str) -> Verifier:
         return Verifier(self._ends, self._usage)
@@ -119,7 +126,7 @@ BAD = {
     "left": ({"ended": False, **ONE}, "could not be ended"),
     "too-great": ({"reward_txt": "7"}, "the reward is 7, outside of 0 to 1"),
     "two": ({"reward_json": '{"a": 1, "b": 1}'}, "none is named 'reward'"),
-    "unfilled": ({"error": "no space"}, "the verifier could not"),
+    "unfilled": ({"error": "no such folder"}, "the verifier could not"),
 }
 
 
@@ -137,6 +144,26 @@ def test_tests_that_fail_on_the_untouched_files_too_are_the_tasks_fault(name: st
     error = refused(Agent(end, end))
     assert error.code == "grader_failed"
     assert reason in error.detail
+
+
+def test_untouched_files_without_room_are_the_boxs_fault() -> None:
+    full = {"error": "OSError: [Errno 28] No space left on device: '/workspace/candidate-1/app'"}
+    error = refused(Agent(KILLED, full))
+    assert error.code == "sandbox_failed"
+    assert "sandbox.limits.workspace_mib" in error.detail
+    assert graded(Agent(full)).score == 0.0
+
+
+def test_untouched_files_are_tested_without_the_agents_files() -> None:
+    agent = Agent(KILLED)
+    assert graded(agent).score == 0.0
+    assert agent.removed == 1
+
+
+def test_an_agent_whose_files_take_too_long_to_remove_has_the_lowest_score() -> None:
+    verdict = graded(Agent(KILLED, removal=TimeoutError))
+    assert verdict.score == 0.0
+    assert "could not be removed" in verdict.details["reason"]
 
 
 def test_the_lowest_score_is_that_of_the_reward_range() -> None:
