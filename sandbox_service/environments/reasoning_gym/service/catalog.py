@@ -35,7 +35,7 @@ _ID_PARTS = 4
 _PREPARED_TASKS = 16
 """Training tasks of a level where no number is configured, as the preparation makes them."""
 _DRAWN = "tasks of configured seeds and numbers are not compared, so levels of a dataset may share some"
-"""Why tasks may repeat each other where not all of them are prepared ones."""
+"""Reason why tasks may repeat each other where not all of them are prepared ones."""
 
 
 class Level(BaseModel):
