@@ -144,7 +144,7 @@ class Grader:
                 raise WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED) from None
             if isinstance(own, NoRewardError) and own.no_space:
                 raise no_room(f"on the task's untouched files {own}") from None
-            room.check()
+            room.wait_for_room()
             output = own.output if isinstance(own, NoRewardError) else failure.output
             detail = f"{failure}; on the task's untouched files {own}; the end of the output: {output!r}"
             raise WorldError(detail, BoxErrorCode.GRADER_FAILED) from None

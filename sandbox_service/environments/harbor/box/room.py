@@ -1,0 +1,148 @@
+"""Room for the tests, in a box whose agent and verifier share bounded folders.
+
+What an agent has left there could fill them, or have the names of files that tests write. So it is copied,
+removed, and brought back after the grading; the tests find empty folders. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import posixpath
+import time
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
+
+from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
+
+from .layout import LINK, SCRATCH, pack_all, unpack
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent
+
+
+MAX_ARCHIVE = 48 * 1024**2
+"""Characters of a packed folder; a larger one is neither graded nor brought back."""
+NO_SPACE = os.strerror(errno.ENOSPC)
+LEAST_SHARE = 0.5
+"""Free share of bytes and files with which a copy of the agent's files and what the tests write find room."""
+_COPY_SHARE = 0.25
+"""Share of the remaining time that the copy of the agent's files may take."""
+_COPY_S = 5.0
+_LEAST_S = 1.0
+_WAIT_S = 30.0
+"""Longest wait for the removal of what an earlier verifier has left."""
+_POLL_S = 0.05
+
+
+class Room:
+    """The folders that the agent shares with its verifiers."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        work: str | None,
+        deadline: float,
+        scratch: Sequence[str] = SCRATCH,
+        least_share: float = LEAST_SHARE,
+    ) -> None:
+        """``work`` is the copy of the working directory, which comes back where the whole is too large.
+
+        ``scratch`` are the folders besides the workspaces, and ``least_share`` of each must be free.
+        """
+        self._agent = agent
+        self._work = work
+        self._deadline = deadline
+        top = posixpath.dirname(agent.workspace)
+        self._folders = [top, *scratch]
+        self._own = (agent.workspace, f"{top}/{LINK}")
+        self._least_share = least_share
+        self._made = False
+        self._shared = True
+        self._kept: tuple[str, str] | None = None
+        """An archive that the agent gets back, and the folder to unpack it in."""
+
+    def is_taken(self) -> bool:
+        """Return whether the tests may lack room, or find files that are not theirs.
+
+        False where they have folders of their own, which this process does not see.
+        """
+        return self._shared and any(
+            free_share(os.statvfs(folder)) < self._least_share or has_strangers(folder, self._own)
+            for folder in filter(os.path.isdir, self._folders)
+        )
+
+    def make(self) -> None:
+        """Remove everything of the agent's, and wait until there is room.
+
+        Raises TimeoutError when the agent has left so much that its removal takes too long, and
+        WorldError(sandbox_failed) when the room is taken by something else. Idempotent.
+        """
+        if not self._made:
+            self._made = True
+            kept = self._copied()
+            try:
+                self._agent.remove_files(self._folders)
+                self._kept = kept
+            except PermissionError:
+                # The agent's user id is the verifier's, too: then each has folders of its own.
+                self._shared = False
+        self.wait_for_room()
+
+    def wait_for_room(self) -> None:
+        """Wait until there is room. Raises WorldError(sandbox_failed) when there is none."""
+        deadline = min(self._deadline, time.monotonic() + _WAIT_S)
+        while self.is_taken():
+            if time.monotonic() >= deadline:
+                raise no_room("there are files in the folders of the box that are not the agent's")
+            time.sleep(_POLL_S)
+
+    def give_back(self) -> None:
+        """Bring the agent's files back, as far as they could be copied."""
+        if self._kept is None:
+            return
+        archive, folder = self._kept
+        self._kept = None
+        with contextlib.suppress(WorldError):
+            self._agent.shell(unpack(archive, folder), max(_LEAST_S, self._deadline - time.monotonic()))
+
+    def _copied(self) -> tuple[str, str] | None:
+        left_s = self._deadline - time.monotonic()
+        command = pack_all(self._folders)
+        with contextlib.suppress(WorldError):
+            packed = self._agent.shell(
+                command, max(_LEAST_S, min(_COPY_S, left_s * _COPY_SHARE)), MAX_ARCHIVE
+            )
+            if packed.exit_code == 0 and not packed.truncated:
+                return packed.output, "/"
+        return None if self._work is None else (self._work, self._agent.workspace)
+
+
+def no_room(detail: str) -> WorldError:
+    """Return the error of a box in which untouched files find no room."""
+    detail = f"the tests have no room: {detail}; see sandbox.limits.workspace_mib and workspace_inodes"
+    return WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
+
+
+def free_share(found: os.statvfs_result) -> float:
+    """Return the free share of a file system's bytes or files, whichever is less."""
+    # Where the system does not count them, nothing bounds them.
+    pairs = ((found.f_bavail, found.f_blocks), (found.f_favail, found.f_files))
+    return min(free / total if total else 1.0 for free, total in pairs)
+
+
+def has_strangers(folder: str, own: Container[str]) -> bool:
+    """Return whether an agent or a verifier has left something at the top of a folder, except ``own``."""
+    # Neither is this process's user, nor root.
+    ours = (0, os.geteuid())
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                entry.path not in own and entry.stat(follow_symlinks=False).st_uid not in ours
+                for entry in entries
+            )
+    except FileNotFoundError:
+        # Removed meanwhile: the next look decides.
+        return True
