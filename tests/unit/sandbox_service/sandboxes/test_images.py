@@ -130,7 +130,7 @@ def slow(said):
 
 
 def without_repetitions(said):
-    """What is said, in order, without the seconds of the reports."""
+    """Return the lines in order and once each, without the seconds of the reports."""
     return list(dict.fromkeys(line.partition("waiting for ")[2] or line for line in said))
 
 
