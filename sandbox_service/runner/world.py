@@ -143,10 +143,11 @@ class Agent(Protocol):
         """Return the files below ``path``, sorted by path."""
         ...
 
-    def remove_files(self, folders: Sequence[str]) -> None:
+    def remove_files(self, folders: Sequence[str], timeout_s: float) -> None:
         """Remove everything of the agent's below ``folders``, absolute paths, and make its workspace again.
 
-        No process of the agent may run. Raises OSError where the agent has no user id of its own.
+        No process of the agent may run. Raises TimeoutError, and OSError where the agent has no user id of
+        its own.
         """
         ...
 

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil
 from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
@@ -27,7 +27,6 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .engine_runtimes import gvisor_runtimes
-from .state import storage_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +215,7 @@ class DockerEngine:
         """Build an image from a tar that contains a Dockerfile, and write the output to ``log``."""
 
         def build() -> None:
-            with _open_log(log) as file:
+            with _open_log(log) as write:
                 lines = self._client.build(
                     fileobj=context,
                     custom_context=True,
@@ -227,7 +226,7 @@ class DockerEngine:
                     forcerm=True,
                     decode=True,
                 )
-                _read_progress(lines, f"build {tag}", file.write)
+                _read_progress(lines, f"build {tag}", write)
 
         await self._call(f"build {tag}", build, timeout_s)
 
@@ -323,11 +322,26 @@ def _noting(lines: Iterator[JsonObject], begun: threading.Event) -> Generator[Js
         yield line
 
 
-def _open_log(log: Path) -> TextIO:
-    with storage_errors(f"write the log {log}"):
+@contextmanager
+def _open_log(log: Path) -> Iterator[Callable[[str], object]]:
+    """Give a function that writes to a log as far as it can: no build fails for want of one."""
+    file: TextIO | None = None
+    with suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
         # By lines, so that the log shows how far the build is.
-        return log.open("w", buffering=1, encoding="utf-8", errors="replace")
+        file = log.open("w", buffering=1, encoding="utf-8", errors="replace")
+
+    def write(text: str) -> None:
+        if file is not None:
+            with suppress(OSError):
+                file.write(text)
+
+    try:
+        yield write
+    finally:
+        if file is not None:
+            with suppress(OSError):
+                file.close()
 
 
 def _read_progress(

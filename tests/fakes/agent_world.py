@@ -72,7 +72,7 @@ class AgentWorld(World):
         )
 
     def do_remove(self, folders: list[str]) -> JsonObject:
-        return self._guarded(lambda: self.context.agent.remove_files(folders))
+        return self._guarded(lambda: self.context.agent.remove_files(folders, 20.0))
 
     def do_control(self, name: str) -> JsonObject:
         return self._guarded(lambda: getattr(self.context.agent, name)())

@@ -181,14 +181,19 @@ class FakeAgent:
     def shell(
         self, command: str, timeout_s: float, max_output: int = 65536, wall_timeout_s: float | None = None
     ) -> Execution:
+        script = os.memfd_create("command")
+        with open(script, "wb", closefd=False) as file:
+            file.write(command.encode("utf-8", "replace"))
         with subprocess.Popen(
-            ["bash", "-c", command],
+            ["bash", f"/dev/fd/{script}"],
+            pass_fds=[script],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=self._root,
             start_new_session=True,
         ) as process:
+            os.close(script)
             try:
                 output, _ = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
@@ -218,7 +223,7 @@ class FakeAgent:
         for path, data in files.items():
             self.write_file(path, data)
 
-    def remove_files(self, folders: Sequence[str]) -> None:
+    def remove_files(self, folders: Sequence[str], timeout_s: float) -> None:
         for folder in map(Path, folders):
             if not folder.is_relative_to(self._root.parent):
                 raise ValueError(f"{folder} is not the agent's")

@@ -56,7 +56,6 @@ class _Remover:
         self._top = top
         self._uid = uid
         self._keep = keep
-        self._moved = 0
 
     def sweep(self, directory: int, path: str, depth: int) -> bool:
         """Remove what ``uid`` owns in a directory; True when another round must remove what was moved."""
@@ -86,9 +85,9 @@ class _Remover:
                 return False
             os.chmod(name, 0o700, dir_fd=parent)
             if depth == 0:
-                # Each level holds a descriptor open. A new name at the top, where the next round begins.
-                self._moved += 1
-                target = f".swept-{os.getpid()}-{self._moved}"
+                # Each level holds a descriptor open. A new name at the top, where the next round begins: a
+                # random one, since a name that is taken keeps the directory where it is.
+                target = f".swept-{os.urandom(12).hex()}"
                 os.rename(name, target, src_dir_fd=parent, dst_dir_fd=self._top)
                 return True
         elif depth == 0:

@@ -196,15 +196,17 @@ class RunnerAgent:
         answer, _ = self._file(ListFiles(path, max_entries), FilesListed)
         return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
 
-    def remove_files(self, folders: Sequence[str]) -> None:
-        self._file(RemoveFiles(list(folders)), FilesDone)
+    def remove_files(self, folders: Sequence[str], timeout_s: float) -> None:
+        self._file(RemoveFiles(list(folders)), FilesDone, timeout_s=min(timeout_s, _FILE_TIMEOUT_S))
 
-    def _file(self, request: RunnerMessage, kind: type[F], data: bytes = b"") -> tuple[F, bytes]:
+    def _file(
+        self, request: RunnerMessage, kind: type[F], data: bytes = b"", timeout_s: float = _FILE_TIMEOUT_S
+    ) -> tuple[F, bytes]:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 self._control.send(StartFiles(), (theirs.fileno(),))
-            deadline = time.monotonic() + _FILE_TIMEOUT_S
+            deadline = time.monotonic() + timeout_s
             try:
                 # While the helper comes to life; when it cannot, the launcher's answer says why.
                 send_packet(ours, encode(request), data, deadline=deadline)
@@ -212,7 +214,7 @@ class RunnerAgent:
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
-                if kept_waiting(0.0, _FILE_TIMEOUT_S, _FILE_TIMEOUT_S, self.still):
+                if kept_waiting(0.0, timeout_s, timeout_s, self.still):
                     raise WorldError(
                         "the machine is too busy to reach a file", BoxErrorCode.STEP_TIMEOUT
                     ) from None

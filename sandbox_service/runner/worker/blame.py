@@ -64,7 +64,12 @@ def task_is_at_fault(
     deadline = min(deadline, time.monotonic() + _MOST_PROOF_S)
     reading, writing = os.pipe()
     # In a copy of the process: opening a world may change what all worlds of a process share.
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child == 0:
         _prove_and_exit(writing, world, task, grade)
     os.close(writing)

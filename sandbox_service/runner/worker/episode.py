@@ -149,6 +149,8 @@ class WorldEpisode:
             if self.agent is not None:
                 self.agent.kill()
             self.world.seal()
+        except WorldError:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  # the capture point of foreign code
             if is_of_machine(error):
                 detail = f"the episode could not be ended: {error}"

@@ -68,6 +68,20 @@ while True:
         os.fork()
     except OSError:
         pass""",
+    "puts a deep folder in the place of the link": """\
+import os
+top = os.path.dirname(os.path.realpath("/app/.."))
+os.chdir(top)
+for number in range(os.getpid(), os.getpid() + 2000):
+    open(f".swept-{number}-1", "w").close()
+if os.path.islink(".task"):
+    os.unlink(".task")
+os.mkdir(".task")
+os.chdir(".task")
+for _ in range(80):
+    os.mkdir("d")
+    os.chdir("d")
+os.kill(os.getppid(), 9)""",
     "makes the machine look busy": """\
 import os
 for _ in range(12):

@@ -92,7 +92,12 @@ def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeou
     the machine is too busy, and OSError.
     """
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child == 0:
         _evaluate_and_exit(writing, engine, task_id, home)
     os.close(writing)

@@ -74,17 +74,20 @@ def pack_all(folders: Sequence[str]) -> str:
     return (
         f"shopt -s nullglob; own=(); for folder in {' '.join(map(shlex.quote, folders))}; do "
         'for path in "$folder"/* "$folder"/.[!.]*; do '
-        f'test -O "$path" -a "${{path##*/}}" != {LINK} && own+=(".$path"); '
+        f'[[ ( -O $path || -L $path ) && ${{path##*/}} != {LINK} ]] && own+=(".$path"); '
         "done; done; "
-        'cd / && test ${#own[@]} -gt 0 && tar -c -f - -- "${own[@]}" 2>/dev/null | gzip -1 | base64 -w0'
+        # The names as input: a command's arguments are bounded, and none is taken for an option.
+        "cd / && test ${#own[@]} -gt 0 && printf '%s\\0' \"${own[@]}\" "
+        "| tar -c --null -T - -f - 2>/dev/null | gzip -1 | base64 -w0"
     )
 
 
 def unpack(archive: str, folder: str) -> str:
     """Return the command that unpacks what ``pack`` or ``pack_all`` has written."""
-    # By a variable: a here-document would need room in /tmp.
+    # Behind the command, in the script itself: a variable would take ten times the memory, and a
+    # here-document room in /tmp.
     target = shlex.quote(folder)
-    return f'archive={archive}\nprintf %s "$archive" | base64 -d | tar -xzp -f - -C {target} 2>/dev/null'
+    return f'tail -n +2 "$0" | base64 -d | tar -xzp -f - -C {target} 2>/dev/null; exit\n{archive}\n'
 
 
 def take_initial(workspace: str) -> str:

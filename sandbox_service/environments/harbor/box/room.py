@@ -12,8 +12,10 @@ import os
 import posixpath
 import time
 from collections.abc import Container, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -57,7 +59,8 @@ class Room:
         self._deadline = deadline
         top = posixpath.dirname(agent.workspace)
         self._folders = [top, *scratch]
-        self._own = (agent.workspace, f"{top}/{LINK}")
+        self._own = (agent.workspace,)
+        self._link = f"{top}/{LINK}"
         self._least_share = least_share
         self._made = False
         self._shared = True
@@ -69,10 +72,16 @@ class Room:
 
         False where they have folders of their own, which this process does not see.
         """
-        return self._shared and any(
-            free_share(os.statvfs(folder)) < self._least_share or has_strangers(folder, self._own)
-            for folder in filter(os.path.isdir, self._folders)
+        return self._shared and (
+            self._has_strangers()
+            or any(free_share(os.statvfs(folder)) < self._least_share for folder in self._existing())
         )
+
+    def _has_strangers(self) -> bool:
+        return any(has_strangers(folder, self._own, self._link) for folder in self._existing())
+
+    def _existing(self) -> list[str]:
+        return [folder for folder in self._folders if Path(folder).is_dir()]
 
     def make(self) -> None:
         """Remove everything of the agent's, and wait until there is room.
@@ -84,7 +93,7 @@ class Room:
             self._made = True
             kept = self._copied()
             try:
-                self._agent.remove_files(self._folders)
+                self._agent.remove_files(self._folders, max(_LEAST_S, self._deadline - time.monotonic()))
                 self._kept = kept
             except PermissionError:
                 # The agent's user id is the verifier's, too: then each has folders of its own.
@@ -92,11 +101,22 @@ class Room:
         self.wait_for_room()
 
     def wait_for_room(self) -> None:
-        """Wait until there is room. Raises WorldError(sandbox_failed) when there is none."""
-        deadline = min(self._deadline, time.monotonic() + _WAIT_S)
+        """Wait until there is room.
+
+        Raises TimeoutError when something that the agent or its tests left stays there, and WorldError:
+        sandbox_failed when there is too little space without it, deadline_exceeded on a busy machine.
+        """
+        started = time.monotonic()
+        deadline = min(self._deadline, started + _WAIT_S)
         while self.is_taken():
             if time.monotonic() >= deadline:
-                raise no_room("there are files in the folders of the box that are not the agent's")
+                waited_s = time.monotonic() - started
+                if not self._has_strangers():
+                    raise no_room("the folders of the box are more than half full without the agent's files")
+                if kept_waiting(0.0, waited_s, waited_s):
+                    detail = "the machine is too busy to remove what the agent left"
+                    raise WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED)
+                raise TimeoutError
             time.sleep(_POLL_S)
 
     def give_back(self) -> None:
@@ -133,14 +153,19 @@ def free_share(found: os.statvfs_result) -> float:
     return min(free / total if total else 1.0 for free, total in pairs)
 
 
-def has_strangers(folder: str, own: Container[str]) -> bool:
-    """Return whether an agent or a verifier has left something at the top of a folder, except ``own``."""
+def has_strangers(folder: str, own: Container[str], link: str = "") -> bool:
+    """Return whether an agent or a verifier has left something at the top of a folder.
+
+    Except ``own``, and ``link`` if it is one: the next verifier replaces a link, but no folder in its place.
+    """
     # Neither is this process's user, nor root.
     ours = (0, os.geteuid())
     try:
         with os.scandir(folder) as entries:
             return any(
-                entry.path not in own and entry.stat(follow_symlinks=False).st_uid not in ours
+                entry.path not in own
+                and not (entry.path == link and entry.is_symlink())
+                and entry.stat(follow_symlinks=False).st_uid not in ours
                 for entry in entries
             )
     except FileNotFoundError:

@@ -6,12 +6,14 @@ made for a ``TaskCatalog``, whose tasks have ``prompt``, ``category`` and ``max_
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import ClassVar
 
 from sandbox_service.runner.world import JsonObject, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
+
+_ROUNDING = 1e-9
+"""Differences of scores that arithmetic makes."""
 
 
 class TaskWorld(World):
@@ -51,9 +53,12 @@ class TaskWorld(World):
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
         score = float(self.grade_task(grading))
-        if not 0.0 <= score <= 1.0 or math.isnan(score):
-            raise ValueError(
-                f"{type(self).__name__}.grade_task returned {score}, which is not between 0 and 1"
-            )
+        detail = f"{type(self).__name__}.grade_task returned {score}, which is not between 0 and 1"
+        if score > 1.0 + _ROUNDING:
+            # More than there is to earn: no agent gets out of a bad score by it.
+            raise WorldError(detail, BoxErrorCode.GRADER_FAILED)
+        if not score >= -_ROUNDING:
+            raise ValueError(detail)
+        score = min(1.0, max(0.0, score))
         success = score >= 1.0
         return Verdict(float(success) if sparse else score, success)

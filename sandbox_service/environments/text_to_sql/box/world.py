@@ -7,9 +7,8 @@ Standard library only.
 
 from __future__ import annotations
 
-import copy
+import sqlite3
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls
@@ -86,15 +85,13 @@ class TextToSqlWorld(World):
             found = self._query(self.submitted, seed, GRADED_ROWS, deadline)
             if "error" in found:
                 return Verdict(0.0, False, {"submitted": True, "result": "error"})
-            expected = self._expected(grading["query"], seed)
+            try:
+                expected = self._expected(grading["query"], seed)
+            except sqlite3.Error as error:
+                raise WorldError(f"the reference query fails: {error}", BoxErrorCode.GRADER_FAILED) from None
             if not same_rows(found["rows"], expected, ordered=grading["ordered"]):
                 return Verdict(0.0, False, {"submitted": True, "result": "wrong"})
         return Verdict(1.0, True, {"submitted": True, "result": "right"})
-
-    def untouched(self, task: JsonObject) -> Iterator[World]:
-        untouched = copy.copy(self)
-        untouched.submitted = "SELECT 1"
-        yield untouched
 
     def _called(self, call: ParsedCall, number: int, deadline: float) -> str:
         """Run a call, and return its answer to the model."""

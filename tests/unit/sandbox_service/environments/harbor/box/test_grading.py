@@ -79,7 +79,7 @@ class Agent:
     def shell(self, *_: object) -> Execution:
         return self._copied or Execution("", 0)
 
-    def remove_files(self, _: object) -> None:
+    def remove_files(self, *_: object) -> None:
         self.removed += 1
         raise self._removal
 

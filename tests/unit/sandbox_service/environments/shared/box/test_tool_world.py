@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from sandbox_service.environments.shared.box.tool_world import ToolWorld, tool
-from sandbox_service.runner.world import Context
+from sandbox_service.runner.world import Context, WorldError
 
 
 class Counter(ToolWorld):
@@ -99,6 +99,17 @@ def test_a_grade_outside_of_the_unit_interval_is_refused() -> None:
     world.step(call("add", number=4), 1.0)
     assert world.evaluate({}, {"goal": 8}).score == 0.5
     assert world.evaluate({"sparse": True}, {"goal": 8}).score == 0.0
-    for goal in (2, -4, float("nan")):
+    for goal in (-4, float("nan")):
         with pytest.raises(ValueError, match="is not between 0 and 1"):
             world.evaluate({}, {"goal": goal})
+    with pytest.raises(WorldError, match="is not between 0 and 1") as caught:
+        world.evaluate({}, {"goal": 2})
+    assert caught.value.code == "grader_failed"
+
+
+def test_a_grade_that_rounding_took_out_of_the_unit_interval_counts() -> None:
+    world, _ = counter()
+    world.step(call("add", number=4), 1.0)
+    for goal, score in ((4 - 1e-12, 1.0), (float("-inf"), 0.0)):
+        verdict = world.evaluate({}, {"goal": goal})
+        assert (verdict.score, verdict.success) == (score, score == 1.0)
