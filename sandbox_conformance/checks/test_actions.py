@@ -42,18 +42,18 @@ async def each_answer(subject: Subject, messages: Iterable[Json]) -> list[StepRe
         async with subject.episode() as episode:
             while waiting and not episode.finished:
                 results.append(await episode.step(waiting.pop(0)))
-            check_took(results[-1].info)
-            check_took((await episode.evaluate()).details)
+            check_nothing_raised(results[-1].info)
+            check_nothing_raised((await episode.evaluate()).details)
     return results
 
 
-def check_took(told: Mapping[str, object]) -> None:
+def check_nothing_raised(info: Mapping[str, object]) -> None:
     """Whatever a model writes, step and grading raise nothing: the runner makes results of exceptions."""
-    assert not told.keys() & {"exception", "exhausted"}, told
+    assert not info.keys() & {"exception", "exhausted"}, info
 
 
 def check_answered(result: StepResult) -> None:
-    check_took(result.info)
+    check_nothing_raised(result.info)
     assert result.observation.messages
     assert {message.role for message in result.observation.messages} <= {"user", "tool"}
     assert all(isinstance(message.content, str) for message in result.observation.messages)

@@ -123,7 +123,10 @@ class WorldEpisode:
         ended = meta["terminated"] or meta["truncated"]
         if ended:
             self._end()
-        reply = frame.reply(body, {**meta, **self._exception(), "run_ms": _since(started)})
+            if "exception" in self.broken_off:
+                # For the supervisor's count of them.
+                meta["exception"] = self.broken_off["exception"]
+        reply = frame.reply(body, {**meta, "run_ms": _since(started)})
         self._last = (self.step_index, frame.body, reply)
         self.step_index += 1
         self.finished = ended
@@ -206,10 +209,6 @@ class WorldEpisode:
         """Return a grading's result, and what of it the supervisor reads. Raises ValueError and TypeError."""
         read = {"score": check_number(verdict.score), "success": bool(verdict.success)}
         return _json({"instance_id": self.instance_id, **read, "details": verdict.details}), read
-
-    def _exception(self) -> JsonObject:
-        """Return the exception that ended the episode, for the supervisor's count of them."""
-        return {key: self.broken_off[key] for key in ("exception",) if key in self.broken_off}
 
     def _is_doing_of_agent(self, error: BaseException) -> bool:
         """Return whether a grading may have failed at what the agent did."""
