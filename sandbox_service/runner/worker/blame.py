@@ -8,15 +8,12 @@ an agent did nothing harmful; without that proof it counts as what the agent did
 from __future__ import annotations
 
 import math
-import os
-import select
-import signal
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.forked_copy import forked_copy
 from sandbox_service.runner.messages.codec import MessageError
 from sandbox_service.runner.world import WorldError
 
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 _MACHINE = (OSError, EOFError, MemoryError, MessageError)
 _MOST_PROOF_S = 10.0
 """Time for a proof, in which the worker does nothing else."""
+_AT_FAULT = b"1"
 
 
 def is_of_machine(error: BaseException) -> bool:
@@ -62,36 +60,17 @@ def task_is_at_fault(
     ``time.monotonic``. A proof that is not complete by then proves nothing.
     """
     deadline = min(deadline, time.monotonic() + _MOST_PROOF_S)
-    reading, writing = os.pipe()
+
+    def prove(send: Callable[[bytes], object]) -> None:
+        try:
+            failures = [_fails(untouched, grade) for untouched in world.untouched(task)]
+            send(_AT_FAULT if failures and all(failures) else b"0")
+        except BaseException as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
+            report(error)
+
     # In a copy of the process: opening a world may change what all worlds of a process share.
-    try:
-        child = os.fork()
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
-    if child == 0:
-        _prove_and_exit(writing, world, task, grade)
-    os.close(writing)
-    try:
-        answered, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
-        return bool(answered) and os.read(reading, 1) == b"1"
-    finally:
-        os.close(reading)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-def _prove_and_exit(writing: int, world: World, task: JsonObject, grade: Callable[[World], object]) -> None:
-    """Write 1 if grading raises in every untouched world; runs in the forked child."""
-    try:
-        privileges.die_with_parent()
-        failures = [_fails(untouched, grade) for untouched in world.untouched(task)]
-        os.write(writing, b"1" if failures and all(failures) else b"0")
-    except BaseException as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
-        report(error)
-    finally:
-        os._exit(0)
+    with forked_copy(prove) as copy:
+        return copy.read(deadline - time.monotonic()) == _AT_FAULT
 
 
 def _fails(untouched: World, grade: Callable[[World], object]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -21,13 +20,15 @@ from appworld import evaluator
 from appworld import task as appworld_task
 from appworld.apps.model_lib import Database, ModelHashHandler
 
-from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.cpu_usage import usage_of
+from sandbox_service.runner.kernel.forked_copy import ForkedCopy, forked_copy
 from sandbox_service.runner.worker.allowance import Allowance
 
 from .engine import BEGINNING, OUTPUT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .engine import AppWorldEngine
 
 
@@ -91,25 +92,20 @@ def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeou
     Returns the numbers, or in ``failed`` the exception's name or that it was too late. Raises LateError if
     the machine is too busy, and OSError.
     """
-    reading, writing = os.pipe()
-    try:
-        child = os.fork()
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
-    if child == 0:
-        _evaluate_and_exit(writing, engine, task_id, home)
-    os.close(writing)
-    allowance = Allowance(
-        _EVALUATION_S, wall_timeout_s, lambda enough_s: usage_of([child], enough_s=enough_s)
-    )
-    try:
-        answer = _read(reading, allowance)
-    finally:
-        os.close(reading)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+
+    def answer_for(send: Callable[[bytes], object]) -> None:
+        try:
+            found = _evaluate(engine, task_id, home)
+        except BaseException as error:  # noqa: BLE001  # graders are foreign code
+            sys.__excepthook__(type(error), error, error.__traceback__)
+            found = {"machine" if isinstance(error, OSError) else "failed": type(error).__name__}
+        send(json.dumps(found).encode())
+
+    with forked_copy(answer_for) as copy:
+        allowance = Allowance(
+            _EVALUATION_S, wall_timeout_s, lambda enough_s: usage_of([copy.pid], enough_s=enough_s)
+        )
+        answer = _read(copy, allowance)
     if "machine" in answer:
         raise OSError(f"the evaluation raised {answer['machine']}")
     if answer:
@@ -118,22 +114,9 @@ def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeou
         if allowance.starved():
             raise LateError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
         return {"failed": _LATE}
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+    if os.WIFSIGNALED(copy.status) and os.WTERMSIG(copy.status) == signal.SIGKILL:
         raise OSError("the evaluation process was killed")
     return {"failed": "exit"}
-
-
-def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str, home: str) -> None:
-    """Write the result to the pipe and exit; runs in the forked child."""
-    try:
-        privileges.die_with_parent()
-        os.write(writing, json.dumps(_evaluate(engine, task_id, home)).encode())
-    except BaseException as error:  # noqa: BLE001  # graders are foreign code
-        sys.__excepthook__(type(error), error, error.__traceback__)
-        kind = "machine" if isinstance(error, OSError) else "failed"
-        os.write(writing, json.dumps({kind: type(error).__name__}).encode())
-    finally:
-        os._exit(0)
 
 
 def _evaluate(engine: AppWorldEngine, task_id: str, graded: str) -> dict[str, Any]:
@@ -164,14 +147,13 @@ def _evaluate(engine: AppWorldEngine, task_id: str, graded: str) -> dict[str, An
     }
 
 
-def _read(descriptor: int, allowance: Allowance) -> dict[str, Any]:
+def _read(copy: ForkedCopy, allowance: Allowance) -> dict[str, Any]:
     data = b""
     while not allowance.over():
-        if select.select([descriptor], [], [], allowance.wait_s)[0]:
-            part = os.read(descriptor, 65536)
-            if not part:
-                break
-            data += part
+        part = copy.read(allowance.wait_s)
+        if part == b"":
+            break
+        data += part or b""
     try:
         answer = json.loads(data)
     except ValueError:
