@@ -64,7 +64,8 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
     _write_answers(answers)
     deadline = config.deadline
     waiting_s = deadline.create_s + config.pool.queue_timeout_s
-    longest_s = max(deadline.step_s, deadline.evaluate_s, deadline.agent_s, waiting_s)
+    evaluate_s = max(deadline.evaluate_s, config.environments.max_evaluate_s)
+    longest_s = max(deadline.step_s, evaluate_s, deadline.agent_s, waiting_s)
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",

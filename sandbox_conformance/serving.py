@@ -18,7 +18,14 @@ import httpx
 
 from local_processes.process_tree import end_tree, process_of
 from sandbox_client import AsyncSandboxClient
-from sandbox_service.config import PoolConfig, SandboxConfig, ServerConfig, ServiceConfig, StoreConfig
+from sandbox_service.config import (
+    DeadlineConfig,
+    PoolConfig,
+    SandboxConfig,
+    ServerConfig,
+    ServiceConfig,
+    StoreConfig,
+)
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app
 from sandbox_service.sandboxes.docker import DockerEngine
@@ -91,7 +98,9 @@ class Service:
 
 
 @asynccontextmanager
-async def serve(catalog: Catalog, kind: str) -> AsyncIterator[Service]:
+async def serve(
+    catalog: Catalog, kind: str, deadline: DeadlineConfig | None = None
+) -> AsyncIterator[Service]:
     """A service of one environment. Raises ServiceError where boxes of the kind cannot be made."""
     name = catalog.spec.name
     node = f"conf{secrets.token_hex(3)}"
@@ -105,6 +114,7 @@ async def serve(catalog: Catalog, kind: str) -> AsyncIterator[Service]:
         config = ServiceConfig(
             sandbox=SandboxConfig(kind=kind, state_dir=folder / "state"),
             pool=PoolConfig(min_boxes=0, max_boxes=_BOXES, queue_timeout_s=120),
+            deadline=deadline or DeadlineConfig(),
             store=StoreConfig(url=f"sqlite:///{folder}/trajectories.sqlite"),
         )
         factory = await open_factory(config.sandbox, node, config.deadline.start_s)

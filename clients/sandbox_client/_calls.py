@@ -72,7 +72,7 @@ class Lane(Enum):
     ADMISSION = "admission"
     """Creates and forks: they may wait long for a sandbox, and must not keep others from stepping."""
     AGENT = "agent"
-    """Agents: they run for minutes, and must not keep others from stepping."""
+    """Agents and long gradings: they run for minutes, and must not keep others from stepping."""
     WORK = "work"
     """Everything else."""
 
@@ -175,7 +175,10 @@ def step(request: StepRequest) -> ApiCall[StepResult]:
 
 
 def evaluate(
-    instance_id: str, params: Mapping[str, JsonValue] | None, idempotency_key: str | None
+    instance_id: str,
+    params: Mapping[str, JsonValue] | None,
+    timeout_s: float | None,
+    idempotency_key: str | None,
 ) -> ApiCall[EvaluateResult]:
     request = _build(
         EvaluateRequest,
@@ -183,7 +186,8 @@ def evaluate(
         params=None if params is None else dict(params),
         idempotency_key=idempotency_key or new_key(),
     )
-    return _post("evaluate", request, EvaluateResult, instance_id=instance_id)
+    lane = Lane.WORK if timeout_s is None else Lane.AGENT
+    return _post("evaluate", request, EvaluateResult, lane, timeout_s, instance_id)
 
 
 def release_instance(instance_id: str, idempotency_key: str | None) -> ApiCall[ReleaseInstanceResult]:

@@ -80,6 +80,12 @@ class Progress:
         """Return the information that the environment gave at the start."""
         return self._info
 
+    @property
+    def evaluate_s(self) -> float | None:
+        """Seconds that grading may take; None where the task does not ask for more than the service's own."""
+        seconds = self._info.get("evaluate_s")
+        return float(seconds) if isinstance(seconds, (int, float)) and seconds > 0 else None
+
     def _created(self, result: CreateInstanceResult) -> None:
         self._instance_id = result.instance_id
         self._observation = result.observation

@@ -122,10 +122,15 @@ class AsyncSandboxClient:
         instance_id: str,
         *,
         params: Mapping[str, JsonValue] | None = None,
+        timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> EvaluateResult:
-        """Grade the instance as it stands."""
-        return await self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
+        """Grade the instance as it stands.
+
+        ``timeout_s``: the seconds that its grading may take, ``info["evaluate_s"]`` of the created instance,
+        so that the client waits for them.
+        """
+        return await self._sender.send(_calls.evaluate(instance_id, params, timeout_s, idempotency_key))
 
     async def release_instance(
         self, instance_id: str, *, idempotency_key: str | None = None

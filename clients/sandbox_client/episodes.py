@@ -98,7 +98,7 @@ class AsyncEpisode(Progress):
 
     async def evaluate(self, *, params: Mapping[str, JsonValue] | None = None) -> EvaluateResult:
         """Grade the episode as it stands."""
-        return await self._client.evaluate(self.instance_id, params=params)
+        return await self._client.evaluate(self.instance_id, params=params, timeout_s=self.evaluate_s)
 
     async def fork(self, count: int = 1) -> tuple[AsyncEpisode, ...]:
         """Return live copies of the episode, each to be used as a context manager."""
@@ -171,7 +171,7 @@ class Episode(Progress):
 
     def evaluate(self, *, params: Mapping[str, JsonValue] | None = None) -> EvaluateResult:
         """Grade the episode as it stands."""
-        return self._client.evaluate(self.instance_id, params=params)
+        return self._client.evaluate(self.instance_id, params=params, timeout_s=self.evaluate_s)
 
     def fork(self, count: int = 1) -> tuple[Episode, ...]:
         """Return live copies of the episode, each to be used as a context manager."""

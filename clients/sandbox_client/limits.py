@@ -17,11 +17,11 @@ class ClientLimits:
     """Most creates and forks at once: they may wait long for a sandbox, and the episodes that would free one
     must be able to step meanwhile."""
     agents: int = 256
-    """Most agents at once: each keeps a connection for as long as it runs."""
+    """Most agents and long gradings at once: each keeps a connection for as long as it runs."""
     connect_s: float = 10.0
     """Longest wait for a connection."""
     attempt_s: float = 180.0
-    """Longest silence of the service in one attempt; a step that asks for more time is given more."""
+    """Longest silence of the service in one attempt; a step or grading that asks for more is given more."""
 
     def __post_init__(self) -> None:
         if min(self.in_flight, self.creating, self.agents) < 1:

@@ -92,7 +92,8 @@ class CreateInstanceResult(Result):
     tools: tuple[Tool, ...] = ()
     """The tools that the agent may call."""
     info: JsonObject = {}
-    """Details of the environment: difficulty, category, limits."""
+    """Details of the environment: difficulty, category, limits. ``evaluate_s``, where it is there, are the
+    seconds that grading may take."""
 
 
 class StepRequest(Request):

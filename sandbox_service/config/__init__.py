@@ -6,6 +6,7 @@ Each part of the service receives only its own branch. A TOML file and ``key=val
 
 from .agents import AgentsConfig
 from .environments import (
+    MAX_EVALUATE_S,
     AlfworldConfig,
     AppworldConfig,
     BabyaiConfig,
@@ -44,6 +45,7 @@ from .service import (
 )
 
 __all__ = [
+    "MAX_EVALUATE_S",
     "AgentsConfig",
     "AlfworldConfig",
     "ApiKeyConfig",

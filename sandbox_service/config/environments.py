@@ -10,6 +10,9 @@ from pydantic import Field, JsonValue, field_validator
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
+MAX_EVALUATE_S = 7200.0
+"""Default of ``environments.max_evaluate_s``."""
+
 
 class AlfworldConfig(Branch):
     """The ALFWorld environment."""
@@ -227,6 +230,8 @@ class EnvironmentsConfig(Branch):
     """Environments to serve, by name or as ``module:name``; by default all that are set up on the machine."""
     packages_dir: Path | None = None
     """Folder of ``envs setup`` for packages and data; by default the user's cache, /var/cache for root."""
+    max_evaluate_s: Seconds = MAX_EVALUATE_S
+    """Maximum time for grading that a task may ask for; one that asks for more cannot be served."""
     settings: dict[str, dict[str, JsonValue]] = {}
     """Settings of environments that other packages bring, by name, or by ``module:name`` as enabled."""
     alfworld: AlfworldConfig = AlfworldConfig()

@@ -206,7 +206,7 @@ class DeadlineConfig(Branch):
     step_s: Seconds = 60.0
     """A step, unless the request has a shorter timeout."""
     evaluate_s: Seconds = 120.0
-    """Grading."""
+    """Grading, unless the task asks for more."""
     agent_s: Seconds = 1800.0
     """A command that runs as an agent, unless the request has a shorter timeout."""
     release_s: Seconds = 10.0

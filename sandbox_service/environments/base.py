@@ -119,6 +119,9 @@ class TaskPayload:
     max_steps: int
     image: TaskImage | None = None
     """The image of its boxes, if the environment's own is not enough."""
+    evaluate_s: float = 0.0
+    """Seconds that grading may take, where ``deadline.evaluate_s`` is lower. Clients learn it if the box puts
+    it into the opening's ``info`` under this name."""
 
 
 class Catalog(Protocol):

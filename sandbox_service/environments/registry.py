@@ -7,11 +7,13 @@ packages (``plugins``) stand beside those of the service.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import MAX_EVALUATE_S
 from sandbox_service.errors import ServiceError
 
 from .alfworld.service.catalog import AlfworldCatalog
@@ -48,7 +50,7 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
         "bike_rental": lambda config: BikeRentalCatalog(config.bike_rental),
         "code": lambda config: CodeCatalog(with_task_packs(config.code)),
         "echo": lambda _: EchoCatalog(),
-        "harbor": lambda config: operator_catalog(config.harbor),
+        "harbor": lambda config: operator_catalog(config.harbor, config.max_evaluate_s),
         "search_qa": lambda config: SearchQaCatalog(config.search_qa),
         "text_to_sql": lambda config: TextToSqlCatalog(config.text_to_sql),
     }
@@ -65,7 +67,7 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
         "reasoning_gym": lambda config, found: ReasoningGymCatalog(config.reasoning_gym, found),
         "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
         "swe_mutants": lambda config, found: pack_catalog(
-            "swe_mutants", config.swe_mutants, found, SWE_MUTANTS
+            "swe_mutants", config.swe_mutants, found, SWE_MUTANTS, config.max_evaluate_s
         ),
         "textcraft": lambda config, found: TextcraftCatalog(config.textcraft, found),
         "textworld": lambda config, found: TextworldCatalog(config.textworld, found),
@@ -88,6 +90,7 @@ class Registry:
         *,
         broken: Mapping[str, str] = MappingProxyType({}),
         origins: Mapping[str, str] = MappingProxyType({}),
+        max_evaluate_s: float = MAX_EVALUATE_S,
     ) -> None:
         """Describe what is served.
 
@@ -96,11 +99,13 @@ class Registry:
             absent: environments that could be served and are not set up.
             broken: why environments of other packages cannot be served, by name.
             origins: the package that an environment comes from, with its version; none for the service's own.
+            max_evaluate_s: the most seconds for grading that a task may ask for.
         """
         self.catalogs = MappingProxyType(dict(catalogs))
         self.absent = frozenset(absent)
         self.broken = MappingProxyType(dict(broken))
         self.origins = MappingProxyType(dict(origins))
+        self.max_evaluate_s = max_evaluate_s
 
     def catalog(self, name: str) -> Catalog:
         """Return the catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT)."""
@@ -140,13 +145,15 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     plugins = plugin_catalogs(config, OWN_NAMES)
     absent = (_PROVIDED.keys() - catalogs.keys()) | plugins.absent
     everything = {**catalogs, **plugins.catalogs}
-    registry = Registry(everything, absent, broken=plugins.broken, origins=plugins.origins)
+    make_registry = partial(
+        Registry, broken=plugins.broken, origins=plugins.origins, max_evaluate_s=config.max_evaluate_s
+    )
+    registry = make_registry(everything, absent)
     _check_settings(config, registry)
     if config.enabled is None:
         return registry
     enabled = [plugins.names.get(name, name) for name in config.enabled]
-    chosen = {name: registry.catalog(name) for name in enabled}
-    return Registry(chosen, registry.absent, broken=registry.broken, origins=registry.origins)
+    return make_registry({name: registry.catalog(name) for name in enabled}, absent)
 
 
 def with_task_packs(config: CodeConfig) -> CodeConfig:

@@ -215,7 +215,8 @@ def build_app(
     ``log_every`` n logs one in n successful requests, 0 none of them. ``quota`` applies if there are several
     tenants.
     """
-    dispatcher = Dispatcher(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
+    deadlines = Deadlines(deadline or DeadlineConfig(), queue_timeout_s, registry.max_evaluate_s)
+    dispatcher = Dispatcher(backend, deadlines)
     metrics = Metrics()
     log = RequestLog(log_every)
     queue, bodies = _bounds(config, quota or QuotaConfig(), metrics)

@@ -80,14 +80,15 @@ class Deadlines:
     to rebuild an instance before the operation, and end the wait if the supervisor does not answer at all.
     """
 
-    def __init__(self, deadline: DeadlineConfig, queue_timeout_s: float) -> None:
+    def __init__(self, deadline: DeadlineConfig, queue_timeout_s: float, max_evaluate_s: float = 0.0) -> None:
+        """``max_evaluate_s``: the most that a task may ask for, where ``deadline.evaluate_s`` is lower."""
         rebuild_s = deadline.start_s + deadline.create_s + _MARGIN_S
         self._longest = {Op.STEP: deadline.step_s, Op.RUN_AGENT: deadline.agent_s}
         self._rebuild_s = rebuild_s
         self._waits = {
             Op.CREATE: queue_timeout_s + rebuild_s,
             Op.FORK: queue_timeout_s + rebuild_s,
-            Op.EVALUATE: deadline.evaluate_s + rebuild_s,
+            Op.EVALUATE: max(deadline.evaluate_s, max_evaluate_s) + rebuild_s,
             Op.RELEASE: deadline.release_s + _MARGIN_S,
             Op.FILE_READ: _FILES_S + rebuild_s,
             Op.FILE_WRITE: _FILES_S + rebuild_s,

@@ -122,6 +122,10 @@ class InstanceCreator:
         timer = RequestTimer(self._clock)
         request = parse_request(CreateInstanceRequest, frame.body)
         payload = self._registry.catalog(request.environment).payload(request.task_id)
+        longest_s = self._registry.max_evaluate_s
+        if payload.evaluate_s > longest_s:
+            detail = f"{payload.evaluate_s:g} s of grading; environments.max_evaluate_s allows {longest_s:g}"
+            raise ServiceError(ErrorCode.TASK_INVALID, f"{request.task_id} asks for {detail}")
         instance = await self._reserve(frame.meta["tenant"], request)
         try:
             reply = await self._setup.set_up(instance, payload, timer, fresh=request.fresh)

@@ -85,9 +85,9 @@ class InstanceOperations:
         frame = invocation.frame
         request = parse_request(EvaluateRequest, frame.body)
         # The grading data stay outside of the box until they are needed: the agent must never read them.
-        grading = instance.catalog.payload(instance.task_id).grading
-        body = json.dumps({"params": request.params, "grading": grading}).encode()
-        limit = self._deadlines.evaluate_s
+        payload = instance.catalog.payload(instance.task_id)
+        body = json.dumps({"params": request.params, "grading": payload.grading}).encode()
+        limit = max(self._deadlines.evaluate_s, payload.evaluate_s)
         reply = await self._request_box(instance, frame, {"deadline_s": limit}, body, limit)
         return self._recorded(instance, invocation, reply, reply.meta.get("score"))
 

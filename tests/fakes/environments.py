@@ -16,7 +16,7 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox_service.environments.base import Catalog, EnvironmentSpec
+    from sandbox_service.environments.base import Catalog, EnvironmentSpec, TaskPayload
 
 __all__ = ["FakeCatalog", "FakeRegistry", "fake_registry"]
 
@@ -24,15 +24,20 @@ __all__ = ["FakeCatalog", "FakeRegistry", "fake_registry"]
 class FakeCatalog(EchoCatalog):
     """The tasks of echo under another specification."""
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
+    def __init__(self, spec: EnvironmentSpec, evaluate_s: float = 0.0) -> None:
         self.spec = spec  # type: ignore[misc]
+        self._evaluate_s = evaluate_s
+
+    def payload(self, task_id: str) -> TaskPayload:
+        return replace(super().payload(task_id), evaluate_s=self._evaluate_s)
 
 
 class FakeRegistry:
     """Keeps ``Registry``, and lets tests choose the catalogs."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog]) -> None:
+    def __init__(self, catalogs: Mapping[str, Catalog], max_evaluate_s: float = 0.0) -> None:
         self.catalogs = MappingProxyType(dict(catalogs))
+        self.max_evaluate_s = max_evaluate_s
 
     def catalog(self, name: str) -> Catalog:
         try:
@@ -42,7 +47,10 @@ class FakeRegistry:
 
 
 def fake_registry() -> FakeRegistry:
-    """``echo`` as it is; ``diary`` with agent code; ``sheet``, deterministic, one instance a box, no fork."""
+    """``echo`` as it is; ``diary`` with agent code; ``sheet``, deterministic, one instance a box, no fork.
+
+    Tasks of ``exam`` ask for 900 s of grading, all that the registry allows; ``thesis`` asks for more.
+    """
     echo = EchoCatalog()
     diary = replace(
         echo.spec,
@@ -56,4 +64,11 @@ def fake_registry() -> FakeRegistry:
     sheet = replace(
         echo.spec, name="sheet", many_per_worker=False, fork=False, deterministic=True, instances_per_box=1
     )
-    return FakeRegistry({"echo": echo, "diary": FakeCatalog(diary), "sheet": FakeCatalog(sheet)})
+    catalogs = {
+        "echo": echo,
+        "diary": FakeCatalog(diary),
+        "sheet": FakeCatalog(sheet),
+        "exam": FakeCatalog(replace(echo.spec, name="exam"), evaluate_s=900.0),
+        "thesis": FakeCatalog(replace(echo.spec, name="thesis"), evaluate_s=901.0),
+    }
+    return FakeRegistry(catalogs, max_evaluate_s=900.0)

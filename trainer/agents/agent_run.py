@@ -74,8 +74,9 @@ class AgentRun:
                 self._phases.instance_id = episode.instance_id
                 self._task = described_task(self._task, episode.info)
                 await self._let_agent_play(episode)
-                grading = episode.evaluate(params=player.config.evaluation_params)
-                self._verdict = await self._phases.within("evaluate", service.evaluate_timeout_s, grading)
+                self._verdict = await self._phases.graded(
+                    episode, player.config.evaluation_params, service.evaluate_timeout_s
+                )
                 stack.pop_all()  # released in the background: the trajectory is complete
                 player.instances.release(episode)
             finally:

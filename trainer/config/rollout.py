@@ -35,7 +35,7 @@ class SandboxServiceConfig(Branch):
     step_timeout_s: Seconds = 60.0
     """Time limit of a step in the sandbox."""
     evaluate_timeout_s: Seconds = 120.0
-    """Time limit of grading."""
+    """Time limit of grading, where the task does not ask for more."""
 
     @field_validator("start")
     @classmethod

@@ -172,8 +172,9 @@ class _Played:
                 episode = await self._entered(stack)
                 self._deadline = self._player.clock() + self._config.episode_timeout_s
                 self._stop = await self._play_out(episode)
-                verdict = episode.evaluate(params=self._config.evaluation_params)
-                self._verdict = await self.phases.within("evaluate", service.evaluate_timeout_s, verdict)
+                self._verdict = await self.phases.graded(
+                    episode, self._config.evaluation_params, service.evaluate_timeout_s
+                )
                 stack.pop_all()  # released in the background: the trajectory is complete
                 self._player.instances.release(episode)
             finally:

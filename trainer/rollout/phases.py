@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_client import SandboxError
@@ -13,9 +13,16 @@ from trainer.errors import Stalled
 from trainer.types import Timings
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sandbox_client import AsyncEpisode
+    from sandbox_contract.episodes import EvaluateResult
+
     from .progress import ProgressMonitor
 
 ResultT = TypeVar("ResultT")
+
+_TRANSFER_S = 30.0
 
 
 class EpisodePhases:
@@ -50,6 +57,13 @@ class EpisodePhases:
         finally:
             self.took_s = time.monotonic() - began
             self._seconds[phase] += self.took_s
+
+    async def graded(
+        self, episode: AsyncEpisode, params: Mapping[str, JsonValue], seconds: float
+    ) -> EvaluateResult:
+        """Grade the episode as a phase, within ``seconds`` or its task's own time. Raises Stalled."""
+        own_s = 0.0 if episode.evaluate_s is None else episode.evaluate_s + _TRANSFER_S
+        return await self.within("evaluate", max(seconds, own_s), episode.evaluate(params=params))
 
     def timings(self) -> Timings:
         """Return the seconds of each phase so far."""

@@ -11,7 +11,7 @@ from sandbox_client.errors import SandboxError
 from sandbox_conformance.actions import native, say
 from sandbox_conformance.serving import serve
 from sandbox_contract.problems import ErrorCode, FailureClass
-from sandbox_service.config import HarborConfig
+from sandbox_service.config import DeadlineConfig, HarborConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ CHECK = """\
 if [ "$(cat /app/answer.txt 2>/dev/null)" = 42 ]; then r=1; else r=0; fi
 echo "$r" > /logs/verifier/reward.txt
 """
+SLOW = f"if [ -e /app/answer.txt ]; then sleep 4; fi; {CHECK}"
+"""Tests that take a while on a solution, and hardly any time on untouched files."""
 COMPARED = """\
 r=0
 for name in answer expected; do cmp -s /app/$name.txt /tests/expected.txt && r=1; done
@@ -84,7 +86,9 @@ async def service(
     write_task(folder, "compared", COMPARED)
     (folder / "compared/tests/expected.txt").write_text("42\n")
     write_task(folder, "slow-agent", CHECK, "[agent]\ntimeout_sec = 0.5")
-    async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": folder}), request.param) as served:
+    write_task(folder, "slow-tests", SLOW, "[verifier]\ntimeout_sec = 30.0")
+    catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
+    async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
         yield served
 
 
@@ -98,6 +102,13 @@ async def test_tests_without_a_usable_reward_are_the_tasks_failure_and_never_0(s
             assert words in str(caught.value), name
     # No other instance is disturbed by them.
     async with service.client.episode("harbor", "answer") as episode:
+        await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt"}))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_a_right_solution_has_the_time_that_the_task_gives_its_tests(service: Service) -> None:
+    async with service.client.episode("harbor", "slow-tests") as episode:
+        assert episode.info["evaluate_s"] == 1.5 * 2 * 30 + 60
         await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt"}))
         assert (await episode.evaluate()).score == 1.0
 

@@ -227,8 +227,8 @@ def _not_ended(allowance: Allowance, step_s: float, output: object) -> NoRewardE
     if allowance.time_s >= step_s:
         return NoRewardError(f"the tests did not end within {step_s:g} s", output)
     detail = (
-        f"the tests did not end within the {allowance.time_s:.0f} s that the evaluation has for them; the "
-        f"task gives them {step_s:g} s, and deadline.evaluate_s less"
+        f"the tests did not end within the {allowance.time_s:.0f} s that are left of the evaluation; the "
+        f"task gives them {step_s:g} s"
     )
     return NoRewardError(detail, output, cut_short=True)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import MAX_EVALUATE_S
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.harbor.box.layout import FOLDERS
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
@@ -46,6 +47,10 @@ _ACTION_FORMAT = (
     '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the task, or '
     "its present step."
 )
+_BESIDE_TESTS_S = 60.0
+"""Time of an evaluation for what it does before, between and after the tests."""
+_WAITING = 1.5
+"""Time of an evaluation for each second of its tests, which wait for processors on a busy machine."""
 _SHOWN = 10
 """Refused tasks that an error names."""
 
@@ -55,14 +60,16 @@ def bundled_tasks() -> dict[str, Path]:
     return {"examples": Path(__file__).resolve().parents[1] / "data" / "examples"}
 
 
-def operator_catalog(config: HarborConfig) -> HarborCatalog:
+def operator_catalog(config: HarborConfig, max_evaluate_s: float) -> HarborCatalog:
     """Return the catalog of the bundled examples and of the operator's folders."""
     folders = bundled_tasks() | {folder.name: folder for folder in config.tasks}
-    return HarborCatalog("harbor", config, folders, reward_range=config.reward_range)
+    return HarborCatalog(
+        "harbor", config, folders, reward_range=config.reward_range, max_evaluate_s=max_evaluate_s
+    )
 
 
 def pack_catalog(
-    name: str, config: TaskFolderConfig, provisions: Provisions, description: str
+    name: str, config: TaskFolderConfig, provisions: Provisions, description: str, max_evaluate_s: float
 ) -> HarborCatalog:
     """Return the catalog of a generated pack.
 
@@ -77,6 +84,7 @@ def pack_catalog(
         packages=data / "packages",
         offered=(data / "offered.txt").read_text(encoding="utf-8").split(),
         description=description,
+        max_evaluate_s=max_evaluate_s,
     )
 
 
@@ -93,11 +101,13 @@ class HarborCatalog:
         offered: Iterable[str] = (),
         description: str = "Tasks in Harbor's format: work in a folder by shell and editor; graded by tests.",
         reward_range: tuple[float, float] = (0.0, 1.0),
+        max_evaluate_s: float = MAX_EVALUATE_S,
     ) -> None:
         """``folders`` are the folders of tasks by the names of their splits.
 
         ``packages`` is a folder of packages for agents and tests, and ``offered`` are its pins. A reward
-        outside of ``reward_range`` is none.
+        outside of ``reward_range`` is none. A task whose grading may take longer than ``max_evaluate_s``
+        seconds is refused.
         """
         self._name = name
         self._config = config
@@ -106,6 +116,7 @@ class HarborCatalog:
         self._offered = frozenset(offered)
         self._description = description
         self._reward_range = reward_range
+        self._max_evaluate_s = max_evaluate_s
         self._images: dict[str, TaskImage | None] = {}
 
     @cached_property
@@ -168,10 +179,11 @@ class HarborCatalog:
         task = self._task(task_id)
         config, environment = self._config, task.toml.environment
         recipe = task.recipe
+        evaluate_s = min(self._max_evaluate_s, _WAITING * _tests_s(task) + _BESIDE_TESTS_S)
         try:
             body: dict[str, JsonValue] = {
                 "category": task.toml.category,
-                "info": {"network": "none"},
+                "info": {"network": "none", "evaluate_s": evaluate_s},
                 "env": {**(recipe.variables if recipe is not None else {}), **environment.env},
                 "packages": bool(recipe is not None and recipe.packages),
                 "image": recipe is None,
@@ -189,7 +201,9 @@ class HarborCatalog:
             image = self._image(task)
         except (TaskRefused, OSError) as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
-        return TaskPayload(task=body, grading=grading, max_steps=config.max_steps, image=image)
+        return TaskPayload(
+            task=body, grading=grading, max_steps=config.max_steps, image=image, evaluate_s=evaluate_s
+        )
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
         task = self._task(task_id)
@@ -255,6 +269,12 @@ class HarborCatalog:
         ):
             if wanted > most:
                 raise TaskRefused(f"environment.{name} is {wanted:g}; the settings allow {most:g}")
+        evaluate_s = _tests_s(task) + _BESIDE_TESTS_S
+        if evaluate_s > self._max_evaluate_s:
+            raise TaskRefused(
+                f"by verifier.timeout_sec its tests, run twice, may take {evaluate_s:g} s; "
+                f"environments.max_evaluate_s allows {self._max_evaluate_s:g}"
+            )
         if task.recipe is None and not config.images:
             setting = f"environments.{self._name}.images"
             raise TaskRefused(f"it needs an image of its own ({task.why_image}), which {setting} excludes")
@@ -279,6 +299,11 @@ class HarborCatalog:
             return self._tasks[task_id]
         except KeyError:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
+
+
+def _tests_s(task: HarborTask) -> float:
+    """Return the seconds that a task's tests may run: those of all steps, and again on untouched files."""
+    return 2 * sum(step.verifier.timeout_sec for step in task.steps)
 
 
 def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:

@@ -44,7 +44,7 @@ def test_parameters_with_null_reach_the_environment_as_they_are() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: _calls.evaluate("i", None, None),
+        lambda: _calls.evaluate("i", None, None, None),
         lambda: _calls.release_instance("i", None),
         lambda: _calls.fork_instance("i", 2, None),
         lambda: _calls.step(_calls.step_request("i", "x", 0, None, None)),
@@ -77,7 +77,7 @@ def test_a_bad_instance_id_never_leaves_the_client() -> None:
 
 def test_creates_and_forks_have_slots_of_their_own() -> None:
     assert _calls.fork_instance("i", 1, None).lane is Lane.ADMISSION
-    assert _calls.evaluate("i", None, None).lane is Lane.WORK
+    assert _calls.evaluate("i", None, None, None).lane is Lane.WORK
 
 
 def test_agents_have_slots_of_their_own_and_are_waited_for_as_long_as_they_may_run() -> None:
@@ -93,6 +93,11 @@ def test_agents_have_slots_of_their_own_and_are_waited_for_as_long_as_they_may_r
         "output_bytes": 10,
         "idempotency_key": "k",
     }
+
+
+def test_a_grading_that_asks_for_time_keeps_no_others_from_stepping() -> None:
+    call = _calls.evaluate("i", None, 900.0, None)
+    assert (call.lane, call.timeout_s) == (Lane.AGENT, 900.0)
 
 
 def test_each_operation_of_a_batch_has_a_key_and_the_longest_deadline_counts() -> None:

@@ -7,11 +7,12 @@ import pytest
 from sandbox_client import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
 from tests.fakes.echo_service import EchoService
 from tests.fakes.scripted_transport import ScriptedTransport
+from tests.fakes.told_service import ToldService
 
 QUICK = RetryPolicy(base_s=0.0, attempts=2)
 
 
-def client_of(service: EchoService, **options: object) -> AsyncSandboxClient:
+def client_of(service: EchoService | ToldService, **options: object) -> AsyncSandboxClient:
     transport = ScriptedTransport(service, **options)  # type: ignore[arg-type]
     return AsyncSandboxClient("http://service", transport=transport, retry=QUICK)
 
@@ -27,6 +28,22 @@ async def test_an_episode_counts_its_steps_and_is_released() -> None:
         assert (episode.step_index, episode.finished, episode.total_reward) == (2, True, 1.0)
         assert (await episode.evaluate()).success
     assert service.live == {}
+
+
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(900, 930.0), (None, 180.0)])
+async def test_an_episode_waits_for_its_grading_as_long_as_the_task_asks(
+    asked_s: int | None, waits_s: float
+) -> None:
+    info = {} if asked_s is None else {"evaluate_s": asked_s}
+    waits: dict[str, float] = {}
+
+    async def note(request: httpx.Request) -> None:
+        waits[request.url.path.rpartition("/")[2]] = request.extensions["timeout"]["read"]
+
+    service = ToldService([], info=info)
+    async with client_of(service, pause=note) as client, client.episode("echo", "t") as episode:
+        await episode.evaluate()
+    assert waits == {"create_instance": 180.0, "evaluate": waits_s, "release_instance": 180.0}
 
 
 async def test_the_step_index_is_always_sent() -> None:

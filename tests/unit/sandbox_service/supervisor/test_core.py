@@ -64,7 +64,7 @@ async def test_ping_and_stats_answer() -> None:
         stats = await service.ask(Op.STATS)
         assert (stats["name"], stats["node"], stats["draining"]) == ("s1", "here", False)
         assert stats["protections"] == {"own user ids": True, "own namespaces": False}
-        assert {pool["environment"] for pool in stats["pools"]} == {"echo", "diary", "sheet"}
+        assert {pool["environment"] for pool in stats["pools"]} == set(service.registry.catalogs)
 
 
 async def test_a_supervisor_whose_store_is_stuck_says_so_refuses_creates_and_recovers_by_itself(

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
+from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
@@ -40,6 +41,16 @@ async def test_a_wrong_create_is_refused_and_leaves_nothing(
         assert await service.refusal(Op.CREATE, "", fields, key="k") is code
         assert await service.states() == {}
         assert service.factory.attempts == 0
+
+
+async def test_a_task_that_asks_for_more_time_of_grading_than_is_allowed_is_refused_by_name() -> None:
+    async with supervised() as service:
+        answer = await service.call(Op.CREATE, "", {"environment": "thesis", "task_id": "echo-1"})
+        error = error_of(answer)
+        assert error.code is ErrorCode.TASK_INVALID
+        assert "echo-1 asks for 901 s" in error.detail
+        assert "environments.max_evaluate_s" in error.detail
+        assert await service.states() == {}
 
 
 async def test_a_body_that_is_no_json_is_refused() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
@@ -304,3 +305,19 @@ async def test_a_fault_of_ours_is_an_internal_error_without_its_traceback(
         assert "secret" not in failure.value.detail
         monkeypatch.undo()
         await service.step(instance)
+
+
+async def test_a_task_that_asks_for_time_is_graded_within_it() -> None:
+    async with supervised() as service:
+        instance = await service.create("exam")
+        service.factory.home_of(instance).hanging.add(Op.EVALUATE)
+        answer = await service.call(Op.EVALUATE, instance, {"instance_id": instance})
+        assert "no answer within 9" in error_of(answer).detail
+
+
+async def test_other_tasks_are_graded_within_the_services_deadline() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        service.factory.home_of(instance).hanging.add(Op.EVALUATE)
+        answer = await service.call(Op.EVALUATE, instance, {"instance_id": instance})
+        assert "no answer within 9" not in error_of(answer).detail

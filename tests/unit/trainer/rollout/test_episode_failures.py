@@ -86,6 +86,17 @@ async def test_a_sandbox_that_says_nothing_is_a_timeout_that_names_the_phase() -
     assert service.live == {}
 
 
+async def test_grading_may_take_as_long_as_the_task_asks() -> None:
+    async def pause(request) -> None:
+        await asyncio.sleep(0.2 if request.url.path.endswith("evaluate") else 0)
+
+    service = ToldService([END], info={"evaluate_s": 5})
+    played = await play(
+        service, SUBMIT, transport={"pause": pause}, service_times={"evaluate_timeout_s": 0.05}
+    )
+    assert (played.failure, played.score) == (None, 1.0)
+
+
 class SlowPolicy:
     """An engine that is alive, and gives what it sampled when the turn's time is up."""
 

@@ -188,7 +188,7 @@ def test_several_rewards_without_a_score_are_a_steps_own_affair() -> None:
 def test_tests_that_the_evaluation_cuts_short_are_the_agents_if_untouched_files_are_quick() -> None:
     verdict = graded(Agent(HANGING), step(timeout_s=600), evaluate_s=3)
     assert verdict.score == 0.0
-    assert "deadline.evaluate_s" in verdict.details["reason"]
+    assert "left of the evaluation; the task gives them 600 s" in verdict.details["reason"]
 
 
 def test_tests_that_have_too_little_time_for_any_files_are_a_matter_of_the_deadline() -> None:

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,33 @@ def test_refused_tasks_can_be_left_out(tmp_path: Path) -> None:
 )
 def test_a_task_that_asks_for_more_than_boxes_have_is_refused(tmp_path: Path, toml: str, words: str) -> None:
     assert words in refusal(catalog(pack(tmp_path, a=toml)))
+
+
+STEPS = '[[steps]]\nname = "a"\n[steps.verifier]\ntimeout_sec = 100.0\n[[steps]]\nname = "b"'
+
+
+@pytest.mark.parametrize(
+    ("toml", "tests_s"),
+    [("", 2 * 600), ("[verifier]\ntimeout_sec = 20.0", 2 * 20), (STEPS, 2 * (100 + 600))],
+    ids=["default", "own", "steps"],
+)
+def test_a_task_asks_for_the_time_of_its_tests_twice(tmp_path: Path, toml: str, tests_s: int) -> None:
+    folder = pack(tmp_path, a=toml)
+    for step in ("a", "b"):
+        shutil.copytree(folder / "a" / "tests", folder / "a" / "steps" / step / "tests")
+        (folder / "a" / "steps" / step / "instruction.md").write_text("Do it.")
+    payload = catalog(folder).payload("a")
+    assert payload.evaluate_s == 1.5 * tests_s + 60
+    assert payload.task["info"] == {"network": "none", "evaluate_s": payload.evaluate_s}
+
+
+def test_a_task_whose_tests_may_take_too_long_is_refused(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a="[verifier]\ntimeout_sec = 3570.0", b="[verifier]\ntimeout_sec = 3571.0")
+    said = refusal(catalog(folder))
+    assert said.count("may take") == 1
+    assert "b: by verifier.timeout_sec its tests, run twice, may take 7202 s" in said
+    assert "environments.max_evaluate_s allows 7200" in said
+    assert catalog(folder, skip_unsupported=True).payload("a").evaluate_s == 7200
 
 
 IMAGE = '[environment]\ndocker_image = "ubuntu:24.04"\nworkdir = "/work"\nbuild_timeout_sec = 90.0'
