@@ -10,7 +10,7 @@ refuse() {
 }
 
 workdir=$(pwd -P)
-for program in bash base64 chmod cp env find gzip ln mkdir mv rm tar test; do
+for program in bash base64 chmod cp env find gzip ln mkdir mv rm tar test wc; do
     command -v "$program" > /dev/null || refuse "it has no $program"
 done
 test -x /usr/bin/env || refuse "it has no /usr/bin/env"
@@ -29,6 +29,8 @@ env -u HOME -u HOSTNAME -u PWD -u TASK_WORKDIR -0 > /opt/task/environment
 printf '%s' "$workdir" > /opt/task/workdir
 cd /
 mv "$workdir" /opt/task/app
+# A box refuses a task whose own files are already too large to be graded.
+tar -C /opt/task -cf - app | gzip -1 | base64 -w0 | wc -c > /opt/task/packed_bytes
 # The agent copies these files as its own.
 chmod -R a+rX /opt/task
 ln -s /workspace/.task/app "$workdir"

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
-MAX_EVALUATE_S = 7200.0
+MAX_EVALUATE_S = 14_400.0
 """Default of ``environments.max_evaluate_s``."""
 
 
@@ -110,9 +110,9 @@ class TaskFolderConfig(Branch):
     max_memory_mib: Positive = 4096
     """Most memory that a task may ask for; one that asks for more cannot be served."""
     max_storage_mib: Positive = 10240
-    """Most storage that a task may ask for; its box has ``sandbox.limits.workspace_mib`` all the same."""
+    """Most storage that a task may ask for; its box gives half of its memory at most, which holds it."""
     max_cpus: Positive = 4
-    """Most CPU cores that a task may ask for; its box has ``sandbox.limits.cpus`` all the same."""
+    """Most CPU cores that a task may ask for; one that asks for more cannot be served."""
 
 
 class HarborConfig(TaskFolderConfig):

@@ -50,6 +50,29 @@ class EnvironmentSetup:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxResources:
+    """Needs of a box, where the configured limits are lower; 0 stands for none."""
+
+    memory_mib: int = 0
+    """Memory of the whole box."""
+    cpus: float = 0.0
+    """CPU cores."""
+    pids: int = 0
+    """Processes and threads."""
+    storage_mib: int = 0
+    """Size of each writable folder. They lie in memory, so a box gives half of its own at most."""
+
+    def joined(self, other: BoxResources) -> BoxResources:
+        """Return what suffices for both."""
+        return BoxResources(
+            memory_mib=max(self.memory_mib, other.memory_mib),
+            cpus=max(self.cpus, other.cpus),
+            pids=max(self.pids, other.pids),
+            storage_mib=max(self.storage_mib, other.storage_mib),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TaskImage:
     """The image that one task asks for; it is built from its author's files when it is first used."""
 
@@ -66,6 +89,8 @@ class TaskImage:
     """Bound of the build."""
     reason: str
     """The instruction that needs an image."""
+    resources: BoxResources = BoxResources()
+    """Needs of its boxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +113,8 @@ class EnvironmentSpec:
     """Most instances in one container."""
     provisions: Provisions | None = None
     """Packages and data of its boxes."""
-    memory_mib: int = 0
-    """Least memory of its containers, where the configured limit is lower."""
-    pids: int = 0
-    """Least number of processes and threads of its containers."""
+    resources: BoxResources = BoxResources()
+    """Needs of its boxes."""
     runs_agents: bool = False
     """Commands may be run as agents in its workspaces; its world grades files, and needs ``agent_code``."""
     root_links: tuple[str, ...] = ()

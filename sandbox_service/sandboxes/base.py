@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.environments.base import BoxResources, EnvironmentSpec
     from sandbox_service.wire.frames import Frame
 
 
@@ -32,6 +32,19 @@ class SandboxLimits:
     """Files and directories in each writable tmpfs."""
     cleanup_cpu_s: float = 20.0
     """CPU seconds after which the cleanup behind an instance is given up, and the box destroyed."""
+
+    def raised_to(self, needed: BoxResources) -> SandboxLimits:
+        """Return the limits, raised to what a box needs. Files and directories grow with their space."""
+        memory_mib = max(self.memory_mib, needed.memory_mib)
+        workspace_mib = max(self.workspace_mib, min(needed.storage_mib, memory_mib // 2))
+        return replace(
+            self,
+            memory_mib=memory_mib,
+            cpus=max(self.cpus, needed.cpus),
+            pids=max(self.pids, needed.pids),
+            workspace_mib=workspace_mib,
+            workspace_inodes=self.workspace_inodes * workspace_mib // self.workspace_mib,
+        )
 
 
 class Sandbox(Protocol):

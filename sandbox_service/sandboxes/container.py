@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,11 +204,7 @@ class ContainerFactory:
         except ServiceError:
             folder.rmdir()
             raise
-        limits = replace(
-            self._limits,
-            memory_mib=max(self._limits.memory_mib, spec.memory_mib),
-            pids=max(self._limits.pids, spec.pids),
-        )
+        limits = self._limits.raised_to(spec.resources)
         request = self._request(spec, reference, folder, limits)
         body = ContainerBody(
             name, self._engine, request, folder, lambda: self.uid_ranges.give_back(uids), self._left.add

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -195,11 +194,7 @@ class GvisorFactory:
         except ServiceError:
             socket_dir.rmdir()
             raise
-        limits = replace(
-            self._limits,
-            memory_mib=max(self._limits.memory_mib, spec.memory_mib),
-            pids=max(self._limits.pids, spec.pids),
-        )
+        limits = self._limits.raised_to(spec.resources)
         request = self._request(spec, name, socket_dir, limits)
         body = GvisorBody(
             name, self.runsc, self._state.boxes / name, request, lambda: self.uid_ranges.give_back(uids)

@@ -67,12 +67,6 @@ class ProcessFactory:
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
-        # Whatever the instances of a process box share is bounded for all of them together.
-        self._shared_limits = replace(
-            limits,
-            workspace_mib=limits.workspace_mib * instances_per_box,
-            workspace_inodes=limits.workspace_inodes * instances_per_box,
-        )
         self.uid_ranges = UidRanges(node)
         self._code: dict[str, Path] = {}
         self.hosts: dict[bool, Host] = {}
@@ -124,6 +118,7 @@ class ProcessFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
+        bounds = self._limits.raised_to(spec.resources)
         folder = self._state.boxes / name
         own_uids = uids if host.drops_uids else None
         inside = INSIDE if host.namespaces else folder
@@ -139,7 +134,7 @@ class ProcessFactory:
                 folder,
                 code,
                 spec.provisions,
-                self._shared_limits,
+                self._shared(bounds),
                 env_uid,
                 self._hidden(host, spec),
                 offered,
@@ -147,15 +142,15 @@ class ProcessFactory:
             )
             command = enclosure.around(command)
             agents = {name: str(AGENTS / name) for name in offered}
-            private_folders = enclosure.private_folders(self._limits)
+            private_folders = enclosure.private_folders(bounds)
         body = ProcessBody(
-            self._state, name, command, own_uids, self._limits, lambda: self.uid_ranges.give_back(uids)
+            self._state, name, command, own_uids, bounds, lambda: self.uid_ranges.give_back(uids)
         )
         limits = RunnerLimits(
-            open_files=self._limits.open_files,
-            processes=self._limits.pids if host.drops_uids else None,
-            address_space_mib=self._limits.memory_mib,
-            file_mib=self._limits.workspace_mib,
+            open_files=bounds.open_files,
+            processes=bounds.pids if host.drops_uids else None,
+            address_space_mib=bounds.memory_mib,
+            file_mib=bounds.workspace_mib,
         )
         # Where neither users nor mounts separate boxes, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
@@ -168,9 +163,17 @@ class ProcessFactory:
             limits,
             host.system_calls,
             own_network=host.namespaces,
-            cleanup_cpu_s=self._limits.cleanup_cpu_s,
+            cleanup_cpu_s=bounds.cleanup_cpu_s,
         )
         return Box(body, config, self._start_timeout_s, on_event, on_death)
+
+    def _shared(self, bounds: SandboxLimits) -> SandboxLimits:
+        """Return the limits of what the instances of a box share, which bound all of them together."""
+        return replace(
+            bounds,
+            workspace_mib=bounds.workspace_mib * self._instances_per_box,
+            workspace_inodes=bounds.workspace_inodes * self._instances_per_box,
+        )
 
     def _hidden(self, host: Host, spec: EnvironmentSpec) -> tuple[Path, ...] | None:
         """Return the places that a box hides: the originals of its packages and data, and the package of its

@@ -67,7 +67,7 @@ class BoxPool:
             node,
             capacity=factory.capacity(spec),
             agent_code=spec.agent_code,
-            box_memory_mib=spec.memory_mib,
+            box_memory_mib=spec.resources.memory_mib,
             creates_per_core=spec.creates_per_core,
             sharing=sharing or Sharing(),
         )

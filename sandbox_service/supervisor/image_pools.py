@@ -17,23 +17,24 @@ from sandbox_service.pool.state import BoxState
 from .background import BackgroundTasks
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.base import TaskImage
+    from sandbox_service.environments.base import BoxResources, TaskImage
 
     from .box_pool import BoxPool
 
+    _Key = tuple[str, BoxResources]
 
 _RETRY_S = 2.0
 
 
 class ImagePools:
-    """The pools of an environment's task images, by the digest of the image."""
+    """The pools of an environment's task images, by the image and what its boxes need."""
 
     def __init__(self, environment: str, make_pool: Callable[[TaskImage], BoxPool], most: int) -> None:
         """``most`` is the number of images that may have boxes at once."""
         self._environment = environment
         self._make_pool = make_pool
         self._most = most
-        self._pools: OrderedDict[str, BoxPool] = OrderedDict()
+        self._pools: OrderedDict[_Key, BoxPool] = OrderedDict()
         self._closing: set[BoxPool] = set()
         self._closings = BackgroundTasks(f"pools of {environment}")
         self.closed = False
@@ -54,23 +55,24 @@ class ImagePools:
         """
         if self.closed:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
-        if image.digest not in self._pools:
+        key = image.digest, image.resources
+        if key not in self._pools:
             if len(self._pools) >= self._most:
                 self._give_up_oldest()
-            self._pools[image.digest] = self._make_pool(image)
-        self._pools.move_to_end(image.digest)
-        return self._pools[image.digest]
+            self._pools[key] = self._make_pool(image)
+        self._pools.move_to_end(key)
+        return self._pools[key]
 
     async def close(self, timeout_s: float) -> None:
         """Destroy all boxes, within a time."""
         self.closed = True
-        for digest in list(self._pools):
-            self._give_up(digest)
+        for key in list(self._pools):
+            self._give_up(key)
         if not await self._closings.finish(timeout_s):
             await self._closings.cancel()
 
     def _give_up_oldest(self) -> None:
-        unused = next((digest for digest, pool in self._pools.items() if _is_unused(pool)), None)
+        unused = next((key for key, pool in self._pools.items() if _is_unused(pool)), None)
         if unused is None:
             detail = (
                 f"{self._most} images of tasks of {self._environment} are in use, which is the most at once "
@@ -79,8 +81,8 @@ class ImagePools:
             raise OverCapacityError(detail, _RETRY_S)
         self._give_up(unused)
 
-    def _give_up(self, digest: str) -> None:
-        pool = self._pools.pop(digest)
+    def _give_up(self, key: _Key) -> None:
+        pool = self._pools.pop(key)
         self._closing.add(pool)
         self._closings.spawn(self._close(pool))
 

@@ -99,6 +99,10 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder.parent / "secret.txt").write_text("secret")
     write_task(folder, "good", GOOD)
     write_task(folder, "separate", GOOD, INITIAL, toml='[verifier]\nenvironment_mode = "separate"')
+    demands = "[environment]\nmemory_mb = 1536\ncpus = 2\nstorage_mb = 10240"
+    write_task(folder, "demanding", GOOD, toml=demands)
+    bulky = f"{GOOD}USER root\nRUN head -c 40M /dev/urandom > bulk\n"
+    write_task(folder, "bulky", bulky, toml="[environment]\nstorage_mb = 100")
     for name, (dockerfile, _) in BROKEN.items():
         bound = "[environment]\nbuild_timeout_sec = 2.0" if name == "slow" else ""
         write_task(folder, name, dockerfile, toml=bound)
@@ -141,6 +145,27 @@ async def test_the_oracle_solves_a_task_in_its_own_image_and_an_empty_agent_does
     async with service.client.episode("harbor", "good") as episode:
         shown = await episode.step(bash("ls"))
         assert "answer.txt" not in str(shown.observation.messages[0].content)
+
+
+async def test_a_box_has_the_cores_and_the_memory_that_its_task_asks_for(service: Service) -> None:
+    async with service.client.episode("harbor", "demanding") as episode:
+        box = (await service.client.instance(episode.instance_id)).sandbox_id
+        client = docker.from_env()
+        try:
+            found = client.containers.get(str(box)).attrs["HostConfig"]
+        finally:
+            client.close()
+        assert (found["NanoCpus"], found["Memory"]) == (2 * 10**9, 1536 * 1024**2)
+        assert "size=768m" in found["Tmpfs"]["/workspace"]
+
+
+async def test_an_image_whose_own_files_are_too_large_to_be_graded_is_refused(service: Service) -> None:
+    with pytest.raises(SandboxError) as caught:
+        async with service.client.episode("harbor", "bulky"):
+            pass
+    assert caught.value.failure_class == FailureClass.TASK
+    assert "too large to be graded" in str(caught.value)
+    assert "environment.memory_mb" in str(caught.value)
 
 
 async def test_an_agent_that_plants_programs_and_rewards_gets_none(service: Service) -> None:

@@ -13,6 +13,7 @@ from sandbox_conformance.serving import serve
 from sandbox_contract.problems import ErrorCode, FailureClass
 from sandbox_service.config import DeadlineConfig, HarborConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
+from sandbox_service.sandboxes.base import SandboxLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,6 +88,7 @@ async def service(
     (folder / "compared/tests/expected.txt").write_text("42\n")
     write_task(folder, "slow-agent", CHECK, "[agent]\ntimeout_sec = 0.5")
     write_task(folder, "slow-tests", SLOW, "[verifier]\ntimeout_sec = 30.0")
+    write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1024\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
     async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
         yield served
@@ -108,8 +110,19 @@ async def test_tests_without_a_usable_reward_are_the_tasks_failure_and_never_0(s
 
 async def test_a_right_solution_has_the_time_that_the_task_gives_its_tests(service: Service) -> None:
     async with service.client.episode("harbor", "slow-tests") as episode:
-        assert episode.info["evaluate_s"] == 1.5 * 2 * 30 + 60
+        assert episode.info["evaluate_s"] == 1.5 * 2 * 30 + 120
         await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt"}))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_a_box_has_the_storage_that_its_task_asks_for_and_all_is_graded(service: Service) -> None:
+    assert SandboxLimits().workspace_mib < 80
+    async with service.client.episode("harbor", "roomy") as episode:
+        command = "head -c 80M /dev/urandom > big && echo 42 > answer.txt; ls -s"
+        written = await episode.step(native("execute_bash", {"command": command}))
+        assert "big" in str(written.observation.messages[0].content)
+        assert (await episode.evaluate()).score == 1.0
+        await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 1.0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
 from sandbox_service.environments.provisions import GROUP
 from sandbox_service.errors import ServiceError
 
@@ -58,7 +58,7 @@ class AppworldCatalog:
             deterministic=False,
             image="sandbox-code",
             provisions=self._provisions,
-            memory_mib=1024,
+            resources=BoxResources(memory_mib=1024),
         )
 
     def describe(self) -> Environment:

@@ -9,7 +9,7 @@ Standard library only.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.worker.allowance import kept_waiting
@@ -18,7 +18,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .layout import pack
 from .rewards import KEY, RewardError, combine, falls_short, score_of
-from .room import MAX_ARCHIVE, Room, no_room
+from .room import LEAST_ARCHIVE, Room, no_room
 from .step_tests import NoRewardError, StepTests
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ _PROOF_SHARE = 0.5
 _DONE = 1.0 - 1e-9
 
 
-def copy_work(agent: Agent, timeout_s: float) -> str | None:
-    """Return the agent's working directory as base64 of a tar.gz; None when it is too large to be graded.
+def copy_work(agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE) -> str | None:
+    """Return the agent's working directory as base64 of a tar.gz; None when it is longer than ``most_bytes``.
 
     One that the agent has made unreadable is empty. Raises WorldError: step_timeout when the machine is too
     busy to copy it within ``timeout_s``, sandbox_failed.
     """
-    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_COPY_S, timeout_s)), MAX_ARCHIVE)
+    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_COPY_S, timeout_s)), most_bytes)
     if packed.truncated or packed.timed_out:
         return None
     if packed.exit_code is None:
@@ -62,11 +62,12 @@ class Grader:
         left_s = deadline - self._started
         span_s = left_s - min(_MARGIN_S, left_s / 10)
         self._deadline = self._started + span_s
-        self._tests_deadline = self._started + span_s * (1 - _PROOF_SHARE)
         self._steps: list[JsonObject] = grading["steps"]
+        self._tests_deadlines = list(self._divided(span_s * (1 - _PROOF_SHARE)))
         self._strategy: str = grading["strategy"]
         self._least: float = grading["reward_range"][0]
         self._tests = StepTests(agent, task, grading)
+        self._archive_bytes: int = task["archive_bytes"]
 
     def grade(self, works: list[str | None]) -> Verdict:
         """Grade the copies of the working directory, one for each step that was reached.
@@ -75,7 +76,7 @@ class Grader:
         deadline_exceeded when the machine is too busy, or the evaluation has too little time to decide,
         sandbox_failed when untouched files find no room in the box.
         """
-        room = Room(self._agent, works[-1], self._end)
+        room = Room(self._agent, works[-1], self._end, archive_bytes=self._archive_bytes)
         try:
             return self._graded(works, room)
         except TimeoutError:
@@ -83,6 +84,14 @@ class Grader:
             return Verdict(self._least, success=False, details=self._lowest(reason))
         finally:
             room.give_back()
+
+    def _divided(self, span_s: float) -> Iterator[float]:
+        """Yield the deadline of each step's tests: none takes the time of those behind it."""
+        whole_s = sum(step["timeout_s"] for step in self._steps)
+        passed_s = 0.0
+        for step in self._steps:
+            passed_s += step["timeout_s"]
+            yield self._started + span_s * passed_s / whole_s
 
     def _graded(self, works: list[str | None], room: Room) -> Verdict:
         rewards: list[dict[str, float]] = []
@@ -121,12 +130,13 @@ class Grader:
         return {"rewards": {KEY: self._least}, "reason": reason}
 
     def _rewards(self, index: int, work: str) -> dict[str, float]:
-        if self._tests_deadline - time.monotonic() < _LEAST_S:
+        deadline = self._tests_deadlines[index]
+        if deadline - time.monotonic() < _LEAST_S:
             passed_s = time.monotonic() - self._started
             if not index or kept_waiting(passed_s - self._tests.waited_s, passed_s, passed_s):
                 raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)
             raise NoRewardError("the tests of earlier steps have used up the time of the evaluation")
-        return self._tests.run(index, work, self._tests_deadline)
+        return self._tests.run(index, work, deadline)
 
     def _blame(self, failure: NoRewardError, suspects: Sequence[int], room: Room, *, whole: bool) -> Verdict:
         """Return the lowest score if the tests of these steps give rewards on the task's untouched files.

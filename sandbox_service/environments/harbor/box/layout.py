@@ -25,6 +25,8 @@ IMAGE_VARIABLES = "/opt/task/environment"
 """The variables of such an image, each ended by a null byte."""
 IMAGE_WORKDIR = "/opt/task/workdir"
 """The path of its working directory."""
+IMAGE_PACKED = "/opt/task/packed_bytes"
+"""The length of its initial working directory, packed as ``pack`` does it."""
 SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 """The folders besides the workspaces that agent and verifier can write."""
 PACKAGES = ("/mnt/agents/harbor", "/opt/agents/harbor")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
 
 
-MAX_ARCHIVE = 48 * 1024**2
-"""Characters of a packed folder; a larger one is neither graded nor brought back."""
+LEAST_ARCHIVE = 48 * 1024**2
+"""Characters that a packed folder may always have; a longer one is neither graded nor brought back."""
 NO_SPACE = os.strerror(errno.ENOSPC)
 LEAST_SHARE = 0.5
 """Free share of bytes and files with which a copy of the agent's files and what the tests write find room."""
@@ -49,14 +49,17 @@ class Room:
         deadline: float,
         scratch: Sequence[str] = SCRATCH,
         least_share: float = LEAST_SHARE,
+        archive_bytes: int = LEAST_ARCHIVE,
     ) -> None:
         """``work`` is the copy of the working directory, which comes back where the whole is too large.
 
         ``scratch`` are the folders besides the workspaces, and ``least_share`` of each must be free.
+        What is brought back has at most ``archive_bytes``, packed and as base64.
         """
         self._agent = agent
         self._work = work
         self._deadline = deadline
+        self._archive_bytes = archive_bytes
         top = posixpath.dirname(agent.workspace)
         self._folders = [top, *scratch]
         self._own = (agent.workspace,)
@@ -133,7 +136,7 @@ class Room:
         command = pack_all(self._folders)
         with contextlib.suppress(WorldError):
             packed = self._agent.shell(
-                command, max(_LEAST_S, min(_COPY_S, left_s * _COPY_SHARE)), MAX_ARCHIVE
+                command, max(_LEAST_S, min(_COPY_S, left_s * _COPY_SHARE)), self._archive_bytes
             )
             if packed.exit_code == 0 and not packed.truncated:
                 return packed.output, "/"

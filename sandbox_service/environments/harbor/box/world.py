@@ -20,6 +20,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .grading import Grader, copy_work
 from .layout import (
+    IMAGE_PACKED,
     IMAGE_VARIABLES,
     IMAGE_WORKDIR,
     PACKAGES,
@@ -143,14 +144,14 @@ class HarborWorld(World):
         self.sealed = True
 
     def _copied(self) -> str | None:
-        return copy_work(self._agent, self.step_deadline - time.monotonic())
+        return copy_work(self._agent, self.step_deadline - time.monotonic(), self.task["archive_bytes"])
 
     def _graded(self, grading: JsonObject) -> Verdict:
         deadline = time.monotonic() + self.evaluate_timeout_s
         if not self.sealed:
             # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
             self._agent.kill()
-            work = copy_work(self._agent, self.evaluate_timeout_s / 2)
+            work = copy_work(self._agent, self.evaluate_timeout_s / 2, self.task["archive_bytes"])
             return self._grade([*self.works, work], grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
@@ -174,6 +175,12 @@ class HarborWorld(World):
 
     def _take_initial(self) -> None:
         """Copy the working directory of the task's image, which is read-only, into the agent's."""
+        packed, most = int(_read(IMAGE_PACKED)), self.task["archive_bytes"]
+        if packed > most:
+            raise WorldError(
+                "the working directory of the task's image is too large to be graded: packed, it has "
+                f"{packed} bytes of base64, and a task with this environment.memory_mb may have {most}"
+            )
         done = self._agent.shell(take_initial(self._agent.workspace), _SETUP_S)
         if done.exit_code != 0:
             raise WorldError(

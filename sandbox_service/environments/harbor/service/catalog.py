@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,9 @@ from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
-from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
 from sandbox_service.environments.harbor.box.layout import FOLDERS
+from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
 from sandbox_service.environments.harbor.box.world import INTERFACES
 from sandbox_service.errors import ServiceError
@@ -47,8 +48,8 @@ _ACTION_FORMAT = (
     '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the task, or '
     "its present step."
 )
-_BESIDE_TESTS_S = 60.0
-"""Time of an evaluation for what it does before, between and after the tests."""
+_BESIDE_TESTS_S = 120.0
+"""Time of an evaluation for what it does for each step before, between and after the tests."""
 _WAITING = 1.5
 """Time of an evaluation for each second of its tests, which wait for processors on a busy machine."""
 _SHOWN = 10
@@ -121,7 +122,7 @@ class HarborCatalog:
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
-        memory_mib = max((task.toml.environment.memory_mib for task in self._tasks.values()), default=0)
+        plain = (task.resources for task in self._tasks.values() if task.recipe is not None)
         return EnvironmentSpec(
             name=self._name,
             world_module="sandbox_service.environments.harbor.box.world",
@@ -132,7 +133,7 @@ class HarborCatalog:
             image="sandbox-harbor",
             instances_per_box=1,
             runs_agents=True,
-            memory_mib=memory_mib,
+            resources=reduce(BoxResources.joined, plain, BoxResources()),
             root_links=FOLDERS,
             task_packages=self._packages,
         )
@@ -179,7 +180,7 @@ class HarborCatalog:
         task = self._task(task_id)
         config, environment = self._config, task.toml.environment
         recipe = task.recipe
-        evaluate_s = min(self._max_evaluate_s, _WAITING * _tests_s(task) + _BESIDE_TESTS_S)
+        evaluate_s = min(self._max_evaluate_s, _evaluate_s(task, _WAITING))
         try:
             body: dict[str, JsonValue] = {
                 "category": task.toml.category,
@@ -192,6 +193,7 @@ class HarborCatalog:
                 "max_steps": config.max_steps,
                 "tool_timeout_s": config.tool_timeout_s,
                 "max_output_bytes": config.max_output_bytes,
+                "archive_bytes": _archive_bytes(task),
             }
             grading: dict[str, JsonValue] = {
                 "strategy": task.toml.multi_step_reward_strategy,
@@ -269,7 +271,7 @@ class HarborCatalog:
         ):
             if wanted > most:
                 raise TaskRefused(f"environment.{name} is {wanted:g}; the settings allow {most:g}")
-        evaluate_s = _tests_s(task) + _BESIDE_TESTS_S
+        evaluate_s = _evaluate_s(task)
         if evaluate_s > self._max_evaluate_s:
             raise TaskRefused(
                 f"by verifier.timeout_sec its tests, run twice, may take {evaluate_s:g} s; "
@@ -301,9 +303,19 @@ class HarborCatalog:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
 
 
-def _tests_s(task: HarborTask) -> float:
-    """Return the seconds that a task's tests may run: those of all steps, and again on untouched files."""
-    return 2 * sum(step.verifier.timeout_sec for step in task.steps)
+def _archive_bytes(task: HarborTask) -> int:
+    """Return how long a packed working directory may be; a box holds those of all steps in its memory."""
+    share = task.resources.memory_mib * 1024**2 // (8 * len(task.steps))
+    return max(LEAST_ARCHIVE, share)
+
+
+def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:
+    """Return the seconds of an evaluation: the tests of all steps, and the same again on untouched files.
+
+    ``waiting`` is the time for each second of them.
+    """
+    tests_s = 2 * sum(step.verifier.timeout_sec for step in task.steps)
+    return waiting * tests_s + _BESIDE_TESTS_S * len(task.steps)
 
 
 def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:

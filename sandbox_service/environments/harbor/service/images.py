@@ -36,4 +36,5 @@ def image_of(task: HarborTask) -> TaskImage | None:
         workdir=environment.workdir,
         timeout_s=environment.build_timeout_sec,
         reason=task.why_image,
+        resources=task.resources,
     )

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from sandbox_service.environments.base import BoxResources
+
 from .dockerfile import WORKDIR, BoxRecipe, Copy, NeedsImage, read_dockerfile
 from .task_files import TaskFile, check_links, read_files
 from .task_toml import AgentTable, Artifact, TaskRefused, TaskToml, VerifierTable, parse_task_toml
@@ -55,6 +57,16 @@ class HarborTask:
     """The things that our own box needs for it; None where it needs an image."""
     why_image: str = ""
     """The instruction that needs an image."""
+
+    @property
+    def resources(self) -> BoxResources:
+        """Return the needs of its box."""
+        environment = self.toml.environment
+        return BoxResources(
+            memory_mib=environment.memory_mib,
+            cpus=environment.cpus or 0.0,
+            storage_mib=environment.storage_mib,
+        )
 
     @property
     def context(self) -> Path | None:

@@ -17,9 +17,11 @@ from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.harness.waiting import settle
 
 
-def _pool(factory: FakeSandboxFactory, lost: list[str] | None = None, **config: int) -> BoxPool:
+def _pool(
+    factory: FakeSandboxFactory, lost: list[str] | None = None, start_s: float = 60.0, **config: int
+) -> BoxPool:
     settings = PoolConfig(**{"min_boxes": 0, "max_boxes": 1, **config})
-    deadlines = DeadlineConfig(start_s=0.05, release_s=0.05)
+    deadlines = DeadlineConfig(start_s=start_s)
     spec = fake_registry().catalog("diary").spec
     losses = lost if lost is not None else []
     node = NodeSize(cores=2, memory_mib=8192)
@@ -39,7 +41,7 @@ async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
 async def test_a_start_past_its_deadline_is_a_failure() -> None:
     factory = FakeSandboxFactory()
     factory.gate = asyncio.Event()
-    pool = _pool(factory)
+    pool = _pool(factory, start_s=0.05)
     place = asyncio.create_task(pool.acquire("ada", "a"))
     await factory.cut_off.wait()
     await settle()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sandbox_contract.problems import ErrorCode, FailureClass
 from sandbox_service.config import PoolConfig, SandboxConfig, TaskImagesConfig
-from sandbox_service.environments.base import TaskImage
+from sandbox_service.environments.base import BoxResources, TaskImage
 from sandbox_service.errors import ServiceError
 from sandbox_service.supervisor.pools import Pools
 from tests.fakes.clock import FakeClock
@@ -48,6 +49,16 @@ async def pools_of(factory: FakeSandboxFactory, **bounds: int) -> AsyncIterator[
 async def enter(pool: BoxPool, instance_id: str) -> PooledBox:
     async with asyncio.timeout(5):
         return await pool.acquire("ada", instance_id)
+
+
+async def test_boxes_of_an_image_have_what_their_task_needs() -> None:
+    factory = _Containers()
+    demanding = replace(image("one"), resources=BoxResources(memory_mib=2048, cpus=2))
+    async with pools_of(factory) as pools:
+        assert pools.of("diary", demanding) is not pools.of("diary", image("one"))
+        box = await enter(pools.of("diary", demanding), "a")
+        assert demanding.resources in [each.spec.resources for each in factory.alive]
+        box.leave("a", clean=True)
 
 
 async def test_boxes_of_an_image_are_apart_and_none_is_kept_warm() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.environments.harbor.box.grading import Grader, copy_work
+from sandbox_service.environments.harbor.box.step_tests import StepTests
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Execution, Verdict, WorldError
@@ -97,6 +98,7 @@ def graded(agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, **cha
     steps = steps or (step(),)
     grading = {"strategy": "final", "steps": list(steps), "reward_range": [0.0, 1.0], **changes}
     task = {"env": {}, "image": False, "files": {}, "steps": [{"files": {}} for _ in steps]}
+    task["archive_bytes"] = 1000
     return Grader(agent, task, grading, time.monotonic() + evaluate_s).grade([WORK] * len(steps))  # type: ignore[arg-type]
 
 
@@ -189,6 +191,18 @@ def test_tests_that_the_evaluation_cuts_short_are_the_agents_if_untouched_files_
     verdict = graded(Agent(HANGING), step(timeout_s=600), evaluate_s=3)
     assert verdict.score == 0.0
     assert "left of the evaluation; the task gives them 600 s" in verdict.details["reason"]
+
+
+def test_no_step_takes_the_time_of_those_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, deadlines = time.monotonic(), []
+
+    def run(_: StepTests, index: int, work: str | None, deadline: float) -> dict[str, float]:
+        deadlines.append(deadline - began)
+        return {"reward": 1.0}
+
+    monkeypatch.setattr(StepTests, "run", run)
+    graded(Agent(), step("short", timeout_s=100), step("long", timeout_s=300), evaluate_s=820)
+    assert deadlines == [pytest.approx(810 / 8, abs=5), pytest.approx(810 / 2, abs=5)]
 
 
 def test_tests_that_have_too_little_time_for_any_files_are_a_matter_of_the_deadline() -> None:

@@ -6,8 +6,11 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import HarborConfig
+from sandbox_service.environments.base import BoxResources
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog, bundled_tasks
 from sandbox_service.errors import ServiceError
+
+STEPS = '[[steps]]\nname = "a"\n[steps.verifier]\ntimeout_sec = 100.0\n[[steps]]\nname = "b"'
 
 
 def pack(folder: Path, **tasks: str) -> Path:
@@ -15,6 +18,9 @@ def pack(folder: Path, **tasks: str) -> Path:
         for path, text in {"task.toml": toml, "instruction.md": "Do it.", "tests/test.sh": "true"}.items():
             (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / name / path).write_text(text)
+        for step in ("a", "b") if STEPS in toml else ():
+            shutil.copytree(folder / name / "tests", folder / name / "steps" / step / "tests")
+            (folder / name / "steps" / step / "instruction.md").write_text("Do it.")
     return folder
 
 
@@ -70,31 +76,30 @@ def test_a_task_that_asks_for_more_than_boxes_have_is_refused(tmp_path: Path, to
     assert words in refusal(catalog(pack(tmp_path, a=toml)))
 
 
-STEPS = '[[steps]]\nname = "a"\n[steps.verifier]\ntimeout_sec = 100.0\n[[steps]]\nname = "b"'
-
-
 @pytest.mark.parametrize(
-    ("toml", "tests_s"),
-    [("", 2 * 600), ("[verifier]\ntimeout_sec = 20.0", 2 * 20), (STEPS, 2 * (100 + 600))],
-    ids=["default", "own", "steps"],
+    ("toml", "evaluate_s"),
+    [
+        ("", 2 * 600 * 1.5 + 120),
+        ("[verifier]\ntimeout_sec = 20.0", 2 * 20 * 1.5 + 120),
+        ("[verifier]\ntimeout_sec = 3600.0", 2 * 3600 * 1.5 + 120),
+        (STEPS, 2 * (100 + 600) * 1.5 + 2 * 120),
+    ],
+    ids=["default", "short", "long", "steps"],
 )
-def test_a_task_asks_for_the_time_of_its_tests_twice(tmp_path: Path, toml: str, tests_s: int) -> None:
+def test_a_task_asks_for_the_time_of_its_tests_twice(tmp_path: Path, toml: str, evaluate_s: float) -> None:
     folder = pack(tmp_path, a=toml)
-    for step in ("a", "b"):
-        shutil.copytree(folder / "a" / "tests", folder / "a" / "steps" / step / "tests")
-        (folder / "a" / "steps" / step / "instruction.md").write_text("Do it.")
     payload = catalog(folder).payload("a")
-    assert payload.evaluate_s == 1.5 * tests_s + 60
+    assert payload.evaluate_s == evaluate_s
     assert payload.task["info"] == {"network": "none", "evaluate_s": payload.evaluate_s}
 
 
 def test_a_task_whose_tests_may_take_too_long_is_refused(tmp_path: Path) -> None:
-    folder = pack(tmp_path, a="[verifier]\ntimeout_sec = 3570.0", b="[verifier]\ntimeout_sec = 3571.0")
+    folder = pack(tmp_path, a="[verifier]\ntimeout_sec = 7140.0", b="[verifier]\ntimeout_sec = 7141.0")
     said = refusal(catalog(folder))
     assert said.count("may take") == 1
-    assert "b: by verifier.timeout_sec its tests, run twice, may take 7202 s" in said
-    assert "environments.max_evaluate_s allows 7200" in said
-    assert catalog(folder, skip_unsupported=True).payload("a").evaluate_s == 7200
+    assert "b: by verifier.timeout_sec its tests, run twice, may take 14402 s" in said
+    assert "environments.max_evaluate_s allows 14400" in said
+    assert catalog(folder, skip_unsupported=True).payload("a").evaluate_s == 14400
 
 
 IMAGE = '[environment]\ndocker_image = "ubuntu:24.04"\nworkdir = "/work"\nbuild_timeout_sec = 90.0'
@@ -140,9 +145,25 @@ def test_images_differ_as_soon_as_anything_differs_that_they_are_built_from(tmp_
     assert len(set(digests)) == 4
 
 
-def test_boxes_have_the_memory_of_the_most_demanding_task(tmp_path: Path) -> None:
-    folder = pack(tmp_path, a="[environment]\nmemory_mb = 700", b='[environment]\nmemory = "1G"')
-    assert catalog(folder).spec.memory_mib == 1024
+def test_common_boxes_suffice_for_every_task_without_an_image(tmp_path: Path) -> None:
+    folder = pack(
+        tmp_path,
+        a="[environment]\nmemory_mb = 700\ncpus = 2",
+        b='[environment]\nmemory = "1G"\nstorage_mb = 300',
+        c=f"{IMAGE}\nmemory_mb = 4096\ncpus = 4",
+    )
+    made = catalog(folder)
+    assert made.spec.resources == BoxResources(memory_mib=1024, cpus=2, storage_mib=300)
+    image = made.payload("c").image
+    assert image is not None
+    assert image.resources == BoxResources(memory_mib=4096, cpus=4)
+
+
+def test_a_box_with_more_memory_holds_larger_working_directories(tmp_path: Path) -> None:
+    big = "[environment]\nmemory_mb = 2048"
+    made = catalog(pack(tmp_path, a="", b=big, c=f"{big}\n{STEPS}"))
+    found = {name: made.payload(name).task["archive_bytes"] for name in "abc"}
+    assert found == {"a": 48 * 1024**2, "b": 256 * 1024**2, "c": 128 * 1024**2}
 
 
 def test_a_folder_without_tasks_is_an_error(tmp_path: Path) -> None:
