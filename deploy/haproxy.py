@@ -63,9 +63,15 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
     answers = folder / "answers"
     _write_answers(answers)
     deadline = config.deadline
-    waiting_s = deadline.create_s + config.pool.queue_timeout_s
-    evaluate_s = max(deadline.evaluate_s, config.environments.max_evaluate_s)
-    longest_s = max(deadline.step_s, evaluate_s, deadline.agent_s, waiting_s)
+    longest_s = max(
+        deadline.step_s,
+        deadline.evaluate_s,
+        deadline.agent_s,
+        config.environments.max_evaluate_s,
+        config.pool.queue_timeout_s,
+    )
+    # An instance that was lost is rebuilt in another box before the operation.
+    longest_s += deadline.start_s + deadline.create_s
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",

@@ -47,6 +47,7 @@ URL = "http://localhost"
 _BOXES = 3
 """As many as the most instances that a check has at once, where a box holds one."""
 _PATIENCE_S = 20.0
+_LONGEST_GRADING_S = 86_400.0
 
 
 @dataclass(eq=False)
@@ -121,7 +122,7 @@ async def serve(
         owned.push_async_callback(factory.close)
         store = open_store(config.store)
         owned.push_async_callback(store.close)
-        registry = Registry({name: catalog})
+        registry = Registry({name: catalog}, max_evaluate_s=_LONGEST_GRADING_S)
         core = SupervisorCore(node, config, registry, factory, store)
         owned.push_async_callback(core.close)
         await core.start()

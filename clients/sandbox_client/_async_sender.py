@@ -98,7 +98,9 @@ class AsyncSender:
                 except SandboxError as error:
                     failure = error
             elapsed += time.monotonic() - started
-            wait = self._retry.wait_s(failure.failure, attempt, elapsed, random.random())
+            wait = self._retry.wait_s(
+                failure.failure, attempt, elapsed, random.random(), call.timeout_s or 0.0
+            )
             if wait is None:
                 raise failure
             await asyncio.sleep(wait)

@@ -228,13 +228,14 @@ def run_agent(
     return _post("run_agent", request, RunAgentResult, Lane.AGENT, least_s, instance_id)
 
 
-def batch(operations: Sequence[BatchOperation]) -> ApiCall[BatchResult]:
+def batch(operations: Sequence[BatchOperation], timeout_s: float | None) -> ApiCall[BatchResult]:
     """Return the batch, each operation with its own key; one that creates anything waits with the creates."""
     keys = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
     request = _build(BatchRequest, operations=tuple(keys))
     admits = any(operation.operation in ("create_instance", "fork_instance") for operation in operations)
-    longest = max((op.request.timeout_s or 0.0 for op in operations if op.operation == "step"), default=0.0)
-    lane = Lane.ADMISSION if admits else Lane.WORK
+    steps_s = (op.request.timeout_s or 0.0 for op in operations if op.operation == "step")
+    longest = max((timeout_s or 0.0, *steps_s))
+    lane = Lane.ADMISSION if admits else Lane.WORK if timeout_s is None else Lane.AGENT
     return _post("batch", request, BatchResult, lane, timeout_s=longest or None)
 
 

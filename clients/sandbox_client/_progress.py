@@ -82,7 +82,7 @@ class Progress:
 
     @property
     def evaluate_s(self) -> float | None:
-        """Seconds that grading may take; None where the task does not ask for more than the service's own."""
+        """Seconds that grading may take by the task; None where it does not say."""
         seconds = self._info.get("evaluate_s")
         return float(seconds) if isinstance(seconds, (int, float)) and seconds > 0 else None
 

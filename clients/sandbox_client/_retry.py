@@ -29,12 +29,16 @@ class RetryPolicy:
     cap_s: float = 5.0
     """Longest wait, unless the service asks for a longer one."""
     total_s: float = 900.0
-    """Longest time in attempts and waits; time in the client's own queue is not counted."""
+    """Longest time in attempts and waits, beyond the time that the call itself may take; time in the client's
+    own queue is not counted."""
 
-    def wait_s(self, failure: Failure, attempt: int, elapsed_s: float, jitter: float) -> float | None:
+    def wait_s(
+        self, failure: Failure, attempt: int, elapsed_s: float, jitter: float, timeout_s: float = 0.0
+    ) -> float | None:
         """Return the seconds until attempt ``attempt + 1``, or None to give up.
 
-        ``attempt`` counts from 1, ``jitter`` is uniform in [0, 1). The back-off is drawn from its upper half,
+        ``attempt`` counts from 1, ``jitter`` is uniform in [0, 1), ``timeout_s`` is the time that the call
+        itself may take: a repetition joins what still runs. The back-off is drawn from its upper half,
         and a Retry-After is lengthened by up to a quarter, so that clients that were refused together do not
         come back together.
         """
@@ -46,4 +50,4 @@ class RetryPolicy:
         wait = ceiling * (0.5 + jitter / 2)
         if failure.retry_after_s is not None:
             wait = max(wait, failure.retry_after_s * (1 + jitter / 4))
-        return wait if elapsed_s + wait <= self.total_s else None
+        return wait if elapsed_s + wait <= self.total_s + timeout_s else None

@@ -170,9 +170,14 @@ class AsyncSandboxClient:
             )
         )
 
-    async def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
-        """Execute many operations in one call; each has its own result or problem."""
-        return await self._sender.send(_calls.batch(operations))
+    async def batch(
+        self, operations: Sequence[BatchOperation], *, timeout_s: float | None = None
+    ) -> BatchResult:
+        """Execute many operations in one call; each has its own result or problem.
+
+        ``timeout_s``: the seconds that the longest of them may take, as for ``evaluate``.
+        """
+        return await self._sender.send(_calls.batch(operations, timeout_s))
 
     async def environments(self) -> Environments:
         """Return the descriptors of the environments that are served."""

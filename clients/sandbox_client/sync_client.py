@@ -170,9 +170,12 @@ class SandboxClient:
             )
         )
 
-    def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
-        """Execute many operations in one call; each has its own result or problem."""
-        return self._sender.send(_calls.batch(operations))
+    def batch(self, operations: Sequence[BatchOperation], *, timeout_s: float | None = None) -> BatchResult:
+        """Execute many operations in one call; each has its own result or problem.
+
+        ``timeout_s``: the seconds that the longest of them may take, as for ``evaluate``.
+        """
+        return self._sender.send(_calls.batch(operations, timeout_s))
 
     def environments(self) -> Environments:
         """Return the descriptors of the environments that are served."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -41,6 +41,8 @@ MOVED_PAUSE_S = 0.1
 """Pause between two refreshes while a supervisor does not answer."""
 TAKEOVER_AFTER_S = 3.0
 """Time without an answer after which others are asked to take over; a restart takes about as long."""
+SEARCH_S = 240.0
+"""Longest wait for a supervisor: an operation may take hours, but its supervisor's absence may not."""
 _HELD_PAUSE_S = 0.5
 """Pause between two such requests while the owner's lease holds."""
 _MOVES = 4
@@ -50,6 +52,21 @@ _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
 _PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING, ErrorCode.IMAGE_MISSING})}
 _NOT_DONE = _PASS_ON[Op.CREATE] | {ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE}
 """Errors after which the next supervisor is asked; none of these supervisors has done anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDeadline:
+    """The ends of a call, in loop time."""
+
+    search: float
+    """No supervisor is waited for any longer."""
+    answer: float
+    """The one that has the request is not waited for any longer."""
+
+    @classmethod
+    def after(cls, timeout_s: float) -> CallDeadline:
+        now = asyncio.get_running_loop().time()
+        return cls(search=now + min(timeout_s, SEARCH_S), answer=now + timeout_s)
 
 
 class Router:
@@ -80,7 +97,7 @@ class Router:
         timeout_s: float,
     ) -> Frame:
         """Return the answer of the supervisor that owns the instance, or of one chosen for a new instance."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = CallDeadline.after(timeout_s)
         frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
         members = await self._candidates(frame, deadline)
         order = self._order(frame, members)
@@ -110,7 +127,7 @@ class Router:
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
         """Ask every supervisor at once and return the replies that came in time."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = CallDeadline.after(timeout_s)
         frame = Frame(op, 0, "", {**meta, "tenant": tenant}, body)
         members = await self._members(deadline)
         answers = await asyncio.gather(
@@ -136,7 +153,7 @@ class Router:
         await self._connections.close()
         await self._discovery.close()
 
-    async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: float) -> Frame:
+    async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: CallDeadline) -> Frame:
         """Have another supervisor rebuild an instance whose owner is dead, from its record.
 
         Supervisors that joined in the meantime are asked first, since one of them may have it.
@@ -154,7 +171,7 @@ class Router:
         reply = reply or await self._wait_for_successor(frame, deadline, owner)
         return reply_or_raise(await self._follow(frame, reply, deadline))
 
-    async def _follow(self, frame: Frame, reply: Frame, deadline: float) -> Frame:
+    async def _follow(self, frame: Frame, reply: Frame, deadline: CallDeadline) -> Frame:
         """Return the answer of the supervisor that has the instance, if ``reply`` says that it is another."""
         for _ in range(_MOVES):
             owner = _new_owner(reply)
@@ -170,7 +187,7 @@ class Router:
                 reply = await self._wait_for_successor(frame, deadline, owner)
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
 
-    async def _wait_for_successor(self, frame: Frame, deadline: float, owner: str) -> Frame:
+    async def _wait_for_successor(self, frame: Frame, deadline: CallDeadline, owner: str) -> Frame:
         """Wait until a supervisor may take the instance over from ``owner``; return its answer.
 
         An owner that comes back meanwhile, as one does that was restarted, answers itself.
@@ -182,14 +199,14 @@ class Router:
                 reply = await self._ask_successors(frame, members, deadline, owner)
             if reply is not None:
                 return reply
-            if asyncio.get_running_loop().time() + self._held_pause_s >= deadline:
+            if asyncio.get_running_loop().time() + self._held_pause_s >= deadline.search:
                 detail = "no supervisor can take the instance over yet"
                 raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
             await asyncio.sleep(self._held_pause_s)
             await self._discovery.refresh()
 
     async def _ask_successors(
-        self, frame: Frame, members: Iterable[str], deadline: float, owner: str
+        self, frame: Frame, members: Iterable[str], deadline: CallDeadline, owner: str
     ) -> Frame | None:
         """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
@@ -222,7 +239,7 @@ class Router:
         if reply.op is Op.REPLY:
             self._heirs.note(frame.instance_id, name)
 
-    async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:
+    async def _unless_away(self, name: str, frame: Frame, deadline: CallDeadline) -> Frame | None:
         """Return a supervisor's answer, or None if the frame cannot be sent to it now."""
         try:
             return await self._send(name, frame, deadline, wait=False)
@@ -247,7 +264,7 @@ class Router:
         now = asyncio.get_running_loop().time()
         return self._missing_images.put_last(_environment_of(frame), order, now)
 
-    async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
+    async def _candidates(self, frame: Frame, deadline: CallDeadline) -> Mapping[str, Member]:
         """Return the fleet, refreshed when the instance's supervisor is not known yet."""
         members = await self._members(deadline)
         owner = self._heirs.owner(frame.instance_id)
@@ -255,11 +272,11 @@ class Router:
             members = await self._discovery.refresh() or members
         return members
 
-    async def _members(self, deadline: float) -> Mapping[str, Member]:
+    async def _members(self, deadline: CallDeadline) -> Mapping[str, Member]:
         """Return a fleet of at least one supervisor, waiting for the first until the deadline."""
         members = await self._discovery.members()
         while not members:
-            if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline:
+            if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline.search:
                 for error in self._discovery.excluded.values():
                     # A copy, since concurrent callers raise it, too.
                     raise copy(error)
@@ -270,7 +287,7 @@ class Router:
             members = await self._discovery.refresh()
         return members
 
-    async def _send(self, name: str, frame: Frame, deadline: float, *, wait: bool) -> Frame:
+    async def _send(self, name: str, frame: Frame, deadline: CallDeadline, *, wait: bool) -> Frame:
         """Send to a supervisor; with ``wait``, look it up again until the frame could be sent.
 
         An instance whose supervisor stays away is taken over by another meanwhile, if there is one.
@@ -288,7 +305,7 @@ class Router:
             try:
                 return await self._once(member, frame, deadline)
             except ServiceError as error:
-                late = loop.time() + MOVED_PAUSE_S >= deadline
+                late = loop.time() + MOVED_PAUSE_S >= deadline.search
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
             if _is_on_instance(frame) and loop.time() >= ask_others_at:
@@ -299,11 +316,11 @@ class Router:
             await asyncio.sleep(MOVED_PAUSE_S)
             members = await self._discovery.refresh()
 
-    async def _once(self, member: Member, frame: Frame, deadline: float) -> Frame:
+    async def _once(self, member: Member, frame: Frame, deadline: CallDeadline) -> Frame:
         load = self._connections.load
         load[member.name] = load.get(member.name, 0) + 1
         try:
-            left_s = deadline - asyncio.get_running_loop().time()
+            left_s = deadline.answer - asyncio.get_running_loop().time()
             return await self._connections.to(member).request(frame, left_s)
         finally:
             load[member.name] -= 1

@@ -69,8 +69,8 @@ class EpisodeWorkerActor:
         """Create an episode's instance before it may begin."""
         (await self._there()).prepare_instance(spec, member)
 
-    async def phases(self) -> Mapping[str, tuple[str, str]]:
-        """Phase and instance of each episode under way."""
+    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
+        """Phase, instance and ``may_take_s`` of each episode under way."""
         return self._watch.phases()
 
     async def close(self) -> None:
@@ -114,9 +114,9 @@ class RayEpisodeWorker:
         """See EpisodeWorker."""
         self._actor.prepare_instance.remote(spec, member)
 
-    async def phases(self) -> Mapping[str, tuple[str, str]]:
+    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
         """See EpisodeWorker."""
-        phases: Mapping[str, tuple[str, str]] = await self._awaited(self._actor.phases.remote())
+        phases: Mapping[str, tuple[str, str, float]] = await self._awaited(self._actor.phases.remote())
         return phases
 
     async def close(self) -> None:

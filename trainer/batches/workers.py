@@ -40,7 +40,7 @@ class EpisodeWorker(Protocol):
         """Create an episode's instance before it may begin."""
         ...
 
-    async def phases(self) -> Mapping[str, tuple[str, str]]:
+    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
         """Phase and instance of each episode under way, by trajectory id."""
         ...
 
@@ -166,8 +166,8 @@ class WorkerPlayer:
                 begun = True
                 self._lost.discard(worker.name)
                 self._someone.set()
-                for trajectory_id, (phase, instance_id) in phases.items():
-                    self._watch.follow(trajectory_id, phase, instance_id)
+                for trajectory_id, (phase, instance_id, may_take_s) in phases.items():
+                    self._watch.follow(trajectory_id, phase, instance_id, may_take_s)
             await asyncio.sleep(self._look_s)
 
     def _miss(self, worker: EpisodeWorker) -> None:

@@ -88,8 +88,8 @@ class LearnerConfig(Branch):
     """Torch threads per worker on a CPU."""
     max_failures: int = 3
     """Limit of restarts of the worker group in a run; -1: unlimited."""
-    batch_timeout_s: Seconds = 1800.0
-    """Limit of the wait for a step's batch."""
+    batch_timeout_s: Seconds = 3600.0
+    """Limit of the wait for a step's batch; ``rollout.stall_timeout_s`` ends it sooner without progress."""
 
     @property
     def least_workers(self) -> int:

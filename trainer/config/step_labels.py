@@ -52,7 +52,7 @@ class ContinuationConfig(Branch):
     attempts: Positive = 2
     """Attempts of a continuation whose infrastructure fails. A step of which one fails has no label."""
     timeout_s: Seconds = 600.0
-    """Time limit of one continuation."""
+    """Time limit of one continuation; more where its task asks for time to be graded."""
 
 
 class ContinuationRule(ContinuationConfig):

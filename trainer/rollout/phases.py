@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-_TRANSFER_S = 30.0
+_REBUILD_S = 120.0
+"""Time for the transfer, and for another box if the instance was lost."""
 
 
 class EpisodePhases:
@@ -38,14 +39,19 @@ class EpisodePhases:
         self.took_s = 0.0
         """Seconds of the last call."""
 
-    def enter_phase(self, phase: str) -> None:
-        """Report a phase that is not timed."""
-        self._watch.entered(self._id, phase, self.instance_id)
+    def enter_phase(self, phase: str, may_take_s: float = 0.0) -> None:
+        """Report a phase that is not timed here."""
+        self._watch.entered(self._id, phase, self.instance_id, may_take_s)
 
-    async def within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
-        """Await a call as a phase, within a time limit. Raises Stalled when it passes."""
+    async def within(
+        self, phase: str, seconds: float, call: Awaitable[ResultT], may_take_s: float = 0.0
+    ) -> ResultT:
+        """Await a call as a phase, within a time limit. Raises Stalled when it passes.
+
+        ``may_take_s``: the seconds that the task gives this phase, if it says so.
+        """
         self.phase = phase
-        self.enter_phase(phase)
+        self.enter_phase(phase, may_take_s)
         began = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -62,8 +68,9 @@ class EpisodePhases:
         self, episode: AsyncEpisode, params: Mapping[str, JsonValue], seconds: float
     ) -> EvaluateResult:
         """Grade the episode as a phase, within ``seconds`` or its task's own time. Raises Stalled."""
-        own_s = 0.0 if episode.evaluate_s is None else episode.evaluate_s + _TRANSFER_S
-        return await self.within("evaluate", max(seconds, own_s), episode.evaluate(params=params))
+        own_s = 0.0 if episode.evaluate_s is None else episode.evaluate_s + _REBUILD_S
+        grading = episode.evaluate(params=params)
+        return await self.within("evaluate", max(seconds, own_s), grading, own_s)
 
     def timings(self) -> Timings:
         """Return the seconds of each phase so far."""

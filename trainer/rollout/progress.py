@@ -20,6 +20,8 @@ class EpisodePhase:
     instance_id: str
     since: float
     """Monotonic seconds."""
+    may_take_s: float = 0.0
+    """Seconds that its task gives this phase, which is no stall within them."""
 
 
 class ProgressMonitor:
@@ -34,25 +36,27 @@ class ProgressMonitor:
         self._counted_from = self._seen_at = self._progress_at
         self._idle_s = 0.0
 
-    def entered(self, trajectory_id: str, phase: str, instance_id: str = "") -> None:
-        """Record that an episode enters a phase."""
+    def entered(self, trajectory_id: str, phase: str, instance_id: str = "", may_take_s: float = 0.0) -> None:
+        """Record that an episode enters a phase, which may take ``may_take_s`` without being a stall."""
         now = self._clock()
         before = self._episodes.get(trajectory_id)
         known = instance_id or (before.instance_id if before and phase != "create" else "")
         self._count(before, phase)
-        self._episodes[trajectory_id] = EpisodePhase(trajectory_id, phase, known, now)
+        self._episodes[trajectory_id] = EpisodePhase(trajectory_id, phase, known, now, may_take_s)
         if phase not in _NO_PROGRESS:
             self._progress_at = now
 
-    def follow(self, trajectory_id: str, phase: str, instance_id: str) -> None:
+    def follow(self, trajectory_id: str, phase: str, instance_id: str, may_take_s: float) -> None:
         """Record the phase that another process reports of an episode in progress."""
         known = self._episodes.get(trajectory_id)
         if known is not None and (known.phase, known.instance_id) != (phase, instance_id):
-            self.entered(trajectory_id, phase, instance_id)
+            self.entered(trajectory_id, phase, instance_id, may_take_s)
 
-    def phases(self) -> dict[str, tuple[str, str]]:
-        """Return phase and instance of each episode in progress by its id."""
-        return {name: (each.phase, each.instance_id) for name, each in self._episodes.items()}
+    def phases(self) -> dict[str, tuple[str, str, float]]:
+        """Return phase, instance and ``may_take_s`` of each episode in progress by its id."""
+        return {
+            name: (each.phase, each.instance_id, each.may_take_s) for name, each in self._episodes.items()
+        }
 
     def episode_ended(self, trajectory_id: str, *, verdict: bool) -> None:
         """Record the end of an episode; without a verdict it is not progress."""
@@ -74,8 +78,10 @@ class ProgressMonitor:
 
     @property
     def silence_s(self) -> float:
-        """Seconds without progress."""
-        return self._clock() - self._progress_at
+        """Seconds without progress, and without an episode in a phase that may take longer."""
+        now = self._clock()
+        granted = (each.since + each.may_take_s for each in self._episodes.values() if each.may_take_s)
+        return now - max(self._progress_at, min(now, max(granted, default=0.0)))
 
     def idle_share(self) -> float:
         """Return the share of the time since the last call in which no turn was sampled."""

@@ -135,9 +135,11 @@ class ContinuationLabeller:
         failure = LabelFailed("no attempt was made", "policy")
         for _ in range(config.attempts):
             try:
-                async with asyncio.timeout(config.timeout_s), AsyncExitStack() as stack:
+                async with asyncio.timeout(config.timeout_s) as limit, AsyncExitStack() as stack:
                     copy = await opener()
                     stack.push_async_callback(copy.release)
+                    # Grading takes what its task says.
+                    limit.reschedule((limit.when() or 0.0) + (copy.evaluate_s or 0.0))
                     return self._solved(await self._played(copy, repeated, seed))
             except SandboxError as error:
                 failure = LabelFailed(str(error), error.failure_class.value)

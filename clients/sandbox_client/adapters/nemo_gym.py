@@ -59,6 +59,10 @@ class NemoGymSession:
         self._answered = False
         self._verifying = asyncio.Lock()
 
+    def is_unused_since(self, time_s: float) -> bool:
+        """Return whether nobody has used it since a time of ``time.monotonic``, and no grading goes on."""
+        return self.used < time_s and not self._verifying.locked()
+
     async def verify(self, last: str) -> EvaluateResult:
         """Take the last step, evaluate and release; a repeated call gets the same verdict.
 
@@ -159,7 +163,7 @@ class NemoGymServer:
 
     async def _drop_forgotten(self) -> None:
         oldest = time.monotonic() - _FORGOTTEN_S
-        forgotten = [key for key, session in self._sessions.items() if session.used < oldest]
+        forgotten = [key for key, session in self._sessions.items() if session.is_unused_since(oldest)]
         dropped = [self._sessions.pop(key) for key in forgotten]
         await asyncio.gather(*(session.served.end() for session in dropped))
 

@@ -58,10 +58,11 @@ def test_every_file_of_haproxy_lies_in_the_private_folder(variables, tmp_path: P
 
 
 def test_old_processes_outlive_the_longest_operation(tmp_path: Path):
-    branches = {"deadline": {"evaluate_s": 90}, "environments": {"max_evaluate_s": 9000}}
+    deadline = {"evaluate_s": 90, "start_s": 500, "create_s": 400}
+    branches = {"deadline": deadline, "environments": {"max_evaluate_s": 9000}}
     config = ServiceConfig.model_validate(branches)
     variables = front_environment(config, "/usr/bin/haproxy", tmp_path)
-    assert int(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > 9000
+    assert int(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > 9900
 
 
 def test_two_services_get_different_fallback_ports(tmp_path: Path):

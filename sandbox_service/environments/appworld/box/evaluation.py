@@ -95,11 +95,12 @@ def _evaluate_apart(engine: AppWorldEngine, task_id: str, home: str, wall_timeou
 
     def answer_for(send: Callable[[bytes], object]) -> None:
         try:
-            found = _evaluate(engine, task_id, home)
+            found = json.dumps(_evaluate(engine, task_id, home))
         except BaseException as error:  # noqa: BLE001  # graders are foreign code
             sys.__excepthook__(type(error), error, error.__traceback__)
-            found = {"machine" if isinstance(error, OSError) else "failed": type(error).__name__}
-        send(json.dumps(found).encode())
+            kind = "machine" if isinstance(error, OSError) else "failed"
+            found = json.dumps({kind: type(error).__name__})
+        send(found.encode())
 
     with forked_copy(answer_for) as copy:
         allowance = Allowance(

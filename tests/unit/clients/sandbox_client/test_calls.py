@@ -110,7 +110,7 @@ def test_each_operation_of_a_batch_has_a_key_and_the_longest_deadline_counts() -
         )
         for index in range(3)
     ]
-    call = _calls.batch(steps)
+    call = _calls.batch(steps, None)
     sent = BatchRequest.model_validate_json(call.body)
     assert len({operation.request.idempotency_key for operation in sent.operations}) == 3
     assert (call.lane, call.timeout_s) == (Lane.WORK, 3.0)
@@ -120,7 +120,15 @@ def test_a_batch_with_a_create_waits_with_the_creates() -> None:
     operation = {"operation": "create_instance", "request": {"environment": "echo", "task_id": "echo-1"}}
     batch = BatchRequest.model_validate({"operations": [operation]})
     assert isinstance(batch.operations[0].request, CreateInstanceRequest)
-    assert _calls.batch(batch.operations).lane is Lane.ADMISSION
+    assert _calls.batch(batch.operations, None).lane is Lane.ADMISSION
+
+
+def test_a_batch_with_a_long_grading_is_waited_for_and_keeps_no_others_from_stepping() -> None:
+    batch = BatchRequest.model_validate(
+        {"operations": [{"operation": "evaluate", "request": {"instance_id": "i"}}]}
+    )
+    call = _calls.batch(batch.operations, 900.0)
+    assert (call.lane, call.timeout_s) == (Lane.AGENT, 900.0)
 
 
 @pytest.mark.parametrize("path", ["../secret", "a/../b", "/etc/passwd", "a//b", "", "./a"])

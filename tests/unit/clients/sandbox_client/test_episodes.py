@@ -46,6 +46,22 @@ async def test_an_episode_waits_for_its_grading_as_long_as_the_task_asks(
     assert waits == {"create_instance": 180.0, "evaluate": waits_s, "release_instance": 180.0}
 
 
+def test_a_grading_that_breaks_off_late_is_joined_by_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, hours = ToldService([], info={"evaluate_s": 3600}), iter(range(100))
+    breaks = [httpx.ReadError("the front was replaced")]
+
+    def script(request: httpx.Request) -> httpx.Response | Exception:
+        return breaks.pop() if request.url.path.endswith("evaluate") and breaks else service(request)
+
+    client = SandboxClient("http://service", transport=ScriptedTransport(script), retry=QUICK)
+    with client, client.episode("echo", "t") as episode:
+        monkeypatch.setattr("time.monotonic", lambda: 1800.0 * next(hours))
+        assert episode.evaluate().success
+        monkeypatch.undo()
+    keys = [body["idempotency_key"] for body in service.bodies("evaluate")]
+    assert len(keys) == 1
+
+
 async def test_the_step_index_is_always_sent() -> None:
     service = EchoService()
     async with client_of(service) as client, client.episode("echo", "t") as episode:

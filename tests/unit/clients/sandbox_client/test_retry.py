@@ -55,3 +55,10 @@ def test_no_wait_goes_past_the_total_deadline() -> None:
 def test_an_endless_number_of_attempts_does_not_overflow() -> None:
     full = failure(FailureClass.CAPACITY)
     assert RetryPolicy().wait_s(full, 100_000, 0.0, 1.0) == 5.0
+
+
+def test_a_call_that_may_take_long_can_be_repeated_after_most_of_it() -> None:
+    policy = RetryPolicy(total_s=10.0)
+    assert policy.wait_s(failure(), 1, 950.0, 0.0) is None
+    assert policy.wait_s(failure(), 1, 950.0, 0.0, timeout_s=1000.0) is not None
+    assert policy.wait_s(failure(), 1, 1010.0, 0.0, timeout_s=1000.0) is None

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, VersionMismatchError
+from sandbox_service.fleet import router
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
 from tests.harness.town import town_of
@@ -214,6 +215,15 @@ async def test_a_supervisor_that_stays_away_is_unavailable_at_the_deadline(town)
     await town.stop("a")
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.STEP, "a.1", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_a_supervisor_is_not_waited_for_as_long_as_an_operation_may_take(town, monkeypatch):
+    monkeypatch.setattr(router, "SEARCH_S", 0.3)
+    await town.start("a")
+    await town.stop("a")
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.EVALUATE, "a.1", timeout_s=3600)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 

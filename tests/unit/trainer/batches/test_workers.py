@@ -154,8 +154,8 @@ async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
     watch.entered("3.0", "create")
     player = WorkerPlayer([worker], watch, look_s=0.001)
     (playing,) = play(player, 0)
-    worker.told = {"3.0": ("step", "code-7"), "9.9": ("step", "code-8")}
-    await until(lambda: watch.phases() == {"3.0": ("step", "code-7")})
+    worker.told = {"3.0": ("evaluate", "code-7", 600.0), "9.9": ("step", "code-8", 0.0)}
+    await until(lambda: watch.phases() == {"3.0": ("evaluate", "code-7", 600.0)})
     worker.go.set()
     await playing
     await player.close()

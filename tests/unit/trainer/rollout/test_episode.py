@@ -148,7 +148,9 @@ async def test_the_watch_hears_of_every_phase() -> None:
     heard: list[tuple[str, str]] = []
 
     class Listening(ProgressMonitor):
-        def entered(self, trajectory_id: str, phase: str, instance_id: str = "") -> None:
+        def entered(
+            self, trajectory_id: str, phase: str, instance_id: str = "", may_take_s: float = 0.0
+        ) -> None:
             heard.append((phase, instance_id))
 
     await play(ToldService([END]), SUBMIT, watch=Listening())

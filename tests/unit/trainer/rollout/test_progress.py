@@ -71,3 +71,15 @@ def test_sampling_is_idle_while_no_episode_generates(watch, clock):
     watch.entered("1.0", "generate")
     clock.advance(5)
     assert watch.idle_share() == 0.0
+
+
+def test_a_phase_to_which_its_task_gives_time_is_no_stall_within_it(watch, clock):
+    watch.entered("1.0", "evaluate", may_take_s=600.0)
+    watch.entered("1.1", "step")
+    clock.advance(500)
+    assert watch.silence_s == 0
+    clock.advance(107)
+    assert watch.silence_s == 7
+    assert watch.phases()["1.0"] == ("evaluate", "", 600.0)
+    watch.episode_ended("1.0", verdict=False)
+    assert watch.silence_s == 607
