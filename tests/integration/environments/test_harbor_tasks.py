@@ -30,6 +30,12 @@ echo "$r" > /logs/verifier/reward.txt
 """
 SLOW = f"if [ -e /app/answer.txt ]; then sleep 4; fi; {CHECK}"
 """Tests that take a while on a solution, and hardly any time on untouched files."""
+SEPARATE = """\
+r=0
+found=$(ls /app /app/src | xargs)
+[ "$found" = "/app: src /app/src: kept.txt new.txt" ] && [ -e /logs/artifacts/report ] && r=1
+echo "$r" > /logs/verifier/reward.txt
+"""
 COMPARED = """\
 r=0
 for name in answer expected; do cmp -s /app/$name.txt /tests/expected.txt && r=1; done
@@ -88,6 +94,13 @@ async def service(
     (folder / "compared/tests/expected.txt").write_text("42\n")
     write_task(folder, "slow-agent", CHECK, "[agent]\ntimeout_sec = 0.5")
     write_task(folder, "slow-tests", SLOW, "[verifier]\ntimeout_sec = 30.0")
+    separate = '[verifier]\nenvironment_mode = "separate"'
+    write_task(
+        folder, "separate", SEPARATE, f'artifacts = [{{source = "src", exclude = ["*.log"]}}]\n{separate}'
+    )
+    for name in ("kept.txt", "removed.txt"):
+        (folder / "separate/environment/src").mkdir(parents=True, exist_ok=True)
+        (folder / "separate/environment/src" / name).write_text(name)
     write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1024\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
     async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
@@ -123,6 +136,16 @@ async def test_a_box_has_the_storage_that_its_task_asks_for_and_all_is_graded(se
         assert "big" in str(written.observation.messages[0].content)
         assert (await episode.evaluate()).score == 1.0
         await episode.step(native("submit", {}))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_a_separate_verifier_has_the_artifacts_in_the_place_of_initial_files(service: Service) -> None:
+    async with service.client.episode("harbor", "separate") as episode:
+        assert (await episode.evaluate()).score == 0.0
+        command = (
+            "rm src/removed.txt; touch src/new.txt src/x.log other /logs/artifacts/report; mkfifo src/pipe"
+        )
+        await episode.step(native("execute_bash", {"command": command}))
         assert (await episode.evaluate()).score == 1.0
 
 

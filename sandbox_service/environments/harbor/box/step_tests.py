@@ -165,7 +165,7 @@ class StepTests:
                 piece = work[begin : begin + _PIECE]
                 _ask(verifier, {"do": "unpack", "data": piece, "last": last, "apart": apart}, deadline)
         for artifact in step["artifacts"] if apart else ():
-            _ask(verifier, {"do": "take_artifact", "source": artifact, "target": artifact}, deadline)
+            _ask(verifier, {"do": "take_artifact", **artifact}, deadline)
         _ask(verifier, {"do": "remove_links"}, deadline)
         for files in _batches(step["files"]):
             _ask(verifier, {"do": "write", "folder": "tests", "files": files}, deadline)

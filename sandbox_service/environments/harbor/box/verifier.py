@@ -113,15 +113,23 @@ class Verifier:
             target.chmod(0o755 if file["executable"] else 0o644)
         return {}
 
-    def take_artifact(self, source: str, target: str) -> JsonObject:
-        """Copy what the agent left at ``source`` to ``target``, both below the task's folders."""
-        origin, place = self._left / source, self._folder / target
+    def take_artifact(self, source: str, exclude: list[str]) -> JsonObject:
+        """Put what the agent left at ``source``, below the task's folders, in the place of what is there.
+
+        ``exclude`` are patterns of tar. Special files are left out.
+        """
+        origin, place = self._left / source, self._folder / source
         # The root of the copy only; links below are copied as links.
-        if origin.is_symlink() or not origin.exists():
+        if origin.is_symlink() or not (origin.is_file() or origin.is_dir()):
             return {"found": False}
         place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
         if origin.is_dir():
-            shutil.copytree(origin, place, symlinks=True, dirs_exist_ok=True)
+            place.mkdir()
+            _copy_folder(origin, place, exclude)
         else:
             shutil.copy2(origin, place, follow_symlinks=False)
         return {"found": True}
@@ -197,6 +205,19 @@ class Verifier:
         while (code := _reap(process.pid)) is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return code
+
+
+def _copy_folder(origin: Path, place: Path, exclude: list[str]) -> None:
+    """Copy what a folder holds, except what patterns of tar match, and except pipes, sockets and devices."""
+    patterns = [f"--exclude={pattern}" for pattern in exclude]
+    pack = ["tar", "-c", *patterns, "-f", "-", "-C", str(origin), "."]
+    with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as packing:
+        unpack = ["tar", "-x", "--no-same-owner", "-f", "-", "-C", str(place)]
+        subprocess.run(unpack, stdin=packing.stdout, stderr=subprocess.DEVNULL, check=False)
+    for parent, _, names in os.walk(place):
+        for path in (Path(parent, name) for name in names):
+            if not (path.is_symlink() or path.is_file()):
+                path.unlink()
 
 
 def _leads_well(link: Path, folder: Path, kept: list[Path]) -> bool:

@@ -38,8 +38,6 @@ UNSUPPORTED: dict[str, str] = {
     "verifier.allowed_hosts": "boxes have no network",
     "verifier.collect": "collect hooks are not run",
     "verifier.environment": "a verifier has the task's own environment",
-    "artifacts.destination": "artifacts are not collected into a folder; the files route reads them",
-    "artifacts.exclude": "an artifact is taken as a whole",
     "steps.healthcheck": "no process of a box outlives a command, so there is no service to wait for",
 }
 """Keys of the format that refuse a task unless their value is empty, with the reason."""
@@ -101,6 +99,10 @@ class Artifact(_Table):
 
     source: Annotated[str, AfterValidator(_inside)]
     """A path in the box; relative ones are below the working directory."""
+    destination: Annotated[str, AfterValidator(_inside)] | None = None
+    """Harbor's place for it in a folder of results. No effect: the files route reads it at ``source``."""
+    exclude: list[str] = []
+    """Patterns of tar; what they match in a folder is no part of the artifact."""
     service: Literal["main"] = "main"
     """The container that has it; a box is the only one."""
 

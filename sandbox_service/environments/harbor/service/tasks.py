@@ -139,7 +139,8 @@ def _check_artifacts(step: TaskStep) -> None:
     if step.verifier.environment_mode != "separate":
         return
     for artifact in step.artifacts:
-        if artifact.source.startswith("/") and not artifact.source.startswith(_COPIED):
+        source = PurePosixPath(artifact.source)
+        if source.is_absolute() and not any(source.is_relative_to(folder) for folder in _COPIED):
             raise TaskRefused(
                 f"the artifact {artifact.source} lies outside of {' and '.join(_COPIED)}, which is all that "
                 "a separate verifier is given"

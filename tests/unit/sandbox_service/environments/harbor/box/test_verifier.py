@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,33 @@ def test_artifacts_are_copied_without_following_their_root(verifier: Verifier, t
     (tmp_path / "left/app/folder").mkdir(parents=True)
     (tmp_path / "left/app/folder/a.txt").write_text("a")
     (tmp_path / "left/app/link").symlink_to("/etc/passwd")
-    assert verifier.take_artifact("app/folder", "app/folder") == {"found": True}
+    assert verifier.take_artifact("app/folder", []) == {"found": True}
     assert (tmp_path / "app/folder/a.txt").read_text() == "a"
-    assert verifier.take_artifact("app/link", "app/link") == {"found": False}
-    assert verifier.take_artifact("app/missing", "app/missing") == {"found": False}
+    assert verifier.take_artifact("app/link", []) == {"found": False}
+    assert verifier.take_artifact("app/missing", []) == {"found": False}
+
+
+def test_an_artifact_takes_the_place_of_the_initial_files(verifier: Verifier, tmp_path: Path) -> None:
+    (tmp_path / "app/src/initial.py").write_text("which the agent removed")
+    (tmp_path / "left/app/src").mkdir(parents=True)
+    (tmp_path / "left/app/src/new.py").write_text("new")
+    (tmp_path / "left/app/report").write_text("done")
+    (tmp_path / "app/report").symlink_to("src")
+    verifier.take_artifact("app/src", [])
+    verifier.take_artifact("app/report", [])
+    assert [path.name for path in (tmp_path / "app/src").iterdir()] == ["new.py"]
+    assert (tmp_path / "app/report").read_text() == "done"
+    assert not (tmp_path / "app/report").is_symlink()
+
+
+def test_excluded_and_special_files_are_no_part_of_an_artifact(verifier: Verifier, tmp_path: Path) -> None:
+    (tmp_path / "left/app/cache/deep").mkdir(parents=True)
+    for name in ("cache/deep/a.pyc", "kept.py", "big.log"):
+        (tmp_path / "left/app" / name).write_text(name)
+    os.mkfifo(tmp_path / "left/app/pipe")
+    (tmp_path / "left/app/link").symlink_to("kept.py")
+    os.mkfifo(tmp_path / "left/pipe")
+    verifier.take_artifact("app", ["*.pyc", "big.log"])
+    left = {str(path.relative_to(tmp_path / "app")) for path in (tmp_path / "app").rglob("*")}
+    assert left == {"cache", "cache/deep", "kept.py", "link"}
+    assert verifier.take_artifact("pipe", []) == {"found": False}

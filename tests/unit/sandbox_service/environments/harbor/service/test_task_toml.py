@@ -46,8 +46,6 @@ _LOADED = {
     "verifier.allowed_hosts": '[verifier]\nallowed_hosts = ["pypi.org"]',
     "verifier.collect": '[[verifier.collect]]\ncommand = "true"',
     "verifier.environment": '[verifier.environment]\ndocker_image = "debian"',
-    "artifacts.destination": '[[artifacts]]\nsource = "/app/x"\ndestination = "y"',
-    "artifacts.exclude": '[[artifacts]]\nsource = "/app/x"\nexclude = ["y"]',
     "steps.healthcheck": '[[steps]]\nname = "a"\n[steps.healthcheck]\ncommand = "true"',
 }
 
@@ -84,6 +82,8 @@ def test_a_key_without_effect_is_accepted(text: str) -> None:
         ('[agent]\nuser = "root"', "root is not available"),
         ("[verifier]\nuser = 0", "root is not available"),
         ('artifacts = ["/app/../etc/shadow"]', "without '..'"),
+        ('[[artifacts]]\nsource = "/app/x"\ndestination = "../x"', "without '..'"),
+        ('[[artifacts]]\nsource = "/app/x"\nservice = "database"', "artifacts.0.service"),
         ('[environment.env]\nKEY = "${API_KEY}"', "names a variable of the host"),
         ('[environment.env]\n"A B" = "x"', "not the name of an environment variable"),
         ('[[steps]]\nname = "../x"', "steps.0.name"),
