@@ -85,7 +85,7 @@ class ServerConfig(Branch):
 
 
 class LimitsConfig(Branch):
-    """Bounds of one box."""
+    """Bounds of one box, where its environment or task does not need more."""
 
     memory_mib: Positive = 512
     """Memory and swap of the whole box in MiB."""

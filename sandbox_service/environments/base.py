@@ -60,7 +60,7 @@ class BoxResources:
     pids: int = 0
     """Processes and threads."""
     storage_mib: int = 0
-    """Size of each writable folder. They lie in memory, so a box gives half of its own at most."""
+    """Size of the workspaces' folder. It lies in memory, so a box gives a quarter of its own at most."""
 
     def joined(self, other: BoxResources) -> BoxResources:
         """Return what suffices for both."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -54,21 +54,6 @@ _NOT_DONE = _PASS_ON[Op.CREATE] | {ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UN
 """Errors after which the next supervisor is asked; none of these supervisors has done anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallDeadline:
-    """The ends of a call, in loop time."""
-
-    search: float
-    """No supervisor is waited for any longer."""
-    answer: float
-    """The one that has the request is not waited for any longer."""
-
-    @classmethod
-    def after(cls, timeout_s: float) -> CallDeadline:
-        now = asyncio.get_running_loop().time()
-        return cls(search=now + min(timeout_s, SEARCH_S), answer=now + timeout_s)
-
-
 class Router:
     """The connections from one gateway to all supervisors."""
 
@@ -97,7 +82,7 @@ class Router:
         timeout_s: float,
     ) -> Frame:
         """Return the answer of the supervisor that owns the instance, or of one chosen for a new instance."""
-        deadline = CallDeadline.after(timeout_s)
+        deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
         members = await self._candidates(frame, deadline)
         order = self._order(frame, members)
@@ -127,7 +112,7 @@ class Router:
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
         """Ask every supervisor at once and return the replies that came in time."""
-        deadline = CallDeadline.after(timeout_s)
+        deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, "", {**meta, "tenant": tenant}, body)
         members = await self._members(deadline)
         answers = await asyncio.gather(
@@ -153,7 +138,7 @@ class Router:
         await self._connections.close()
         await self._discovery.close()
 
-    async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: CallDeadline) -> Frame:
+    async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: float) -> Frame:
         """Have another supervisor rebuild an instance whose owner is dead, from its record.
 
         Supervisors that joined in the meantime are asked first, since one of them may have it.
@@ -171,7 +156,7 @@ class Router:
         reply = reply or await self._wait_for_successor(frame, deadline, owner)
         return reply_or_raise(await self._follow(frame, reply, deadline))
 
-    async def _follow(self, frame: Frame, reply: Frame, deadline: CallDeadline) -> Frame:
+    async def _follow(self, frame: Frame, reply: Frame, deadline: float) -> Frame:
         """Return the answer of the supervisor that has the instance, if ``reply`` says that it is another."""
         for _ in range(_MOVES):
             owner = _new_owner(reply)
@@ -187,11 +172,12 @@ class Router:
                 reply = await self._wait_for_successor(frame, deadline, owner)
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
 
-    async def _wait_for_successor(self, frame: Frame, deadline: CallDeadline, owner: str) -> Frame:
+    async def _wait_for_successor(self, frame: Frame, deadline: float, owner: str) -> Frame:
         """Wait until a supervisor may take the instance over from ``owner``; return its answer.
 
         An owner that comes back meanwhile, as one does that was restarted, answers itself.
         """
+        until = _end_of_search(deadline)
         while True:
             members = await self._discovery.members()
             reply = await self._unless_away(owner, frame, deadline) if owner in members else None
@@ -199,14 +185,14 @@ class Router:
                 reply = await self._ask_successors(frame, members, deadline, owner)
             if reply is not None:
                 return reply
-            if asyncio.get_running_loop().time() + self._held_pause_s >= deadline.search:
+            if asyncio.get_running_loop().time() + self._held_pause_s >= until:
                 detail = "no supervisor can take the instance over yet"
                 raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
             await asyncio.sleep(self._held_pause_s)
             await self._discovery.refresh()
 
     async def _ask_successors(
-        self, frame: Frame, members: Iterable[str], deadline: CallDeadline, owner: str
+        self, frame: Frame, members: Iterable[str], deadline: float, owner: str
     ) -> Frame | None:
         """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
@@ -239,7 +225,7 @@ class Router:
         if reply.op is Op.REPLY:
             self._heirs.note(frame.instance_id, name)
 
-    async def _unless_away(self, name: str, frame: Frame, deadline: CallDeadline) -> Frame | None:
+    async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:
         """Return a supervisor's answer, or None if the frame cannot be sent to it now."""
         try:
             return await self._send(name, frame, deadline, wait=False)
@@ -264,7 +250,7 @@ class Router:
         now = asyncio.get_running_loop().time()
         return self._missing_images.put_last(_environment_of(frame), order, now)
 
-    async def _candidates(self, frame: Frame, deadline: CallDeadline) -> Mapping[str, Member]:
+    async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
         """Return the fleet, refreshed when the instance's supervisor is not known yet."""
         members = await self._members(deadline)
         owner = self._heirs.owner(frame.instance_id)
@@ -272,11 +258,12 @@ class Router:
             members = await self._discovery.refresh() or members
         return members
 
-    async def _members(self, deadline: CallDeadline) -> Mapping[str, Member]:
+    async def _members(self, deadline: float) -> Mapping[str, Member]:
         """Return a fleet of at least one supervisor, waiting for the first until the deadline."""
+        until = _end_of_search(deadline)
         members = await self._discovery.members()
         while not members:
-            if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline.search:
+            if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= until:
                 for error in self._discovery.excluded.values():
                     # A copy, since concurrent callers raise it, too.
                     raise copy(error)
@@ -287,11 +274,12 @@ class Router:
             members = await self._discovery.refresh()
         return members
 
-    async def _send(self, name: str, frame: Frame, deadline: CallDeadline, *, wait: bool) -> Frame:
+    async def _send(self, name: str, frame: Frame, deadline: float, *, wait: bool) -> Frame:
         """Send to a supervisor; with ``wait``, look it up again until the frame could be sent.
 
         An instance whose supervisor stays away is taken over by another meanwhile, if there is one.
         """
+        until = _end_of_search(deadline)
         loop = asyncio.get_running_loop()
         members = await self._discovery.members()
         ask_others_at = loop.time() + self._takeover_after_s
@@ -305,7 +293,7 @@ class Router:
             try:
                 return await self._once(member, frame, deadline)
             except ServiceError as error:
-                late = loop.time() + MOVED_PAUSE_S >= deadline.search
+                late = loop.time() + MOVED_PAUSE_S >= until
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
             if _is_on_instance(frame) and loop.time() >= ask_others_at:
@@ -316,14 +304,19 @@ class Router:
             await asyncio.sleep(MOVED_PAUSE_S)
             members = await self._discovery.refresh()
 
-    async def _once(self, member: Member, frame: Frame, deadline: CallDeadline) -> Frame:
+    async def _once(self, member: Member, frame: Frame, deadline: float) -> Frame:
         load = self._connections.load
         load[member.name] = load.get(member.name, 0) + 1
         try:
-            left_s = deadline.answer - asyncio.get_running_loop().time()
+            left_s = deadline - asyncio.get_running_loop().time()
             return await self._connections.to(member).request(frame, left_s)
         finally:
             load[member.name] -= 1
+
+
+def _end_of_search(deadline: float) -> float:
+    """Return the loop time until which a supervisor is waited for, from now on."""
+    return min(deadline, asyncio.get_running_loop().time() + SEARCH_S)
 
 
 def _is_on_instance(frame: Frame) -> bool:

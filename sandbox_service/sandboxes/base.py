@@ -30,21 +30,29 @@ class SandboxLimits:
     """Size of each writable tmpfs."""
     workspace_inodes: int = 8192
     """Files and directories in each writable tmpfs."""
+    storage_mib: int = 0
+    """Size of the tmpfs of the workspaces where it is larger, with files in proportion."""
     cleanup_cpu_s: float = 20.0
     """CPU seconds after which the cleanup behind an instance is given up, and the box destroyed."""
 
     def raised_to(self, needed: BoxResources) -> SandboxLimits:
-        """Return the limits, raised to what a box needs. Files and directories grow with their space."""
+        """Return the limits, raised to what a box needs.
+
+        Storage is a quarter of the memory at most: full folders and copies of them must not end the box.
+        """
         memory_mib = max(self.memory_mib, needed.memory_mib)
-        workspace_mib = max(self.workspace_mib, min(needed.storage_mib, memory_mib // 2))
         return replace(
             self,
             memory_mib=memory_mib,
             cpus=max(self.cpus, needed.cpus),
             pids=max(self.pids, needed.pids),
-            workspace_mib=workspace_mib,
-            workspace_inodes=self.workspace_inodes * workspace_mib // self.workspace_mib,
+            storage_mib=max(self.storage_mib, min(needed.storage_mib, memory_mib // 4)),
         )
+
+    @property
+    def largest_folder_mib(self) -> int:
+        """Size of the largest writable tmpfs, and so of an agent's largest file."""
+        return max(self.workspace_mib, self.storage_mib)
 
 
 class Sandbox(Protocol):

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,6 +205,9 @@ class ContainerFactory:
             folder.rmdir()
             raise
         limits = self._limits.raised_to(spec.resources)
+        if self._facts.cores is not None:
+            # The engine refuses more than it has.
+            limits = replace(limits, cpus=min(limits.cpus, self._facts.cores))
         request = self._request(spec, reference, folder, limits)
         body = ContainerBody(
             name, self._engine, request, folder, lambda: self.uid_ranges.give_back(uids), self._left.add
@@ -214,7 +217,7 @@ class ContainerFactory:
             processes=max(8, limits.pids - _PIDS_OF_THE_RUNNER),
             # Beyond its own bound a gVisor sandbox ends: the host's kernel does not see the processes in it.
             address_space_mib=limits.memory_mib if self._in_gvisor else None,
-            file_mib=limits.workspace_mib,
+            file_mib=limits.largest_folder_mib,
         )
         own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
         packages = {name: f"{BOX_AGENTS}/{name}" for name in request.agent_packages}

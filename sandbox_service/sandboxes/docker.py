@@ -61,6 +61,8 @@ class EngineInfo:
     """Version of the control groups; empty when the engine does not report it."""
     data_root: str = ""
     """Folder of images and containers on the engine's machine."""
+    cores: int | None = None
+    """CPU cores of its machine; None when the engine does not report them."""
     gvisor: Mapping[str, bool | None] = field(default_factory=dict)
     """The runtimes that are gVisor, and whether boxes can make their sockets there; None when unknown."""
 
@@ -126,6 +128,7 @@ class DockerEngine:
                 storage_driver=str(info.get("Driver", "")),
                 cgroup_version=str(info.get("CgroupVersion", "")),
                 data_root=str(info.get("DockerRootDir", "")),
+                cores=info.get("NCPU") or None,
                 gvisor=gvisor_runtimes(info.get("Runtimes") or {}),
             )
 

@@ -205,7 +205,7 @@ class GvisorFactory:
             # Each process is bounded, since beyond the box's own bound the whole box ends: it is the host's
             # kernel that counts, and it sees one process only.
             address_space_mib=limits.memory_mib,
-            file_mib=limits.workspace_mib,
+            file_mib=limits.largest_folder_mib,
             pids_group=AGENTS_GROUP,
         )
         own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)

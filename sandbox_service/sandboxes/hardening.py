@@ -162,7 +162,8 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "OomKillDisable": False,
         "Ulimits": [
             _ulimit("nofile", limits.open_files),
-            _ulimit("fsize", limits.workspace_mib * 1024 * 1024),
+            # Of the runner, which handles packed folders; agents' own bound is set by the launcher.
+            _ulimit("fsize", limits.memory_mib * 1024 * 1024),
             _ulimit("core", 0),
             _ulimit("msgqueue", 0),
             _ulimit("memlock", 64 * 1024),
@@ -211,10 +212,15 @@ def gvisor_memory_mib(limits: SandboxLimits) -> int:
 def tmpfs_options(path: str, limits: SandboxLimits, mode: int = 0o1777) -> str:
     """Return the mount options of a writable path, bounded in bytes and in inodes."""
     small = path == "/dev/shm"
-    size = min(SHM_MIB, limits.workspace_mib) if small else limits.workspace_mib
+    size, inodes = limits.workspace_mib, limits.workspace_inodes
+    if small:
+        size = min(SHM_MIB, size)
+    elif path not in SCRATCH:
+        size = limits.largest_folder_mib
+        inodes = inodes * size // limits.workspace_mib
     # Scripts may run where agents work: an interpreter would run them all the same.
     execution = "noexec" if small else "exec"
-    return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={limits.workspace_inodes},mode={mode:o}"
+    return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={inodes},mode={mode:o}"
 
 
 def _ulimit(name: str, value: int) -> Json:

@@ -140,7 +140,7 @@ def _bind(source: str, target: str, mode: str) -> Json:
 def _rlimits(limits: SandboxLimits) -> list[Json]:
     values = {
         "RLIMIT_NOFILE": limits.open_files,
-        "RLIMIT_FSIZE": limits.workspace_mib * 1024 * 1024,
+        "RLIMIT_FSIZE": limits.memory_mib * 1024 * 1024,
         "RLIMIT_CORE": 0,
         "RLIMIT_MSGQUEUE": 0,
     }

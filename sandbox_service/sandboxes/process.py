@@ -150,7 +150,7 @@ class ProcessFactory:
             open_files=bounds.open_files,
             processes=bounds.pids if host.drops_uids else None,
             address_space_mib=bounds.memory_mib,
-            file_mib=bounds.workspace_mib,
+            file_mib=bounds.largest_folder_mib,
         )
         # Where neither users nor mounts separate boxes, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
@@ -173,6 +173,7 @@ class ProcessFactory:
             bounds,
             workspace_mib=bounds.workspace_mib * self._instances_per_box,
             workspace_inodes=bounds.workspace_inodes * self._instances_per_box,
+            storage_mib=bounds.storage_mib * self._instances_per_box,
         )
 
     def _hidden(self, host: Host, spec: EnvironmentSpec) -> tuple[Path, ...] | None:

@@ -66,7 +66,8 @@ class ProcessBody:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._state.make_box_dir(self.name, many_users=self._uids is not None)
-        blocks = self._limits.workspace_mib * 2048
+        # Of the runner, which handles packed folders; agents' own bound is set by the launcher.
+        blocks = self._limits.memory_mib * 2048
         # By the shell and not by preexec_fn, which is unsafe in a process with threads.
         bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
         with private_file(self._folder / _LOG) as log_file:

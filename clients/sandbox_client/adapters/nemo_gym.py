@@ -76,6 +76,8 @@ class NemoGymSession:
                     self._answered = True
                 self._verdict = await self.served.evaluate()
                 await self.served.end()
+                # The grading may have taken longer than a session is kept.
+                self.used = time.monotonic()
             return self._verdict
 
 

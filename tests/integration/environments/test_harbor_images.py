@@ -156,7 +156,13 @@ async def test_a_box_has_the_cores_and_the_memory_that_its_task_asks_for(service
         finally:
             client.close()
         assert (found["NanoCpus"], found["Memory"]) == (2 * 10**9, 1536 * 1024**2)
-        assert "size=768m" in found["Tmpfs"]["/workspace"]
+        assert "size=384m" in found["Tmpfs"]["/workspace"]
+        assert "size=64m" in found["Tmpfs"]["/tmp"]
+        places = ("~", "/tmp", "/var/tmp", "/dev/shm")
+        filled = " ".join(f"head -c 2G /dev/zero > {place}/full;" for place in places)
+        await episode.step(bash(f"{ORACLE}; {filled}"))
+        # The box lives, and what it holds is graded: a right answer in a folder that compresses well.
+        assert (await episode.evaluate()).score == 1.0
 
 
 async def test_an_image_whose_own_files_are_too_large_to_be_graded_is_refused(service: Service) -> None:

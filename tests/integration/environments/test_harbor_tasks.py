@@ -101,7 +101,7 @@ async def service(
     for name in ("kept.txt", "removed.txt"):
         (folder / "separate/environment/src").mkdir(parents=True, exist_ok=True)
         (folder / "separate/environment/src" / name).write_text(name)
-    write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1024\nstorage_mb = 600")
+    write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1536\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
     async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
         yield served
@@ -130,11 +130,15 @@ async def test_a_right_solution_has_the_time_that_the_task_gives_its_tests(servi
 
 async def test_a_box_has_the_storage_that_its_task_asks_for_and_all_is_graded(service: Service) -> None:
     assert SandboxLimits().workspace_mib < 80
+    # Their sum, packed, is what is put aside for the tests.
+    beside = "head -c 30M /dev/urandom > /tmp/beside; "
     async with service.client.episode("harbor", "roomy") as episode:
-        command = "head -c 80M /dev/urandom > big && echo 42 > answer.txt; ls -s"
-        written = await episode.step(native("execute_bash", {"command": command}))
+        command = "head -c 80M /dev/urandom > big && echo 42 > answer.txt; ls -s big /tmp/beside"
+        written = await episode.step(native("execute_bash", {"command": beside + command}))
         assert "big" in str(written.observation.messages[0].content)
         assert (await episode.evaluate()).score == 1.0
+        kept = await episode.step(native("execute_bash", {"command": "ls -s big /tmp/beside"}))
+        assert kept.observation.messages[0].content.count("\n") == 1, kept
         await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 1.0
 

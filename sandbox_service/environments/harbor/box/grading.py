@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.worker.allowance import kept_waiting
@@ -29,6 +30,8 @@ JsonObject = dict[str, Any]
 
 _COPY_S = 60.0
 _LEAST_S = 1.0
+_BESIDE_TESTS_S = 60.0
+"""Time of each step's tests for what precedes them."""
 _MARGIN_S = 10.0
 """Kept of the evaluation's time, a tenth at most, for ending the tests and for the answer."""
 _PROOF_SHARE = 0.5
@@ -87,11 +90,9 @@ class Grader:
 
     def _divided(self, span_s: float) -> Iterator[float]:
         """Yield the deadline of each step's tests: none takes the time of those behind it."""
-        whole_s = sum(step["timeout_s"] for step in self._steps)
-        passed_s = 0.0
-        for step in self._steps:
-            passed_s += step["timeout_s"]
-            yield self._started + span_s * passed_s / whole_s
+        shares = [step["timeout_s"] + _BESIDE_TESTS_S for step in self._steps]
+        for passed in accumulate(shares):
+            yield self._started + span_s * passed / sum(shares)
 
     def _graded(self, works: list[str | None], room: Room) -> Verdict:
         rewards: list[dict[str, float]] = []

@@ -33,6 +33,7 @@ LEAST_SHARE = 0.5
 _COPY_SHARE = 0.25
 """Share of the remaining time that the copy of the agent's files may take."""
 _COPY_S = 5.0
+"""Longest time for a copy of the least length that may be kept; longer ones have more in proportion."""
 _LEAST_S = 1.0
 _WAIT_S = 30.0
 """Longest wait for the removal of what an earlier verifier has left."""
@@ -128,16 +129,15 @@ class Room:
             return
         archive, folder = self._kept
         self._kept = None
-        with contextlib.suppress(WorldError):
+        with contextlib.suppress(WorldError, OSError):
             self._agent.shell(unpack(archive, folder), max(_LEAST_S, self._deadline - time.monotonic()))
 
     def _copied(self) -> tuple[str, str] | None:
         left_s = self._deadline - time.monotonic()
         command = pack_all(self._folders)
         with contextlib.suppress(WorldError):
-            packed = self._agent.shell(
-                command, max(_LEAST_S, min(_COPY_S, left_s * _COPY_SHARE)), self._archive_bytes
-            )
+            copy_s = min(_COPY_S * self._archive_bytes / LEAST_ARCHIVE, left_s * _COPY_SHARE)
+            packed = self._agent.shell(command, max(_LEAST_S, copy_s), self._archive_bytes)
             if packed.exit_code == 0 and not packed.truncated:
                 return packed.output, "/"
         return None if self._work is None else (self._work, self._agent.workspace)
@@ -145,7 +145,8 @@ class Room:
 
 def no_room(detail: str) -> WorldError:
     """Return the error of a box in which untouched files find no room."""
-    detail = f"the tests have no room: {detail}; see sandbox.limits.workspace_mib and workspace_inodes"
+    settings = "environment.storage_mb of the task, sandbox.limits.workspace_mib and workspace_inodes"
+    detail = f"the tests have no room: {detail}; see {settings}"
     return WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
 
 

@@ -31,6 +31,7 @@ from .layout import (
     take_initial,
 )
 from .prompts import NO_ACTION, next_step, system_prompt
+from .room import LEAST_ARCHIVE
 from .step_tests import take_folders
 from .tools import TOOLS, ToolSettings, run_tool
 
@@ -99,7 +100,8 @@ class HarborWorld(World):
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         # Something stays for a copy of the working directory: the worker is killed at the deadline itself.
-        wall_timeout_s = timeout_s - min(_COPY_S, timeout_s / 6)
+        copy_s = _COPY_S * self.task["archive_bytes"] / LEAST_ARCHIVE
+        wall_timeout_s = timeout_s - max(min(_COPY_S, timeout_s / 6), min(copy_s, timeout_s / 3))
         deadline = time.monotonic() + wall_timeout_s
         self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
         actions = parse_actions(message)
@@ -144,14 +146,19 @@ class HarborWorld(World):
         self.sealed = True
 
     def _copied(self) -> str | None:
-        return copy_work(self._agent, self.step_deadline - time.monotonic(), self.task["archive_bytes"])
+        return self._copied_within(self.step_deadline - time.monotonic())
+
+    def _copied_within(self, timeout_s: float) -> str | None:
+        # The copies of all steps lie in the memory of the box.
+        left = self.task["all_archives_bytes"] - sum(len(work or "") for work in self.works)
+        return copy_work(self._agent, timeout_s, min(self.task["archive_bytes"], left))
 
     def _graded(self, grading: JsonObject) -> Verdict:
         deadline = time.monotonic() + self.evaluate_timeout_s
         if not self.sealed:
             # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
             self._agent.kill()
-            work = copy_work(self._agent, self.evaluate_timeout_s / 2, self.task["archive_bytes"])
+            work = self._copied_within(self.evaluate_timeout_s / 2)
             return self._grade([*self.works, work], grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
@@ -185,7 +192,8 @@ class HarborWorld(World):
         if done.exit_code != 0:
             raise WorldError(
                 "the working directory of the task's image could not be copied into the box, which has "
-                f"sandbox.limits.workspace_mib and workspace_inodes for it: {done.output.strip()[-300:]}"
+                "the task's environment.storage_mb for it, or sandbox.limits.workspace_mib and _inodes: "
+                f"{done.output.strip()[-300:]}"
             )
 
     def _write(self, files: JsonObject) -> None:

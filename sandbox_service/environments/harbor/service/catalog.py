@@ -180,6 +180,7 @@ class HarborCatalog:
         task = self._task(task_id)
         config, environment = self._config, task.toml.environment
         recipe = task.recipe
+        memory_bytes = task.resources.memory_mib * 1024**2
         evaluate_s = min(self._max_evaluate_s, _evaluate_s(task, _WAITING))
         try:
             body: dict[str, JsonValue] = {
@@ -193,7 +194,8 @@ class HarborCatalog:
                 "max_steps": config.max_steps,
                 "tool_timeout_s": config.tool_timeout_s,
                 "max_output_bytes": config.max_output_bytes,
-                "archive_bytes": _archive_bytes(task),
+                "archive_bytes": max(LEAST_ARCHIVE, memory_bytes // 8),
+                "all_archives_bytes": max(4 * LEAST_ARCHIVE, memory_bytes // 4),
             }
             grading: dict[str, JsonValue] = {
                 "strategy": task.toml.multi_step_reward_strategy,
@@ -301,12 +303,6 @@ class HarborCatalog:
             return self._tasks[task_id]
         except KeyError:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
-
-
-def _archive_bytes(task: HarborTask) -> int:
-    """Return how long a packed working directory may be; a box holds those of all steps in its memory."""
-    share = task.resources.memory_mib * 1024**2 // (8 * len(task.steps))
-    return max(LEAST_ARCHIVE, share)
 
 
 def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:

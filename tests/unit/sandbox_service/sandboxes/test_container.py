@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.base import BoxResources
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes import container
@@ -256,3 +257,14 @@ async def test_a_start_that_is_cancelled_after_its_box_stands_removes_the_box(st
     await second.destroy()
     runner.die()
     await factory.close()
+
+
+async def test_a_box_asks_for_no_more_cores_than_the_engine_has(state):
+    engine = RunnerEngine()
+    demanding = replace(SPEC, resources=BoxResources(cpus=8, memory_mib=1024))
+    facts = replace(FACTS, cores=2)
+    box = await make(engine, state, facts=facts).start(demanding, nothing, nothing)
+    (config,) = engine.running.values()
+    assert config["HostConfig"]["NanoCpus"] == 2 * 10**9
+    assert config["HostConfig"]["Memory"] == 1024 * 2**20
+    await box.destroy()

@@ -75,7 +75,7 @@ def test_memory_includes_swap_and_everything_else_is_bounded():
     assert found["PidsLimit"] == 40
     bounds = {limit["Name"]: (limit["Soft"], limit["Hard"]) for limit in found["Ulimits"]}
     assert bounds["nofile"] == (100, 100)
-    assert bounds["fsize"] == (8 * MIB, 8 * MIB)
+    assert bounds["fsize"] == (256 * MIB, 256 * MIB), "agents have a bound of their own"
     assert bounds["core"] == bounds["msgqueue"] == (0, 0)
 
 

@@ -43,7 +43,7 @@ async def test_a_body_runs_bounded_with_a_clean_environment(make):
     assert not [
         line for line in said if "=" in line and not line.startswith(("PATH=", "PWD=", "_=", "SHLVL="))
     ]
-    assert said[-3:-1] == ["0", str(64 * 2048)]
+    assert said[-3:-1] == ["0", str(512 * 2048)]
     await body.remove()
     assert not folder.exists()
     assert make.removed == [body.name]

@@ -202,7 +202,7 @@ def test_no_step_takes_the_time_of_those_behind_it(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(StepTests, "run", run)
     graded(Agent(), step("short", timeout_s=100), step("long", timeout_s=300), evaluate_s=820)
-    assert deadlines == [pytest.approx(810 / 8, abs=5), pytest.approx(810 / 2, abs=5)]
+    assert deadlines == [pytest.approx(405 * 160 / 520, abs=5), pytest.approx(405, abs=5)]
 
 
 def test_tests_that_have_too_little_time_for_any_files_are_a_matter_of_the_deadline() -> None:

@@ -171,8 +171,10 @@ def test_common_boxes_suffice_for_every_task_without_an_image(tmp_path: Path) ->
 def test_a_box_with_more_memory_holds_larger_working_directories(tmp_path: Path) -> None:
     big = "[environment]\nmemory_mb = 2048"
     made = catalog(pack(tmp_path, a="", b=big, c=f"{big}\n{STEPS}"))
-    found = {name: made.payload(name).task["archive_bytes"] for name in "abc"}
-    assert found == {"a": 48 * 1024**2, "b": 256 * 1024**2, "c": 128 * 1024**2}
+    tasks = [made.payload(name).task for name in "abc"]
+    mib = 1024**2
+    assert [task["archive_bytes"] for task in tasks] == [48 * mib, 256 * mib, 256 * mib]
+    assert [task["all_archives_bytes"] for task in tasks] == [192 * mib, 512 * mib, 512 * mib]
 
 
 def test_a_folder_without_tasks_is_an_error(tmp_path: Path) -> None:
