@@ -110,7 +110,7 @@ class TaskFolderConfig(Branch):
     max_memory_mib: Positive = 4096
     """Most memory that a task may ask for; one that asks for more cannot be served."""
     max_storage_mib: Positive = 10240
-    """Most storage that a task may ask for; its box gives a quarter of its memory at most, which holds it."""
+    """Most storage that a task may ask for; its box gives less than a quarter of its memory."""
     max_cpus: Positive = 4
     """Most CPU cores that a task may ask for; one that asks for more cannot be served."""
 

@@ -60,7 +60,7 @@ class BoxResources:
     pids: int = 0
     """Processes and threads."""
     storage_mib: int = 0
-    """Size of the workspaces' folder. It lies in memory, so a box gives a quarter of its own at most."""
+    """Size of the workspaces' folder. It lies in memory, so a box gives less than a quarter of its own."""
 
     def joined(self, other: BoxResources) -> BoxResources:
         """Return what suffices for both."""

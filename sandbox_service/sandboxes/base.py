@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
 
+_BESIDE_STORAGE_MIB = 256
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
     """Bounds of one box; agent code cannot pass them."""
@@ -38,7 +41,8 @@ class SandboxLimits:
     def raised_to(self, needed: BoxResources) -> SandboxLimits:
         """Return the limits, raised to what a box needs.
 
-        Storage is a quarter of the memory at most: full folders and copies of them must not end the box.
+        Of the memory, storage may be a quarter of what is over 256 MiB: full folders, with copies of them and
+        all else that lies in memory, must not end the box.
         """
         memory_mib = max(self.memory_mib, needed.memory_mib)
         return replace(
@@ -46,7 +50,9 @@ class SandboxLimits:
             memory_mib=memory_mib,
             cpus=max(self.cpus, needed.cpus),
             pids=max(self.pids, needed.pids),
-            storage_mib=max(self.storage_mib, min(needed.storage_mib, memory_mib // 4)),
+            storage_mib=max(
+                self.storage_mib, min(needed.storage_mib, (memory_mib - _BESIDE_STORAGE_MIB) // 4)
+            ),
         )
 
     @property

@@ -156,7 +156,7 @@ async def test_a_box_has_the_cores_and_the_memory_that_its_task_asks_for(service
         finally:
             client.close()
         assert (found["NanoCpus"], found["Memory"]) == (2 * 10**9, 1536 * 1024**2)
-        assert "size=384m" in found["Tmpfs"]["/workspace"]
+        assert "size=320m" in found["Tmpfs"]["/workspace"]
         assert "size=64m" in found["Tmpfs"]["/tmp"]
         places = ("~", "/tmp", "/var/tmp", "/dev/shm")
         filled = " ".join(f"head -c 2G /dev/zero > {place}/full;" for place in places)

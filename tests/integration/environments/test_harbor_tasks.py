@@ -36,6 +36,8 @@ found=$(ls /app /app/src | xargs)
 [ "$found" = "/app: src /app/src: kept.txt new.txt" ] && [ -e /logs/artifacts/report ] && r=1
 echo "$r" > /logs/verifier/reward.txt
 """
+CRASHED = "cat /app/needed.txt /app/added.txt && [ ! -e /app/crash ] && echo 0 > /logs/verifier/reward.txt"
+"""Tests that the agent can keep from a reward, and that need all of the task's files for one."""
 COMPARED = """\
 r=0
 for name in answer expected; do cmp -s /app/$name.txt /tests/expected.txt && r=1; done
@@ -101,6 +103,13 @@ async def service(
     for name in ("kept.txt", "removed.txt"):
         (folder / "separate/environment/src").mkdir(parents=True, exist_ok=True)
         (folder / "separate/environment/src" / name).write_text(name)
+    steps = 'artifacts = ["/app"]\n[[steps]]\nname = "one"\n[steps.verifier]\nenvironment_mode = "separate"'
+    write_task(folder, "separate-steps", CRASHED, steps)
+    (folder / "separate-steps/environment").mkdir()
+    (folder / "separate-steps/environment/needed.txt").write_text("42")
+    (folder / "separate-steps/steps/one/workdir").mkdir(parents=True)
+    (folder / "separate-steps/steps/one/workdir/added.txt").write_text("42")
+    (folder / "separate-steps/instruction.md").rename(folder / "separate-steps/steps/one/instruction.md")
     write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1536\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
     async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
@@ -141,6 +150,15 @@ async def test_a_box_has_the_storage_that_its_task_asks_for_and_all_is_graded(se
         assert kept.observation.messages[0].content.count("\n") == 1, kept
         await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 1.0
+
+
+async def test_an_attack_in_steps_with_a_separate_verifier_has_the_least_reward(service: Service) -> None:
+    async with service.client.episode("harbor", "separate-steps") as episode:
+        await episode.step(native("execute_bash", {"command": "touch crash"}))
+        await episode.step(native("submit", {}))
+        verdict = await episode.evaluate()
+        assert verdict.score == 0.0
+        assert "neither" in str(verdict.details["reason"])
 
 
 async def test_a_separate_verifier_has_the_artifacts_in_the_place_of_initial_files(service: Service) -> None:

@@ -134,9 +134,10 @@ class Grader:
         deadline = self._tests_deadlines[index]
         if deadline - time.monotonic() < _LEAST_S:
             passed_s = time.monotonic() - self._started
-            if not index or kept_waiting(passed_s - self._tests.waited_s, passed_s, passed_s):
+            if kept_waiting(passed_s - self._tests.waited_s, passed_s, passed_s):
                 raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)
-            raise NoRewardError("the tests of earlier steps have used up the time of the evaluation")
+            before = "the tests of earlier steps have" if index else "making room for the tests has"
+            raise NoRewardError(f"{before} used up their time")
         return self._tests.run(index, work, deadline)
 
     def _blame(self, failure: NoRewardError, suspects: Sequence[int], room: Room, *, whole: bool) -> Verdict:

@@ -127,10 +127,11 @@ class Room:
         """Bring the agent's files back, as far as they could be copied."""
         if self._kept is None:
             return
-        archive, folder = self._kept
+        script = unpack(*self._kept)
+        # It may be an eighth of the box's memory.
         self._kept = None
         with contextlib.suppress(WorldError, OSError):
-            self._agent.shell(unpack(archive, folder), max(_LEAST_S, self._deadline - time.monotonic()))
+            self._agent.shell(script, max(_LEAST_S, self._deadline - time.monotonic()))
 
     def _copied(self) -> tuple[str, str] | None:
         left_s = self._deadline - time.monotonic()

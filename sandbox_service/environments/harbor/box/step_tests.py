@@ -153,10 +153,14 @@ class StepTests:
         apart = bool(step["separate"])
         if not _ask(verifier, {"do": "take_folders"}, deadline)["reached"]:
             raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
-        if apart or work is None:
+        initial = [WORKDIR] if apart or work is None else []
+        if apart and work is None:
+            # Untouched files are what the agent would have left: artifacts are taken from them.
+            initial.append(f"left/{WORKDIR}")
+        for folder in initial:
             if self._task["image"]:
-                _ask(verifier, {"do": "take_initial"}, deadline)
-            _ask(verifier, {"do": "write", "folder": WORKDIR, "files": self._task["files"]}, deadline)
+                _ask(verifier, {"do": "take_initial", "folder": folder}, deadline)
+            _ask(verifier, {"do": "write", "folder": folder, "files": self._task["files"]}, deadline)
         if work is None:
             self._begin_steps(verifier, index, deadline, apart=apart)
         else:

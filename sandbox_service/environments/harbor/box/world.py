@@ -33,7 +33,7 @@ from .layout import (
 from .prompts import NO_ACTION, next_step, system_prompt
 from .room import LEAST_ARCHIVE
 from .step_tests import take_folders
-from .tools import TOOLS, ToolSettings, run_tool
+from .tools import SUBMIT, TOOLS, ToolSettings, run_tool
 
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
@@ -99,13 +99,11 @@ class HarborWorld(World):
         return Start([{"role": "system", "content": system}, user], [tool.schema() for tool in TOOLS], info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
-        # Something stays for a copy of the working directory: the worker is killed at the deadline itself.
-        copy_s = _COPY_S * self.task["archive_bytes"] / LEAST_ARCHIVE
-        wall_timeout_s = timeout_s - max(min(_COPY_S, timeout_s / 6), min(copy_s, timeout_s / 3))
-        deadline = time.monotonic() + wall_timeout_s
-        self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
         actions = parse_actions(message)
         self.steps += 1
+        wall_timeout_s = timeout_s - self._reserved_s(actions, timeout_s)
+        deadline = time.monotonic() + wall_timeout_s
+        self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
         results: list[ToolResult] = []
         for action in actions:
             submitted = any(result.submitted for result in results)
@@ -140,6 +138,14 @@ class HarborWorld(World):
             raise WorldError(f"the sandbox could not grade: {error}", BoxErrorCode.SANDBOX_FAILED) from None
         score = float(verdict.success) if sparse else verdict.score
         return Verdict(score, verdict.success, verdict.details)
+
+    def _reserved_s(self, actions: list[ParsedCall], timeout_s: float) -> float:
+        """Return the time of a step for a copy of the working directory, before its worker is killed."""
+        larger: float = self.task["archive_bytes"] / LEAST_ARCHIVE
+        ends = self.steps >= self.task["max_steps"] or any(action.name == SUBMIT for action in actions)
+        if larger > 1 and ends:
+            return min(_COPY_S * larger, timeout_s / 3)
+        return min(_COPY_S, timeout_s / 6)
 
     def seal(self) -> None:
         self.works.append(self._copied())
@@ -182,7 +188,8 @@ class HarborWorld(World):
 
     def _take_initial(self) -> None:
         """Copy the working directory of the task's image, which is read-only, into the agent's."""
-        packed, most = int(_read(IMAGE_PACKED)), self.task["archive_bytes"]
+        packed, steps = int(_read(IMAGE_PACKED)), len(self.task["steps"])
+        most = min(self.task["archive_bytes"], self.task["all_archives_bytes"] // steps)
         if packed > most:
             raise WorldError(
                 "the working directory of the task's image is too large to be graded: packed, it has "

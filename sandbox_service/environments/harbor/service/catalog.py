@@ -195,7 +195,7 @@ class HarborCatalog:
                 "tool_timeout_s": config.tool_timeout_s,
                 "max_output_bytes": config.max_output_bytes,
                 "archive_bytes": max(LEAST_ARCHIVE, memory_bytes // 8),
-                "all_archives_bytes": max(4 * LEAST_ARCHIVE, memory_bytes // 4),
+                "all_archives_bytes": max(2 * LEAST_ARCHIVE, memory_bytes // 8),
             }
             grading: dict[str, JsonValue] = {
                 "strategy": task.toml.multi_step_reward_strategy,

@@ -20,7 +20,7 @@ def test_limits_are_raised_to_what_a_box_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "storage_mib", "has_mib"), [(0, 100, 100), (0, 10240, 128), (2048, 10240, 512)]
+    ("memory_mib", "storage_mib", "has_mib"), [(0, 10240, 64), (2048, 100, 100), (2048, 10240, 448)]
 )
 def test_the_workspaces_folder_alone_grows_and_leaves_room_in_memory(
     memory_mib: int, storage_mib: int, has_mib: int

@@ -82,3 +82,27 @@ def test_excluded_and_special_files_are_no_part_of_an_artifact(verifier: Verifie
     left = {str(path.relative_to(tmp_path / "app")) for path in (tmp_path / "app").rglob("*")}
     assert left == {"cache", "cache/deep", "kept.py", "link"}
     assert verifier.take_artifact("pipe", []) == {"found": False}
+
+
+def test_an_artifact_takes_the_place_of_what_an_image_has_made_read_only(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    (tmp_path / "app/src/fixed").mkdir()
+    (tmp_path / "app/src/fixed/data").write_text("initial")
+    (tmp_path / "app/src/fixed").chmod(0o555)
+    (tmp_path / "app/src").chmod(0o555)
+    (tmp_path / "left/app/src").mkdir(parents=True)
+    verifier.take_artifact("app/src", [])
+    assert list((tmp_path / "app/src").iterdir()) == []
+
+
+def test_a_part_of_an_artifact_is_none(
+    verifier: Verifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "left/app").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/tar").write_text("#!/bin/sh\necho No space left on device >&2; exit 2\n")
+    (tmp_path / "bin/tar").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    with pytest.raises(OSError, match="No space left"):
+        verifier.take_artifact("app", [])

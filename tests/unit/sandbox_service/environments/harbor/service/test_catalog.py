@@ -174,7 +174,7 @@ def test_a_box_with_more_memory_holds_larger_working_directories(tmp_path: Path)
     tasks = [made.payload(name).task for name in "abc"]
     mib = 1024**2
     assert [task["archive_bytes"] for task in tasks] == [48 * mib, 256 * mib, 256 * mib]
-    assert [task["all_archives_bytes"] for task in tasks] == [192 * mib, 512 * mib, 512 * mib]
+    assert [task["all_archives_bytes"] for task in tasks] == [96 * mib, 256 * mib, 256 * mib]
 
 
 def test_a_folder_without_tasks_is_an_error(tmp_path: Path) -> None:
