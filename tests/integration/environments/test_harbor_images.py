@@ -102,6 +102,8 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     demands = "[environment]\nmemory_mb = 1536\ncpus = 2\nstorage_mb = 10240"
     write_task(folder, "demanding", GOOD, toml=demands)
     bulky = f"{GOOD}USER root\nRUN head -c 40M /dev/urandom > bulk\n"
+    many = f"{GOOD}USER root\nRUN touch $(seq 5000)\n"
+    write_task(folder, "many-files", many, toml='[verifier]\nenvironment_mode = "separate"')
     write_task(folder, "bulky", bulky, toml="[environment]\nstorage_mb = 100")
     for name, (dockerfile, _) in BROKEN.items():
         bound = "[environment]\nbuild_timeout_sec = 2.0" if name == "slow" else ""
@@ -172,6 +174,13 @@ async def test_an_image_whose_own_files_are_too_large_to_be_graded_is_refused(se
     assert caught.value.failure_class == FailureClass.TASK
     assert "too large to be graded" in str(caught.value)
     assert "environment.memory_mb" in str(caught.value)
+
+
+async def test_initial_files_of_which_a_separate_verifier_has_no_room_are_refused(service: Service) -> None:
+    with pytest.raises(SandboxError, match="more than half of its storage") as caught:
+        async with service.client.episode("harbor", "many-files"):
+            pass
+    assert caught.value.failure_class == FailureClass.TASK
 
 
 async def test_an_agent_that_plants_programs_and_rewards_gets_none(service: Service) -> None:

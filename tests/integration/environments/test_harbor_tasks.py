@@ -108,7 +108,7 @@ async def service(
     (folder / "separate-steps/environment").mkdir()
     (folder / "separate-steps/environment/needed.txt").write_text("42")
     (folder / "separate-steps/steps/one/workdir").mkdir(parents=True)
-    (folder / "separate-steps/steps/one/workdir/added.txt").write_text("42")
+    (folder / "separate-steps/steps/one/workdir/setup.sh").write_text("cp needed.txt added.txt")
     (folder / "separate-steps/instruction.md").rename(folder / "separate-steps/steps/one/instruction.md")
     write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1536\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})

@@ -105,7 +105,8 @@ class Grader:
                 found, note = {KEY: self._least}, "too large to be graded" if reached else "not reached"
             else:
                 try:
-                    if room.is_taken():
+                    # A separate verifier has both what the agent left and the initial files.
+                    if step["separate"] or room.is_taken():
                         room.make()
                     found, note = self._rewards(index, work), ""
                 except NoRewardError as failure:
@@ -134,7 +135,9 @@ class Grader:
         deadline = self._tests_deadlines[index]
         if deadline - time.monotonic() < _LEAST_S:
             passed_s = time.monotonic() - self._started
-            if kept_waiting(passed_s - self._tests.waited_s, passed_s, passed_s):
+            # What precedes the first tests does nothing that could be told from waiting.
+            charged_s = passed_s - self._tests.waited_s if index else 0.0
+            if kept_waiting(charged_s, passed_s, passed_s):
                 raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)
             before = "the tests of earlier steps have" if index else "making room for the tests has"
             raise NoRewardError(f"{before} used up their time")

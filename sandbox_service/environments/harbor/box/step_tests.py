@@ -153,17 +153,16 @@ class StepTests:
         apart = bool(step["separate"])
         if not _ask(verifier, {"do": "take_folders"}, deadline)["reached"]:
             raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
-        initial = [WORKDIR] if apart or work is None else []
         if apart and work is None:
-            # Untouched files are what the agent would have left: artifacts are taken from them.
-            initial.append(f"left/{WORKDIR}")
-        for folder in initial:
-            if self._task["image"]:
-                _ask(verifier, {"do": "take_initial", "folder": folder}, deadline)
-            _ask(verifier, {"do": "write", "folder": folder, "files": self._task["files"]}, deadline)
-        if work is None:
-            self._begin_steps(verifier, index, deadline, apart=apart)
+            # As the agent would have left them without doing anything; the artifacts are taken from there.
+            self._lay_out(verifier, index, deadline)
+            _ask(verifier, {"do": "put_aside"}, deadline)
+            self._write_initial(verifier, deadline)
+        elif work is None:
+            self._lay_out(verifier, index, deadline)
         else:
+            if apart:
+                self._write_initial(verifier, deadline)
             for begin in range(0, max(1, len(work)), _PIECE):
                 last = begin + _PIECE >= len(work)
                 piece = work[begin : begin + _PIECE]
@@ -174,13 +173,18 @@ class StepTests:
         for files in _batches(step["files"]):
             _ask(verifier, {"do": "write", "folder": "tests", "files": files}, deadline)
 
-    def _begin_steps(self, verifier: Candidate, index: int, deadline: float, *, apart: bool) -> None:
-        """Add to untouched files what the task adds when its steps begin, up to the one that is tested."""
-        folder = f"left/{WORKDIR}" if apart else WORKDIR
+    def _lay_out(self, verifier: Candidate, index: int, deadline: float) -> None:
+        """Write untouched files, with what the task adds as its steps begin, up to the one that is tested."""
+        self._write_initial(verifier, deadline)
         for step in self._task["steps"][: index + 1]:
-            _ask(verifier, {"do": "write", "folder": folder, "files": step["files"]}, deadline)
-            if SETUP in step["files"] and not apart:
+            _ask(verifier, {"do": "write", "folder": WORKDIR, "files": step["files"]}, deadline)
+            if SETUP in step["files"]:
                 _ask(verifier, {"do": "set_up", "env": self._task["env"]}, deadline)
+
+    def _write_initial(self, verifier: Candidate, deadline: float) -> None:
+        if self._task["image"]:
+            _ask(verifier, {"do": "take_initial"}, deadline)
+        _ask(verifier, {"do": "write", "folder": WORKDIR, "files": self._task["files"]}, deadline)
 
     def _follow(self, verifier: Candidate, index: int, allowance: Allowance) -> object:
         """Run the tests; return their exit code, None when their time is used up."""

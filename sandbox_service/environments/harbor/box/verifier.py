@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -25,6 +26,7 @@ from .layout import INITIAL, LINK, SUBFOLDERS
 
 JsonObject = dict[str, Any]
 
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _OUTPUT_BYTES = 16 * 1024
 _REWARD_BYTES = 64 * 1024
 _ENDING_S = 10.0
@@ -45,6 +47,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
     actions: dict[str, Callable[..., JsonObject]] = {
         "take_folders": verifier.take_folders,
         "take_initial": verifier.take_initial,
+        "put_aside": verifier.put_aside,
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
@@ -74,6 +77,7 @@ class Verifier:
         self._left = folder / "left"
         """The agent's files, where the tests see only a part of them."""
         self._unpacking: subprocess.Popen[bytes] | None = None
+        self._complaints = os.memfd_create("complaints")
         self._tests: subprocess.Popen[bytes] | None = None
 
     def take_folders(self) -> JsonObject:
@@ -86,9 +90,17 @@ class Verifier:
         link.symlink_to(self._folder)
         return {"reached": Path("/app").exists() and Path("/app").samefile(self._folder / "app")}
 
-    def take_initial(self, folder: str) -> JsonObject:
-        """Copy the initial working directory of the task's image to a folder."""
-        shutil.copytree(INITIAL, self._folder / folder, symlinks=True, dirs_exist_ok=True)
+    def take_initial(self) -> JsonObject:
+        """Copy the initial working directory of the task's image."""
+        shutil.copytree(INITIAL, self._folder / "app", symlinks=True, dirs_exist_ok=True)
+        return {}
+
+    def put_aside(self) -> JsonObject:
+        """Let the working directory and the logs be what an agent has left."""
+        for name in ("app", "logs"):
+            (self._folder / name).rename(self._left / name)
+        for name in SUBFOLDERS:
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
         return {}
 
     def unpack(self, data: str, last: bool, apart: bool) -> JsonObject:
@@ -96,13 +108,19 @@ class Verifier:
         if self._unpacking is None:
             target = self._left if apart else self._folder
             words = ["tar", "-xz", "--no-same-owner", "--no-same-permissions", "-f", "-", "-C", str(target)]
-            self._unpacking = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self._unpacking = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=self._complaints)
         assert self._unpacking.stdin is not None
-        self._unpacking.stdin.write(base64.b64decode(data))
+        with contextlib.suppress(BrokenPipeError):
+            self._unpacking.stdin.write(base64.b64decode(data))
         if not last:
             return {}
-        self._unpacking.stdin.close()
-        return {"status": self._unpacking.wait()}
+        with contextlib.suppress(BrokenPipeError):
+            self._unpacking.stdin.close()
+        status = self._unpacking.wait()
+        # A part of what the agent left must not be graded. Other complaints are about its own modes.
+        if _NO_SPACE in os.pread(self._complaints, _OUTPUT_BYTES, 0).decode("utf-8", "replace"):
+            raise OSError(_NO_SPACE)
+        return {"status": status}
 
     def write(self, folder: str, files: dict[str, Any]) -> JsonObject:
         """Write files below one of the task's folders."""

@@ -85,6 +85,8 @@ class HarborWorld(World):
             self._take_initial()
         self.task["env"] = env
         self._write(self.task["files"])
+        if self.task["separate"]:
+            self._check_space()
         self._begin_step()
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"], **self.task["info"]}
         user = {"role": "user", "content": self._step["instruction"].strip()}
@@ -142,7 +144,12 @@ class HarborWorld(World):
     def _reserved_s(self, actions: list[ParsedCall], timeout_s: float) -> float:
         """Return the time of a step for a copy of the working directory, before its worker is killed."""
         larger: float = self.task["archive_bytes"] / LEAST_ARCHIVE
-        ends = self.steps >= self.task["max_steps"] or any(action.name == SUBMIT for action in actions)
+        limit_s = self._step["agent_timeout_s"]
+        ends = (
+            self.steps >= self.task["max_steps"]
+            or any(action.name == SUBMIT for action in actions)
+            or (limit_s is not None and self.ran_s + timeout_s >= limit_s)
+        )
         if larger > 1 and ends:
             return min(_COPY_S * larger, timeout_s / 3)
         return min(_COPY_S, timeout_s / 6)
@@ -202,6 +209,18 @@ class HarborWorld(World):
                 "the task's environment.storage_mb for it, or sandbox.limits.workspace_mib and _inodes: "
                 f"{done.output.strip()[-300:]}"
             )
+
+    def _check_space(self) -> None:
+        """Refuse a task of whose initial files a separate verifier could not hold two copies."""
+        folder = _quoted(self._agent.workspace)
+        found = self._agent.shell(f"stat -f -c '%a %b %d %c' {folder}", _SETUP_S).output.split()
+        if len(found) == 4 and all(number.isdigit() for number in found):
+            free, blocks, free_files, files = map(int, found)
+            if 2 * free < blocks or 2 * free_files < files:
+                raise WorldError(
+                    "the task's initial files take up more than half of its storage (environment.storage_mb, "
+                    "sandbox.limits.workspace_mib and workspace_inodes); a separate verifier needs two copies"
+                )
 
     def _write(self, files: JsonObject) -> None:
         """Write files into the working directory."""

@@ -189,6 +189,7 @@ class HarborCatalog:
                 "env": {**(recipe.variables if recipe is not None else {}), **environment.env},
                 "packages": bool(recipe is not None and recipe.packages),
                 "image": recipe is None,
+                "separate": any(step.verifier.environment_mode == "separate" for step in task.steps),
                 "files": _wire(task.files()),
                 "steps": [_step(task, step) for step in task.steps],
                 "max_steps": config.max_steps,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.harbor.box.layout import image_variables, prologue
+from sandbox_service.environments.harbor.box.layout import image_variables, prologue, unpack
 from sandbox_service.environments.harbor.box.tools import in_workspace
 
 
@@ -33,3 +33,11 @@ def test_commands_begin_in_the_working_directory_with_quoted_variables() -> None
     assert prologue({"A": "it's"}, "/srv/my project") == (
         "cd '/srv/my project' || exit 1; export A='it'\"'\"'s'; "
     )
+
+
+@pytest.mark.parametrize("archive", ["QUJD", "Q" * 200_000], ids=["short", "long"])
+def test_what_unpacks_an_archive_is_a_script_and_never_an_argument(archive: str) -> None:
+    command = unpack(archive, "/workspace/1")
+    assert len(command) > 128 * 1024
+    assert command.splitlines()[1] == archive
+    assert not "".join(command.splitlines()[2:])

@@ -106,3 +106,14 @@ def test_a_part_of_an_artifact_is_none(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     with pytest.raises(OSError, match="No space left"):
         verifier.take_artifact("app", [])
+
+
+def test_a_part_of_what_the_agent_left_is_not_graded(
+    verifier: Verifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/tar").write_text("#!/bin/sh\necho No space left on device >&2; exit 2\n")
+    (tmp_path / "bin/tar").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    with pytest.raises(OSError, match="No space left"):
+        verifier.unpack("AAAA", last=True, apart=False)
