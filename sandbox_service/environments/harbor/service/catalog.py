@@ -27,7 +27,7 @@ from sandbox_service.telemetry import get_logger
 
 from .images import image_of
 from .solution import solving_command
-from .task_toml import Artifact, TaskRefused
+from .task_toml import TaskRefused
 from .tasks import find_tasks, load_task
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import Provisions, TaskImage
 
     from .task_files import TaskFile
+    from .task_toml import Artifact
     from .tasks import HarborTask, TaskStep
 
 
@@ -47,7 +48,6 @@ _ACTION_FORMAT = (
     '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the task, or '
     "its present step."
 )
-_COLLECTED = "/logs/artifacts"
 _BESIDE_TESTS_S = 120.0
 """Time of an evaluation for what it does for each step before, between and after the tests."""
 _WAITING = 1.5
@@ -336,15 +336,8 @@ def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
         "timeout_s": step.verifier.timeout_sec,
         "min_reward": dict(step.min_reward),
         "separate": step.verifier.environment_mode == "separate",
-        "artifacts": [_artifact(artifact) for artifact in _artifacts(step)],
+        "artifacts": [_artifact(artifact) for artifact in step.artifacts],
     }
-
-
-def _artifacts(step: TaskStep) -> tuple[Artifact, ...]:
-    """Return the artifacts of a step, with the folder that the format always collects."""
-    if any(artifact.source.rstrip("/") == _COLLECTED for artifact in step.artifacts):
-        return step.artifacts
-    return (Artifact(source=_COLLECTED), *step.artifacts)
 
 
 def _artifact(artifact: Artifact) -> JsonValue:

@@ -275,9 +275,9 @@ async def test_the_watch_sees_agents_calls_and_steps():
     heard = []
 
     class Listening(ProgressMonitor):
-        def entered(self, trajectory_id, phase, instance_id=""):
+        def entered(self, trajectory_id, phase, instance_id="", may_take_s=0.0):
             heard.append((phase, instance_id))
-            super().entered(trajectory_id, phase, instance_id)
+            super().entered(trajectory_id, phase, instance_id, may_take_s)
 
     await play_agent(ToldService([END]), loop, SUBMIT, watch=Listening())
     phases = [phase for phase, _ in heard]

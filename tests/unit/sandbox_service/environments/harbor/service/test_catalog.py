@@ -102,12 +102,11 @@ def test_a_task_whose_tests_may_take_too_long_is_refused(tmp_path: Path) -> None
     assert catalog(folder, skip_unsupported=True).payload("a").evaluate_s == 14400
 
 
-def test_the_folder_that_the_format_always_collects_is_an_artifact(tmp_path: Path) -> None:
+def test_artifacts_lie_below_the_tasks_folders(tmp_path: Path) -> None:
     declared = '[[artifacts]]\nsource = "src"\ndestination = "results/src"\nexclude = ["*.pyc"]'
     folder = pack(tmp_path, a=declared, b='artifacts = ["/logs/artifacts/"]')
     found = [catalog(folder).payload(name).grading["steps"][0]["artifacts"] for name in "ab"]
-    collected = {"source": "logs/artifacts", "exclude": []}
-    assert found[0] == [collected, {"source": "app/src", "exclude": ["*.pyc"]}]
+    assert found[0] == [{"source": "app/src", "exclude": ["*.pyc"]}]
     assert found[1] == [{"source": "logs/artifacts/", "exclude": []}]
 
 
