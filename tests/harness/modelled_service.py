@@ -163,7 +163,7 @@ class ModelledService(RuleBasedStateMachine):
         if not hasattr(self, "service"):
             return
         boxes = 0
-        for environment in ENVIRONMENTS:
+        for environment in self.service.registry.catalogs:
             pool = self.service.core.pools.of(environment)
             states = [box.state for box in pool.state.boxes.values()]
             assert set(states) <= {BoxState.IDLE, BoxState.BUSY}
