@@ -122,6 +122,15 @@ class Registry:
             detail = f"no environment {name!r}; {remedy}"
             raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail) from None
 
+    def check_tasks(self) -> None:
+        """Raise ServiceError(TASK_INVALID) if a catalog has tasks that it cannot serve.
+
+        Supervisors and gateways would find out when they start, and only their logs would say why they end.
+        """
+        for catalog in self.catalogs.values():
+            # The specification of boxes suffices for all tasks.
+            _ = catalog.spec
+
     def describe_all(self) -> tuple[Environment, ...]:
         """Return the descriptors of all environments by name, with the packages that they come from."""
         return tuple(

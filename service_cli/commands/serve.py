@@ -66,6 +66,7 @@ def serve(
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
     check_reach(config)  # first: building images may take minutes
     registry = build_registry(config.environments)
+    registry.check_tasks()
     absent = sorted(registry.absent)
     if absent:
         notes().print(f"not set up and not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")

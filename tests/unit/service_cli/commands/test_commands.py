@@ -149,6 +149,18 @@ def test_process_boxes_are_refused_beyond_loopback_at_once() -> None:
     assert "starting" not in result.stderr
 
 
+def test_tasks_that_cannot_be_served_prevent_the_start_with_their_reasons(tmp_path: Path) -> None:
+    (tmp_path / "pack/bad").mkdir(parents=True)
+    (tmp_path / "pack/bad/task.toml").write_text("[environment]\ngpus = 1")
+    settings = (f'environments.harbor.tasks=["{tmp_path}/pack"]', 'environments.enabled=["harbor"]')
+    result = invoke("serve", "sandbox.kind=process", *settings)
+    assert result.exit_code == 1
+    assert "bad: " in result.stderr
+    assert "boxes have no GPU" in result.stderr
+    assert "environments.harbor.skip_unsupported" in result.stderr
+    assert "starting" not in result.stderr
+
+
 @pytest.mark.parametrize(
     "words", [["status"], ["envs"], ["envs", "show", "code"], ["run"], ["trajectories", "show", "x"]]
 )
