@@ -101,8 +101,10 @@ class Pools:
         deadlines = self._config.deadline
         if image is not None:
             spec = replace(spec, task_image=image, resources=image.resources)
-            most = self._config.sandbox.task_images.boxes_per_image
-            most = min(most, self._node.max_boxes(image.resources.memory_mib))
+            most = min(
+                self._config.sandbox.task_images.boxes_per_image,
+                self._node.max_boxes(image.resources.memory_mib),
+            )
             config = config.model_copy(update={"min_boxes": 0, "max_boxes": most})
             # The first start builds the image. Creates that wait for it may time out, and are retried.
             start_s = deadlines.start_s + image.timeout_s + _LAYER_S

@@ -60,7 +60,7 @@ class NemoGymSession:
         self._verifying = asyncio.Lock()
 
     def is_unused_since(self, time_s: float) -> bool:
-        """Return whether nobody has used it since a time of ``time.monotonic``, and no grading goes on."""
+        """Return whether it has had no call since ``time_s`` (monotonic) and is not being graded."""
         return self.used < time_s and not self._verifying.locked()
 
     async def verify(self, last: str) -> EvaluateResult:

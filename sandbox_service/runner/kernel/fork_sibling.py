@@ -17,6 +17,7 @@ import struct
 import time
 
 from . import privileges
+from .forked_copy import fork_with_pipe
 
 _CLONE_PARENT = 0x00008000
 _CLONE_CALL = {"x86_64": 56, "aarch64": 220}
@@ -90,13 +91,7 @@ def _clone(call: int) -> int | None:
 
 def _fork_twice() -> int:
     """Fork a child that forks the copy and exits, which leaves the copy to the subreaper above."""
-    reading, writing = os.pipe()
-    try:
-        middle = os.fork()
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
+    middle, reading, writing = fork_with_pipe()
     if middle == 0:
         # Leave with os._exit: an exception would run the caller's loop a second time, in this process.
         between = os.getpid()

@@ -32,6 +32,20 @@ class ForkedCopy:
         return os.read(self._reading, _PIECE)
 
 
+def fork_with_pipe() -> tuple[int, int, int]:
+    """Fork; return the pid, 0 in the copy, and both ends of a pipe: the one to read, the one to write.
+
+    Raises OSError if no process can be made.
+    """
+    reading, writing = os.pipe()
+    try:
+        return os.fork(), reading, writing
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
+
+
 @contextmanager
 def forked_copy(compute: Callable[[Callable[[bytes], object]], object]) -> Iterator[ForkedCopy]:
     """Call ``compute`` in a copy of this process, which is killed and reaped at the end of the context.
@@ -39,13 +53,7 @@ def forked_copy(compute: Callable[[Callable[[bytes], object]], object]) -> Itera
     ``compute`` gets a function that sends bytes to the original. It should catch and send whatever it raises:
     an exception ends the copy without a word. Raises OSError if no process can be made.
     """
-    reading, writing = os.pipe()
-    try:
-        pid = os.fork()
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
+    pid, reading, writing = fork_with_pipe()
     if pid == 0:
         # Leave with os._exit: an exception would run the caller's loop a second time, in this process.
         try:

@@ -155,9 +155,10 @@ async def test_a_box_has_the_cores_and_the_memory_that_its_task_asks_for(service
         client = docker.from_env()
         try:
             found = client.containers.get(str(box)).attrs["HostConfig"]
+            cores = min(2, client.info()["NCPU"])
         finally:
             client.close()
-        assert (found["NanoCpus"], found["Memory"]) == (2 * 10**9, 1536 * 1024**2)
+        assert (found["NanoCpus"], found["Memory"]) == (cores * 10**9, 1536 * 1024**2)
         assert "size=320m" in found["Tmpfs"]["/workspace"]
         assert "size=64m" in found["Tmpfs"]["/tmp"]
         places = ("~", "/tmp", "/var/tmp", "/dev/shm")

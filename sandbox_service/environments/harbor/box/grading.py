@@ -30,8 +30,8 @@ JsonObject = dict[str, Any]
 
 _COPY_S = 60.0
 _LEAST_S = 1.0
-_BESIDE_TESTS_S = 60.0
-"""Time of each step's tests for what precedes them."""
+BESIDE_TESTS_S = 60.0
+"""Time of each run of a step's tests for what the evaluation does besides."""
 _MARGIN_S = 10.0
 """Kept of the evaluation's time, a tenth at most, for ending the tests and for the answer."""
 _PROOF_SHARE = 0.5
@@ -90,7 +90,7 @@ class Grader:
 
     def _divided(self, span_s: float) -> Iterator[float]:
         """Yield the deadline of each step's tests: none takes the time of those behind it."""
-        shares = [step["timeout_s"] + _BESIDE_TESTS_S for step in self._steps]
+        shares = [step["timeout_s"] + BESIDE_TESTS_S for step in self._steps]
         for passed in accumulate(shares):
             yield self._started + span_s * passed / sum(shares)
 
@@ -135,7 +135,7 @@ class Grader:
         deadline = self._tests_deadlines[index]
         if deadline - time.monotonic() < _LEAST_S:
             passed_s = time.monotonic() - self._started
-            # What precedes the first tests does nothing that could be told from waiting.
+            # Before the first tests nothing is measured; the state of the machine alone decides.
             charged_s = passed_s - self._tests.waited_s if index else 0.0
             if kept_waiting(charged_s, passed_s, passed_s):
                 raise WorldError("too little time is left for the tests", BoxErrorCode.DEADLINE_EXCEEDED)

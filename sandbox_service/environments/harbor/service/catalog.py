@@ -18,6 +18,7 @@ from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
 from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
+from sandbox_service.environments.harbor.box.grading import BESIDE_TESTS_S
 from sandbox_service.environments.harbor.box.layout import FOLDERS
 from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
@@ -48,8 +49,6 @@ _ACTION_FORMAT = (
     '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the task, or '
     "its present step."
 )
-_BESIDE_TESTS_S = 120.0
-"""Time of an evaluation for what it does for each step before, between and after the tests."""
 _WAITING = 1.5
 """Time of an evaluation for each second of its tests, which wait for processors on a busy machine."""
 _SHOWN = 10
@@ -311,8 +310,7 @@ def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:
 
     ``waiting`` is the time for each second of them.
     """
-    tests_s = 2 * sum(step.verifier.timeout_sec for step in task.steps)
-    return waiting * tests_s + _BESIDE_TESTS_S * len(task.steps)
+    return 2 * sum(waiting * step.verifier.timeout_sec + BESIDE_TESTS_S for step in task.steps)
 
 
 def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:

@@ -61,6 +61,13 @@ async def test_boxes_of_an_image_have_what_their_task_needs() -> None:
         box.leave("a", clean=True)
 
 
+async def test_an_image_has_no_more_boxes_than_the_node_has_memory_for() -> None:
+    demanding = replace(image("one"), resources=BoxResources(memory_mib=10**6))
+    async with pools_of(_Containers(), boxes_per_image=9) as pools:
+        assert pools.of("diary", image("two")).state.policy.max_boxes == 9
+        assert pools.of("diary", demanding).state.policy.max_boxes == 4
+
+
 async def test_boxes_of_an_image_are_apart_and_none_is_kept_warm() -> None:
     factory = _Containers()
     async with pools_of(factory) as pools:
