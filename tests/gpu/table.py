@@ -102,7 +102,8 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = _model(options, Path(name))
-        for setting, learner in SETTINGS.items():
+        for setting in options.settings:
+            learner = SETTINGS[setting]
             config = _run(Path(name), sizes, learner, options.transport, gpu=device.type == "cuda")
             row = {"setting": setting, **_measured(config, folder, device, sizes, engine=options.engine)}
             sys.stderr.write(json.dumps(row) + "\n")
@@ -131,6 +132,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--transport", choices=("shared_file", "ipc", "nccl", "adapter"), default="shared_file"
     )
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), help="rows, all by default"
+    )
     parser.add_argument("-o", "--output", type=Path)
     return parser
 
@@ -145,7 +149,9 @@ def _model(options: argparse.Namespace, spare: Path) -> Path:
         made = spare / "model"
         torch.manual_seed(0)
         config = AutoConfig.from_pretrained(described, local_files_only=True)
-        AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(made)
+        with torch.device(options.device):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model.save_pretrained(made)
         return made
 
 

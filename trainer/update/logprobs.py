@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_SLICE_ELEMENTS = 1 << 20
-"""Logits in float32 at a time: few enough for a cache, enough to keep a GPU busy."""
+_CPU_SLICE = 1 << 20
+"""Logits in float32 at a time: few enough for a CPU's cache."""
+_GPU_SLICE = 1 << 24
+"""On a GPU, where each of a slice's two dozen operations must take longer than its launch: with slices for a
+CPU, an update of a model with 151,936 words took 2.8 times as long on an H200."""
 
 
 def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -37,7 +40,7 @@ def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 
 
 def _slices(logits_KV: Tensor) -> Iterator[slice]:
     rows, words = logits_KV.shape
-    step = max(1, _SLICE_ELEMENTS // words)
+    step = max(1, (_CPU_SLICE if logits_KV.device.type == "cpu" else _GPU_SLICE) // words)
     for start in range(0, rows, step):
         yield slice(start, min(rows, start + step))
 
