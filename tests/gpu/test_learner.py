@@ -11,6 +11,7 @@ from trainer.update import attention
 from trainer.update.learner import Learner
 from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
+from trainer.update.varlen import varlen_attention
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -69,8 +70,12 @@ def test_packed_rows_in_bfloat16_are_as_near_to_float32_as_padded_ones(made):
 
 def test_packed_rows_in_bfloat16_take_the_kernel_for_sequences(tmp_path, monkeypatch):
     calls = []
-    kernel = attention.varlen_attention
-    monkeypatch.setattr(attention, "varlen_attention", lambda *words: calls.append(1) or kernel(*words))
+
+    def counted(*words):
+        calls.append(words)
+        return varlen_attention(*words)
+
+    monkeypatch.setattr(attention, "varlen_attention", counted)
     folder = small_model(tmp_path / "model")
     rows = [Row(np.arange(n, dtype=np.int32) + 2, np.arange(n) > 0) for n in LENGTHS]
     logprobs(folder, rows, "packed", "cuda", half=True)

@@ -1,5 +1,7 @@
 """Tiny random models of many architectures, each by transformers' own configuration and model class."""
 
+from typing import Any
+
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -29,7 +31,7 @@ _LINEAR = {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
 }
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "qwen2": ("qwen2", {}),
     "qwen2 with a window": ("qwen2", {"use_sliding_window": True, **_SLIDING}),
