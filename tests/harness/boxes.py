@@ -134,7 +134,7 @@ class Episode:
         data = b"" if body is None else json.dumps(body).encode()
         meta = {"deadline_s": DEADLINE_S, **meta}
         return reply_or_raise(
-            await self.box.request(Frame(op, 0, self.instance_id, meta, data), DEADLINE_S + 30)
+            await self.box.request(Frame(op, 0, self.instance_id, meta, data), meta["deadline_s"] + 30)
         )
 
     async def create(self, spec=PROBE, task=None) -> dict:

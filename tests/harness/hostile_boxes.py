@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 STATE_DIR_PREFIX = "abuse-"
 LIMITS = LimitsConfig(memory_mib=256, pids=64, workspace_mib=24, workspace_inodes=500)
+_LONGEST_S = 150.0
+"""A process box sees the machine's files, and a disk may take half a minute to list a million of them."""
 _ATTACKS = Path(__file__).parents[1] / "abuse" / "box_attacks.py"
 
 
@@ -64,10 +66,12 @@ def attack_report(kind: str) -> dict[str, Any]:
 
     async def attack(box: Sandbox) -> dict[str, Any]:
         one, two = await episode(box, name="one"), await episode(box, name="two")
-        execution = await one.run(python=_ATTACKS.read_text())
+        order = json.dumps({"python": _ATTACKS.read_text(), "timeout": _LONGEST_S})
+        result = await one.say(order, deadline_s=_LONGEST_S)
+        execution = json.loads(result["observation"]["messages"][0]["content"])
         assert (await one.run(shell="echo alive"))["output"] == "alive\n"
         assert (await two.run(shell="echo alive"))["output"] == "alive\n"
-        assert execution["exit_code"] == 0, execution["output"]
+        assert execution["exit_code"] == 0, execution
         report: dict[str, Any] = json.loads(execution["output"])
         return report
 
