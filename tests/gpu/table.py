@@ -210,8 +210,18 @@ def _figures(
         "peak_bytes": peak,
         "computed_bytes": expected.total,
         "computed": asdict(expected),
-        **(_beside_an_engine(config, folder, learner, device.type, sizes) if engine else {}),
+        **(_engine_figures(config, folder, learner, device.type, sizes) if engine else {}),
     }
+
+
+def _engine_figures(
+    config: RunConfig, folder: Path, learner: Learner, device: str, sizes: Sizes
+) -> dict[str, object]:
+    """The engine's part of a row. One that does not start costs no figures of the learner."""
+    try:
+        return _beside_an_engine(config, folder, learner, device, sizes)
+    except Exception as error:  # noqa: BLE001 - vLLM raises errors of any kind
+        return {"engine_error": f"{type(error).__name__}: {error}".partition("\n")[0]}
 
 
 def random_batch(step: int, sizes: Sizes, words: int) -> Batch:

@@ -49,6 +49,18 @@ def test_a_setting_without_room_is_a_row_that_says_so(capsys, monkeypatch):
     assert {row["error"] for row in rows} == {"CUDA out of memory. Tried to allocate 2 GiB"}
 
 
+def test_an_engine_that_does_not_start_costs_no_figures_of_the_learner(capsys, monkeypatch):
+    def failing(*_, **__):
+        raise RuntimeError("Engine core initialization failed.\nand more")
+
+    monkeypatch.setattr("tests.harness.local_engine.LocalEngine", failing)
+    words = ["--device", "cpu", "--tiny", "--updates", "1", "--settings", "LoRA, padded", "--engine"]
+    assert main(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["tokens_per_s"] > 0
+    assert row["engine_error"] == "RuntimeError: Engine core initialization failed."
+
+
 def test_batches_are_as_large_as_asked_for():
     batch = random_batch(0, Sizes(rows=16, longest=64, micro_batch_tokens=256, updates=1), 100)
     assert len(batch.samples) == 16
