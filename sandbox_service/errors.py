@@ -55,6 +55,16 @@ class MovedError(ServiceError):
         return (type(self), (self.detail, self.owner))
 
 
+class NodeFullError(ServiceError):
+    """The node's disk has no room for a box, and nothing of the create was done: another node may do it."""
+
+    def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
+        super().__init__(ErrorCode.STORAGE_FULL, detail, retry_after_s)
+
+    def __reduce__(self) -> tuple[type[NodeFullError], tuple[str, float | None]]:
+        return (type(self), (self.detail, self.retry_after_s))
+
+
 class VersionMismatchError(ServiceError):
     """A supervisor of another version than the gateways; it gets no requests, and starts no box."""
 

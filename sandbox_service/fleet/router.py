@@ -8,9 +8,10 @@ store allows them once the owner's lease has run out; one that reads there that 
 names that one instead. A frame is sent a second time only when it was never sent, or when the supervisor
 reports that it did not act on it. Everything else is settled by the idempotency key.
 
-A create that a supervisor refuses for want of the environment's image goes to the next one. New instances
-without a key then avoid that supervisor for a while. A create with a key or an id keeps its order, in which
-its repetition finds the instance: the first supervisor refuses it again, or reads in a shared store of it.
+A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
+the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
+keeps its order, in which its repetition finds the instance: the first supervisor refuses it again, or reads
+in a shared store of it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
 from .heirs import Heirs
-from .missing_images import MissingImages, sum_up
 from .placement import least_loaded, owner_of, rank
+from .refusing_nodes import RefusingNodes, is_of_node, sum_up
 
 if TYPE_CHECKING:
     from sandbox_service.stream.options import StreamOptions
@@ -49,9 +50,10 @@ _MOVES = 4
 """Times that a frame follows an instance to another supervisor."""
 
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
-_PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING, ErrorCode.IMAGE_MISSING})}
+_PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
 _NOT_DONE = _PASS_ON[Op.CREATE] | {ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE}
-"""Errors after which the next supervisor is asked; none of these supervisors has done anything."""
+"""Errors after which the next supervisor is asked, beside refusals that are those of a node; none of these
+supervisors has done anything."""
 
 
 class Router:
@@ -68,7 +70,7 @@ class Router:
         self._held_pause_s = min(_HELD_PAUSE_S, takeover_after_s)
         self._connections = SupervisorConnections(options)
         self._heirs = Heirs()
-        self._missing_images = MissingImages()
+        self._refusing = RefusingNodes()
         self._turn = 0
 
     async def call(
@@ -96,7 +98,7 @@ class Router:
                 reply = await self._send(name, frame, deadline, wait=name == awaited)
                 answer = reply_or_raise(await self._follow(frame, reply, deadline))
             except ServiceError as error:
-                if error.code not in pass_on:
+                if error.code not in pass_on and not (op is Op.CREATE and is_of_node(error)):
                     raise
                 refusals[name] = error
                 self._note_refusal(frame, name, error)
@@ -208,17 +210,17 @@ class Router:
         return None
 
     def _note_refusal(self, frame: Frame, name: str, error: ServiceError) -> None:
-        """Remember a supervisor that lacks the image of a create."""
-        if error.code is ErrorCode.IMAGE_MISSING:
+        """Remember a supervisor whose node lacks the image of a create, or room for it."""
+        if is_of_node(error):
             now = asyncio.get_running_loop().time()
-            self._missing_images.note(_environment_of(frame), name, now)
+            self._refusing.note(_environment_of(frame), name, now)
 
     def _note_success(self, frame: Frame, name: str) -> None:
-        """Remember that an instance has ended, or that a supervisor has an image."""
+        """Remember that an instance has ended, or that a supervisor has image and room."""
         if frame.op is Op.RELEASE:
             self._heirs.forget(frame.instance_id)
         elif frame.op is Op.CREATE:
-            self._missing_images.forget(_environment_of(frame), name)
+            self._refusing.forget(_environment_of(frame), name)
 
     def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
         """Remember who has an instance that went from one supervisor to another."""
@@ -248,7 +250,7 @@ class Router:
         self._turn += 1
         order = least_loaded(self._connections.load, members, self._turn)
         now = asyncio.get_running_loop().time()
-        return self._missing_images.put_last(_environment_of(frame), order, now)
+        return self._refusing.put_last(_environment_of(frame), order, now)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
         """Return the fleet, refreshed when the instance's supervisor is not known yet."""

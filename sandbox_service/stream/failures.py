@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.errors import MovedError, NodeFullError, ServiceError
 from sandbox_service.wire.frames import Frame, Op
 
 
@@ -14,9 +14,10 @@ def error_of(frame: Frame) -> ServiceError:
     try:
         body = json.loads(frame.body)
         wait = body.get("retry_after_s")
-        return ServiceError(
-            ErrorCode(body["code"]), str(body["detail"]), None if wait is None else float(wait)
-        )
+        retry_after_s = None if wait is None else float(wait)
+        if frame.meta.get("node_full"):
+            return NodeFullError(str(body["detail"]), retry_after_s)
+        return ServiceError(ErrorCode(body["code"]), str(body["detail"]), retry_after_s)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ServiceError(ErrorCode.INTERNAL, "the peer sent an ERROR frame without code and detail")
 
@@ -33,5 +34,9 @@ def error_frame(request: Frame, error: ServiceError) -> Frame:
     body: dict[str, str | float] = {"code": error.code.value, "detail": error.detail}
     if error.retry_after_s is not None:
         body["retry_after_s"] = error.retry_after_s
-    meta = {"owner": error.owner} if isinstance(error, MovedError) else {}
+    meta: dict[str, str | bool] = {}
+    if isinstance(error, MovedError):
+        meta = {"owner": error.owner}
+    elif isinstance(error, NodeFullError):
+        meta = {"node_full": True}
     return Frame(Op.ERROR, request.request_id, request.instance_id, meta, json.dumps(body).encode())

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import NodeFullError, ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Frame, Op
 
@@ -28,12 +28,20 @@ class InstanceSetup:
     async def set_up(
         self, instance: Instance, payload: TaskPayload, timer: RequestTimer, *, fresh: bool
     ) -> Frame:
-        """Return the runner's reply. A box that died while it was idle costs a second try, not a failure."""
+        """Return the runner's reply. A box that died while it was idle costs a second try, not a failure.
+
+        Raises NodeFullError if the disk has no room for a box.
+        """
         limit = self._create_s
         request = create_frame(instance, payload, limit)
         for last in (False, True):
             pool = self._pools.of(instance.spec.name, payload.image)
-            box = await timer.queue(pool.acquire(instance.tenant, instance.instance_id, fresh=fresh))
+            try:
+                box = await timer.queue(pool.acquire(instance.tenant, instance.instance_id, fresh=fresh))
+            except ServiceError as error:
+                if error.code is ErrorCode.STORAGE_FULL:
+                    raise NodeFullError(error.detail, error.retry_after_s) from error
+                raise
             instance.box = box
             try:
                 reply = await box.execute(request, limit)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError, VersionMismatchError
+from sandbox_service.errors import NodeFullError, ServiceError, VersionMismatchError
 from sandbox_service.fleet import router
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
@@ -126,22 +126,34 @@ async def test_when_no_supervisor_has_room_the_first_refusal_is_raised(town):
 
 
 IMAGE_MISSING = ServiceError(ErrorCode.IMAGE_MISSING, "the image code:1 does not exist; build it")
+NODE_FULL = NodeFullError("no space left on device")
 
 
+@pytest.mark.parametrize("refusal", [IMAGE_MISSING, NODE_FULL], ids=["image", "disk"])
 @pytest.mark.parametrize("named", [{}, {"key": "k"}, {"instance_id": "mine"}], ids=["free", "key", "id"])
-async def test_a_create_goes_on_to_a_node_that_has_the_image(town, named):
+async def test_a_create_goes_on_to_a_node_that_has_image_and_room(town, named, refusal):
     for name in ("a", "b"):
         await town.start(name)
     lacking = rank("mine" if "instance_id" in named else "t\0k", "ab")[0]
-    town.cores[lacking].refusal = IMAGE_MISSING
+    town.cores[lacking].refusal = refusal
     instance_id = await town.create(**named, environment="code")
     assert [name for name in "ab" if instance_id in town.cores[name].instances] == [*{*"ab"} - {lacking}]
 
 
-async def test_a_node_without_the_image_attracts_no_further_instances_of_the_environment(town):
+async def test_a_store_without_room_is_no_matter_of_one_node(town):
+    for name in ("a", "b"):
+        core = await town.start(name)
+        core.refusal = ServiceError(ErrorCode.STORAGE_FULL, "the trajectory store cannot be written")
+    with pytest.raises(ServiceError, match="trajectory store"):
+        await town.create(environment="code")
+    assert sum(town.handled().values()) == 1
+
+
+@pytest.mark.parametrize("refusal", [IMAGE_MISSING, NODE_FULL], ids=["image", "disk"])
+async def test_a_node_that_refuses_attracts_no_further_instances_of_the_environment(town, refusal):
     for name in ("a", "b"):
         await town.start(name)
-    town.cores["a"].refusal = IMAGE_MISSING
+    town.cores["a"].refusal = refusal
     for _ in range(10):
         await town.create(environment="code")
     assert town.handled() == {"a": 1, "b": 10}
@@ -162,6 +174,16 @@ async def test_an_image_that_no_node_has_is_one_error_that_names_the_nodes(town)
         assert caught.value.code is ErrorCode.IMAGE_MISSING
         wanted = "on every node that was asked (node-a, node-b): the image code:1 does not exist; build it"
         assert caught.value.detail == wanted
+
+
+async def test_disks_that_are_all_full_are_one_error_that_names_the_nodes(town):
+    for name, refusal in (("a", NODE_FULL), ("b", IMAGE_MISSING)):
+        core = await town.start(name)
+        core.refusal = refusal
+    with pytest.raises(ServiceError) as caught:
+        await town.create(environment="code")
+    assert caught.value.code is ErrorCode.STORAGE_FULL
+    assert caught.value.detail == "on every node that was asked (node-a, node-b): no space left on device"
 
 
 async def test_nodes_without_the_image_are_asked_again_once_the_others_are_full(town):

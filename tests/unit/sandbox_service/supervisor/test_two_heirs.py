@@ -13,6 +13,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.refusing_nodes import is_of_node
 from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.store import SqlTrajectoryStore, open_store
 from sandbox_service.wire.frames import Frame, Op
@@ -209,12 +210,15 @@ async def test_a_draining_supervisor_takes_nothing_over_until_the_drain_is_cance
     assert (await second.service.step(instance, adopt_from="s1"))["step_index"] == 0
 
 
-async def test_a_create_that_went_on_for_want_of_an_image_is_executed_once(nodes: Nodes) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL])
+async def test_a_create_that_went_on_to_another_node_is_executed_once(nodes: Nodes, code: ErrorCode) -> None:
     lacking, other = await nodes("a"), await nodes("b")
     factory = lacking.service.factory
-    factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "build it")
+    factory.failing = ServiceError(code, "no image, or no room for it")
     body = {"environment": "echo", "task_id": "echo-10"}
-    assert await lacking.service.refusal(Op.CREATE, "", body, key="k") is ErrorCode.IMAGE_MISSING
+    refusal = error_of(await lacking.service.call(Op.CREATE, "", body, key="k"))
+    assert refusal.code is code
+    assert is_of_node(refusal)
     created = await other.service.create(key="k")
     factory.failing = None
     assert await lacking.service.create(key="k") == created, "the repetition asks the first node again"

@@ -1,6 +1,6 @@
-"""Remember where an environment's image is missing, and sum up why no supervisor created an instance.
+"""Remember which nodes lack an environment's image or have a full disk, and sum up their refusals.
 
-A node without the image refuses creates at once, and so would stay the least loaded and be asked first.
+Such a node refuses creates at once, and so would stay the least loaded and be asked first.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import NodeFullError, ServiceError
 
 if TYPE_CHECKING:
     from .members import Member
 
 
 AVOIDED_S = 60.0
-"""Time for which a supervisor without the image gets no new instances of the environment."""
+"""Time for which a node that refused a create gets no new instances of the environment."""
 
 
-class MissingImages:
-    """The supervisors that lack an environment's image, as one gateway last heard."""
+class RefusingNodes:
+    """The supervisors whose nodes refused an environment's creates, as one gateway last heard."""
 
     def __init__(self, avoided_s: float = AVOIDED_S) -> None:
         self._avoided_s = avoided_s
         self._until: dict[tuple[str, str], float] = {}
 
     def note(self, environment: str, name: str, now: float) -> None:
-        """Note that a supervisor refused a create of the environment for want of its image."""
+        """Note that a supervisor refused a create of the environment for a reason of its node."""
         self._until = {key: until for key, until in self._until.items() if until > now}
         self._until[environment, name] = now + self._avoided_s
 
@@ -36,18 +36,24 @@ class MissingImages:
         self._until.pop((environment, name), None)
 
     def put_last(self, environment: str, names: Sequence[str], now: float) -> list[str]:
-        """Return the names in their order, those without the image last: it may be there by now."""
+        """Return the names in their order, those that refused last: they may have image and room by now."""
         return sorted(names, key=lambda name: self._until.get((environment, name), now) > now)
+
+
+def is_of_node(error: ServiceError) -> bool:
+    """Return whether a create was refused for want of an image or of room, which another node may have."""
+    return error.code is ErrorCode.IMAGE_MISSING or isinstance(error, NodeFullError)
 
 
 def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) -> ServiceError:
     """Return the error of a request that all supervisors refused, given in the order in which they did.
 
-    A create that some node may still take has that node's error. If all lack the image, it names the nodes.
+    A create that some node may still take has that node's error. If all lack image or room, it names them.
     """
     for error in refusals.values():
-        if error.code is not ErrorCode.IMAGE_MISSING:
+        if not is_of_node(error):
             return error
+    full = [error for error in refusals.values() if isinstance(error, NodeFullError)]
+    told = [*full, *refusals.values()][0]
     nodes = ", ".join(sorted(members[name].node or name for name in refusals))
-    detail = next(iter(refusals.values())).detail
-    return ServiceError(ErrorCode.IMAGE_MISSING, f"on every node that was asked ({nodes}): {detail}")
+    return ServiceError(told.code, f"on every node that was asked ({nodes}): {told.detail}")
