@@ -3,6 +3,7 @@
     ServiceError          anything that has a problem document
       OverCapacityError     no room now; carries retry_after_s
       MovedError            another supervisor has the instance; carries its name
+      NodeFullError         a node's disk has no room for a box, and another one's may have
       VersionMismatchError  a node has another version of the service than the gateways
 
 Inside the service the class hardly matters: the code says which boundary failed, and the gateway turns it

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AVOIDED_S = 60.0
 """Time for which a node that refused a create gets no new instances of the environment."""
+_ALL = ""
+"""Stands for all environments."""
 
 
 class RefusingNodes:
@@ -26,18 +28,25 @@ class RefusingNodes:
         self._avoided_s = avoided_s
         self._until: dict[tuple[str, str], float] = {}
 
-    def note(self, environment: str, name: str, now: float) -> None:
-        """Note that a supervisor refused a create of the environment for a reason of its node."""
+    def note(self, environment: str, name: str, error: ServiceError, now: float) -> None:
+        """Note that a supervisor refused a create of the environment for a reason of its node.
+
+        An image is missing for this environment; a disk is full for all.
+        """
         self._until = {key: until for key, until in self._until.items() if until > now}
-        self._until[environment, name] = now + self._avoided_s
+        of = _ALL if isinstance(error, NodeFullError) else environment
+        self._until[of, name] = now + self._avoided_s
 
     def forget(self, environment: str, name: str) -> None:
         """Note that a supervisor has created an instance of the environment."""
-        self._until.pop((environment, name), None)
+        for of in (environment, _ALL):
+            self._until.pop((of, name), None)
 
     def put_last(self, environment: str, names: Sequence[str], now: float) -> list[str]:
         """Return the names in their order, those that refused last: they may have image and room by now."""
-        return sorted(names, key=lambda name: self._until.get((environment, name), now) > now)
+        return sorted(
+            names, key=lambda name: any(self._until.get((of, name), now) > now for of in (environment, _ALL))
+        )
 
 
 def is_of_node(error: ServiceError) -> bool:
@@ -53,7 +62,15 @@ def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) 
     for error in refusals.values():
         if not is_of_node(error):
             return error
-    full = [error for error in refusals.values() if isinstance(error, NodeFullError)]
-    told = [*full, *refusals.values()][0]
-    nodes = ", ".join(sorted(members[name].node or name for name in refusals))
-    return ServiceError(told.code, f"on every node that was asked ({nodes}): {told.detail}")
+    by_detail: dict[str, list[str]] = {}
+    for name, error in refusals.items():
+        by_detail.setdefault(error.detail, []).append(members[name].node or name)
+    if len(by_detail) == 1:
+        ((detail, nodes),) = by_detail.items()
+        told = f"on every node that was asked ({', '.join(sorted(nodes))}): {detail}"
+    else:
+        told = "; ".join(
+            sorted(f"{', '.join(sorted(nodes))}: {detail}" for detail, nodes in by_detail.items())
+        )
+    full = any(isinstance(error, NodeFullError) for error in refusals.values())
+    return ServiceError(ErrorCode.STORAGE_FULL if full else ErrorCode.IMAGE_MISSING, told)

@@ -10,8 +10,8 @@ reports that it did not act on it. Everything else is settled by the idempotency
 
 A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
 the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
-keeps its order, in which its repetition finds the instance: the first supervisor refuses it again, or reads
-in a shared store of it.
+keeps its order, in which its repetition finds the instance: the first supervisor reads
+in a shared store of it, or refuses it again as long as it lacks image or room.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _MOVES = 4
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
 _PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
 _NOT_DONE = _PASS_ON[Op.CREATE] | {ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE}
-"""Errors after which the next supervisor is asked, beside refusals that are those of a node; none of these
-supervisors has done anything."""
+"""Errors after which the next supervisor is asked; none of these supervisors has done anything. A create goes
+on after a refusal of its node, too (``is_of_node``)."""
 
 
 class Router:
@@ -213,7 +213,7 @@ class Router:
         """Remember a supervisor whose node lacks the image of a create, or room for it."""
         if is_of_node(error):
             now = asyncio.get_running_loop().time()
-            self._refusing.note(_environment_of(frame), name, now)
+            self._refusing.note(_environment_of(frame), name, error, now)
 
     def _note_success(self, frame: Frame, name: str) -> None:
         """Remember that an instance has ended, or that a supervisor has image and room."""

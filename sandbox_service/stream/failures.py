@@ -15,9 +15,10 @@ def error_of(frame: Frame) -> ServiceError:
         body = json.loads(frame.body)
         wait = body.get("retry_after_s")
         retry_after_s = None if wait is None else float(wait)
-        if frame.meta.get("node_full"):
-            return NodeFullError(str(body["detail"]), retry_after_s)
-        return ServiceError(ErrorCode(body["code"]), str(body["detail"]), retry_after_s)
+        code, detail = ErrorCode(body["code"]), str(body["detail"])
+        if code is ErrorCode.STORAGE_FULL and frame.meta.get("node_full"):
+            return NodeFullError(detail, retry_after_s)
+        return ServiceError(code, detail, retry_after_s)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ServiceError(ErrorCode.INTERNAL, "the peer sent an ERROR frame without code and detail")
 

@@ -217,7 +217,7 @@ def _figures(
 def _engine_figures(
     config: RunConfig, folder: Path, learner: Learner, device: str, sizes: Sizes
 ) -> dict[str, object]:
-    """The engine's part of a row. One that does not start costs no figures of the learner."""
+    """The engine's part of a row. One that fails costs no figures of the learner."""
     try:
         return _beside_an_engine(config, folder, learner, device, sizes)
     except Exception as error:  # noqa: BLE001 - vLLM raises errors of any kind

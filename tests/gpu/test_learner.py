@@ -8,7 +8,9 @@ from tests.harness.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_model
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.errors import ConfigError
 from trainer.update import attention
+from trainer.update import logprobs as logprobs_module
 from trainer.update.learner import Learner
+from trainer.update.logprobs import token_statistics
 from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 from trainer.update.varlen import varlen_attention
@@ -89,6 +91,21 @@ def learned(folder, device, **settings):
     learner.begin_stage(config.learner.optimizer, 10)
     metrics = [learner.update(learner.annotate(small_batch(step))) for step in range(3)]
     return {name: weight.cpu() for name, weight in learner.named_weights()}, metrics
+
+
+def test_logits_in_several_slices_have_the_statistics_of_a_cpu(monkeypatch):
+    monkeypatch.setattr(logprobs_module, "_GPU_SLICE", 4 * 1000)
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 1000, generator=generator)
+    targets = torch.arange(9) * 7
+    found = []
+    for device in ("cpu", "cuda"):
+        given = logits.to(device).requires_grad_()
+        statistics = token_statistics(given, targets.to(device), 0.7)
+        (gradient,) = torch.autograd.grad(torch.stack(statistics).sum(), given)
+        found.append([each.detach().cpu() for each in (*statistics, gradient)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", [{}, *WAYS.values()], ids=["plain", *WAYS])

@@ -19,9 +19,17 @@ class LocalEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._backend = open_backend(options)
-        self.engine = Engine(self._backend, options)
-        self._do(self.engine.load_newest_snapshot()).result()
+        try:
+            self._backend = open_backend(options)
+            self.engine = Engine(self._backend, options)
+        except BaseException:
+            self._end_loop()
+            raise
+        try:
+            self._do(self.engine.load_newest_snapshot()).result()
+        except BaseException:
+            self.close()
+            raise
 
     def get_status(self):
         return self._do(self.engine.get_status())
@@ -38,6 +46,9 @@ class LocalEngine:
 
     def close(self):
         self.engine.close()
+        self._end_loop()
+
+    def _end_loop(self):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

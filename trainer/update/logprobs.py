@@ -20,7 +20,7 @@ _CPU_SLICE = 1 << 20
 """Logits in float32 at a time: few enough for a CPU's cache."""
 _GPU_SLICE = 1 << 24
 """On a GPU, where each of a slice's two dozen operations must take longer than its launch: with slices for a
-CPU, an update of a model with 151,936 words took 2.8 times as long on an H200."""
+CPU, an update of Qwen2.5-1.5B (151,936 words) took 2.9 times as long on an H200."""
 
 
 def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:

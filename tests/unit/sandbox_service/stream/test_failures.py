@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import OverCapacityError, ServiceError
+from sandbox_service.errors import NodeFullError, OverCapacityError, ServiceError
 from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
@@ -24,6 +24,14 @@ def test_every_error_survives_the_stream(error):
 
 def test_a_capacity_error_keeps_its_wait():
     assert error_of(error_frame(REQUEST, OverCapacityError("full", 3.0))).retry_after_s == 3.0
+
+
+def test_a_full_node_is_told_from_a_full_store():
+    found = error_of(error_frame(REQUEST, NodeFullError("no space", 2.0)))
+    assert isinstance(found, NodeFullError)
+    assert (found.detail, found.retry_after_s) == ("no space", 2.0)
+    store = error_of(error_frame(REQUEST, ServiceError(ErrorCode.STORAGE_FULL, "no space")))
+    assert not isinstance(store, NodeFullError)
 
 
 @pytest.mark.parametrize(
