@@ -25,10 +25,32 @@ if TYPE_CHECKING:
 _REMEMBERED = 24
 _QUIET_S = 10.0
 """Least seconds between lines when there is no terminal, and while the run starts."""
+_STEP_QUIET_S = 30.0
+"""Seconds of a step after which a log gets a line, and between two of them."""
 _PHASES = ("take", "annotate", "update", "sync")
 _POLL_S = 0.5
 _FOR_OTHERS = ("try: ", "starting; ")
 """Lines of the service's log that matter only when the service was started by hand."""
+
+
+class _Poller:
+    """Call a function twice a second, in a thread of its own."""
+
+    def __init__(self, poll: Callable[[], None]) -> None:
+        self._poll = poll
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_POLL_S):
+            self._poll()
 
 
 class StartProgress:
@@ -41,12 +63,11 @@ class StartProgress:
         self._began = self._printed_at = clock()
         self._position = log.stat().st_size if log.exists() else 0
         self._doing = "starting the sandbox service, Ray, the engine and the learner"
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._poller = _Poller(self.poll)
 
     def __enter__(self) -> StartProgress:
         self._say(f"{self._doing}; the service's log: {self._log}")
-        self._thread.start()
+        self._poller.start()
         return self
 
     def __exit__(
@@ -56,8 +77,7 @@ class StartProgress:
 
     def stop_printing(self) -> None:
         """Stop printing."""
-        self._over.set()
-        self._thread.join()
+        self._poller.stop()
 
     def poll(self) -> None:
         """Print new lines of the log or, after ten quiet seconds, how long the run has been starting."""
@@ -65,13 +85,9 @@ class StartProgress:
             if line.strip() and not line.startswith(_FOR_OTHERS):
                 self._say(f"sandboxes: {line}")
             if line.startswith("ready: "):
-                self._doing = "starting Ray, the engine and the learner"
+                self._doing = "starting Ray, the engine and the learner, then the first evaluation or step"
         if self._clock() - self._printed_at >= _QUIET_S:
             self._say(f"{self._doing}: {clock_text(self._clock() - self._began)} so far")
-
-    def _watch(self) -> None:
-        while not self._over.wait(_POLL_S):
-            self.poll()
 
     def _new_lines(self) -> list[str]:
         if not self._log.exists():
@@ -114,6 +130,9 @@ class RunProgress:
         self._held_out = ""
         self._stage = ""
         self._printed_at = float("-inf")
+        self._told_at: float | None = None
+        self._next_step: int | None = None
+        self._poller = _Poller(self.poll)
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -127,18 +146,23 @@ class RunProgress:
 
     def __enter__(self) -> RunProgress:
         self._progress.start()
+        self._poller.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._poller.stop()
         self._progress.stop()
 
     def __call__(self, step: int, metrics: dict[str, float]) -> None:
         """Show a completed step, or an evaluation between steps."""
+        self._told_at = self._clock()
         if "time/update" not in metrics:
+            self._next_step = step if self._next_step is None else self._next_step
             self._evaluated(metrics)
             return
+        self._next_step = step + 1
         stage, first, last = next((each for each in self._stages if step < each[2]), self._stages[-1])
         done, total = step + 1 - first, last - first
         if stage != self._stage:
@@ -148,6 +172,23 @@ class RunProgress:
         if "reward/mean" in metrics:
             self._rewards.append(metrics["reward/mean"])
         self._show(stage, done, total, self._left(total - done), self._facts(metrics))
+
+    def poll(self) -> None:
+        """In a log, say what is under way once a step has been silent for half a minute."""
+        now, told_at = self._clock(), self._told_at
+        if self._console.is_terminal or told_at is None:
+            return
+        if now - max(told_at, self._printed_at) >= _STEP_QUIET_S:
+            self._printed_at = now
+            line = f"{self._under_way()}: {clock_text(now - told_at)} so far"
+            self._console.print(line, markup=False, soft_wrap=True)
+
+    def _under_way(self) -> str:
+        step = self._next_step or 0
+        for stage, first, last in self._stages:
+            if step < last:
+                return f"{stage} {step + 1 - first}/{last - first} is under way"
+        return "after the last step"
 
     def warn(self, sentence: str) -> None:
         """Print a warning above the bars."""

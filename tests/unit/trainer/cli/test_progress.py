@@ -75,6 +75,32 @@ def test_fast_steps_do_not_flood_a_log_but_the_last_one_is_told():
     assert [line.split(":")[0] for line in lines] == ["learning 1/4", "learning 4/4"]
 
 
+def test_a_long_step_is_told_in_a_log_every_half_minute():
+    console = Console(file=io.StringIO(), width=160, highlight=False)
+    config = read_run(None, ["warm_start.demonstrations=d", "warm_start.steps=2", "steps=4"])
+    clock = Clock()
+    progress = RunProgress(config, console, clock)
+
+    def pass_time(seconds):
+        for _ in range(seconds):
+            clock.now += 1
+            progress.poll()
+        shown = console.file.getvalue().splitlines()
+        console.file.seek(0)
+        console.file.truncate()
+        return shown
+
+    assert pass_time(60) == [], "the start has lines of its own"
+    progress(2, {"evaluation/success": 0.25})
+    assert pass_time(70) == [
+        "held out 25%",
+        "learning 1/4 is under way: 0:00:30 so far",
+        "learning 1/4 is under way: 0:01:00 so far",
+    ]
+    progress(5, step_metrics(0.5))
+    assert pass_time(31)[1:] == ["after the last step: 0:00:30 so far"]
+
+
 def test_a_terminal_gets_bars_with_the_facts_beneath():
     shown = played([*WARM, *LEARNING], terminal=True)
     assert "warm start" in shown
@@ -136,4 +162,4 @@ def test_where_nothing_happens_there_is_a_line_every_ten_seconds(tmp_path: Path,
     begun.poll()
     clock.now = 80.0
     begun.poll()
-    assert screen.getvalue().splitlines()[-1].startswith("starting Ray, the engine and the learner: ")
+    assert screen.getvalue().splitlines()[-1].startswith("starting Ray, the engine and the learner, ")
