@@ -8,7 +8,6 @@ from tests.harness.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_model
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.errors import ConfigError
 from trainer.update import attention
-from trainer.update import logprobs as logprobs_module
 from trainer.update.learner import Learner
 from trainer.update.logprobs import token_statistics
 from trainer.update.model import load_model
@@ -93,11 +92,10 @@ def learned(folder, device, **settings):
     return {name: weight.cpu() for name, weight in learner.named_weights()}, metrics
 
 
-def test_logits_in_several_slices_have_the_statistics_of_a_cpu(monkeypatch):
-    monkeypatch.setattr(logprobs_module, "_GPU_SLICE", 4 * 1000)
+def test_logits_in_several_slices_have_the_statistics_of_a_cpu():
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(9, 1000, generator=generator)
-    targets = torch.arange(9) * 7
+    logits = torch.randn(300, 1 << 17, generator=generator)  # more than twice a slice
+    targets = torch.arange(300) * 7
     found = []
     for device in ("cpu", "cuda"):
         given = logits.to(device).requires_grad_()
