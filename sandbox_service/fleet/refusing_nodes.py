@@ -65,12 +65,11 @@ def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) 
     by_detail: dict[str, list[str]] = {}
     for name, error in refusals.items():
         by_detail.setdefault(error.detail, []).append(members[name].node or name)
-    if len(by_detail) == 1:
-        ((detail, nodes),) = by_detail.items()
-        told = f"on every node that was asked ({', '.join(sorted(nodes))}): {detail}"
+    reasons = sorted((", ".join(sorted(nodes)), detail) for detail, nodes in by_detail.items())
+    if len(reasons) == 1:
+        ((nodes, detail),) = reasons
+        summary = f"on every node that was asked ({nodes}): {detail}"
     else:
-        told = "; ".join(
-            sorted(f"{', '.join(sorted(nodes))}: {detail}" for detail, nodes in by_detail.items())
-        )
+        summary = "; ".join(f"{nodes}: {detail}" for nodes, detail in reasons)
     full = any(isinstance(error, NodeFullError) for error in refusals.values())
-    return ServiceError(ErrorCode.STORAGE_FULL if full else ErrorCode.IMAGE_MISSING, told)
+    return ServiceError(ErrorCode.STORAGE_FULL if full else ErrorCode.IMAGE_MISSING, summary)

@@ -10,8 +10,8 @@ reports that it did not act on it. Everything else is settled by the idempotency
 
 A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
 the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
-keeps its order, in which its repetition finds the instance: the first supervisor reads
-in a shared store of it, or refuses it again as long as it lacks image or room.
+keeps its order, in which its repetition finds the instance: the first supervisor reads in a shared store of
+it, or refuses it again as long as its node lacks image or room.
 """
 
 from __future__ import annotations

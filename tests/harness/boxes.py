@@ -149,9 +149,10 @@ class Episode:
         self.step_index += 1
         return json.loads(answer.body)
 
-    async def run(self, **order) -> dict:
+    async def run(self, deadline_s: float = DEADLINE_S, **order) -> dict:
         """Agent code, as the probe world takes it; the execution."""
-        return json.loads((await self.say(json.dumps(order)))["observation"]["messages"][0]["content"])
+        result = await self.say(json.dumps(order), deadline_s)
+        return json.loads(result["observation"]["messages"][0]["content"])
 
     async def python(self, source: str) -> str:
         return (await self.run(python=source))["output"]

@@ -66,9 +66,7 @@ def attack_report(kind: str) -> dict[str, Any]:
 
     async def attack(box: Sandbox) -> dict[str, Any]:
         one, two = await episode(box, name="one"), await episode(box, name="two")
-        order = json.dumps({"python": _ATTACKS.read_text(), "timeout": _LONGEST_S})
-        result = await one.say(order, deadline_s=_LONGEST_S)
-        execution = json.loads(result["observation"]["messages"][0]["content"])
+        execution = await one.run(_LONGEST_S, python=_ATTACKS.read_text(), timeout=_LONGEST_S)
         assert (await one.run(shell="echo alive"))["output"] == "alive\n"
         assert (await two.run(shell="echo alive"))["output"] == "alive\n"
         assert execution["exit_code"] == 0, execution
