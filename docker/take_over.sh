@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prepares the image of a task, in whose working directory it runs, for the runner: the content of the working
 # directory and the image's variables are put aside, links lead to the folders of whoever is at work
-# (harbor/box/layout.py), and no program changes its user.
+# (harbor/box/layout.py), and no program changes its user. With TASK_HOLDS_TESTS it is the image of a verifier,
+# whose tests are put aside, too; they may lie in its working directory.
 set -eu
 
 refuse() {
@@ -14,6 +15,18 @@ for program in bash base64 chmod cp env find gzip ln mkdir mv rm tar test wc; do
     command -v "$program" > /dev/null || refuse "it has no $program"
 done
 test -x /usr/bin/env || refuse "it has no /usr/bin/env"
+mkdir -p /opt/task /run/sandbox /workspace
+printf '%s' "$workdir" > /opt/task/workdir
+if [ "${TASK_HOLDS_TESTS:-}" ]; then
+    test -f /tests/test.sh || refuse "it has no /tests/test.sh"
+    case $workdir in
+        / | /tests | /tests/*)
+            workdir=/app
+            mkdir -p $workdir ;;
+    esac
+    cd /
+    mv /tests /opt/task/tests
+fi
 case $workdir in
     / | /workspace* | /tmp* | /var/tmp* | /dev* | /proc* | /run* | /sys* | /opt | /opt/sandbox* | /opt/task*)
         refuse "its working directory is $workdir; name another one by WORKDIR or environment.workdir" ;;
@@ -23,10 +36,8 @@ case $workdir in
         refuse "its working directory is $workdir, which the format keeps for tests and solution" ;;
 esac
 
-mkdir -p /opt/task /run/sandbox /workspace
 chmod 1777 /workspace
-env -u HOME -u HOSTNAME -u PWD -u TASK_WORKDIR -0 > /opt/task/environment
-printf '%s' "$workdir" > /opt/task/workdir
+env -u HOME -u HOSTNAME -u PWD -u TASK_WORKDIR -u TASK_HOLDS_TESTS -0 > /opt/task/environment
 cd /
 mv "$workdir" /opt/task/app
 # A box refuses a task whose own files are already too large to be graded.

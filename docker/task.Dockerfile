@@ -8,6 +8,7 @@ FROM ${TASK}
 USER 0:0
 SHELL ["/bin/sh", "-c"]
 ARG TASK_WORKDIR=.
+ARG TASK_HOLDS_TESTS=
 WORKDIR ${TASK_WORKDIR}
 COPY take_over.sh /opt/take_over.sh
 RUN sh /opt/take_over.sh

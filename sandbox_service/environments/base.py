@@ -91,6 +91,8 @@ class TaskImage:
     """The instruction that needs an image."""
     resources: BoxResources = BoxResources()
     """Needs of its boxes."""
+    holds_tests: bool = False
+    """Its boxes are for grading: it brings the tests, and its working directory may be that of the tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,15 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifierBox:
+    """A box in which a task is graded, with an image other than the instance's."""
+
+    image: TaskImage
+    task: dict[str, JsonValue]
+    """Sent when the box is set up, as the task is to the instance's."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPayload:
     """Data for the box of an instance; ``task`` has no ground truth where agent code runs."""
 
@@ -145,6 +156,9 @@ class TaskPayload:
     evaluate_s: float = 0.0
     """Seconds that grading may take, where ``deadline.evaluate_s`` is lower. Clients learn it if the box puts
     it into the opening's ``info`` under this name."""
+    verifier: VerifierBox | None = None
+    """The box in which the task is graded, if not the instance's. Its world has ``hand_over`` then, whose
+    result is the key ``handed_over`` of ``grading`` in the verifier's box."""
 
 
 class Catalog(Protocol):

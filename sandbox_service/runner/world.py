@@ -248,6 +248,13 @@ class World(ABC):
         ``grading`` is ground truth that is sent only now.
         """
 
+    def hand_over(self) -> JsonObject:
+        """Return what a world of the same class, in a box of a verifier, grades by ``evaluate``.
+
+        It comes there as ``grading["handed_over"]``. The time is that of an evaluation.
+        """
+        raise WorldError("what it leaves cannot be graded in another box", BoxErrorCode.GRADER_FAILED)
+
     def untouched(self, task: JsonObject) -> Iterator[World]:
         """Give new worlds of the same task in which an agent did nothing, or something harmless.
 

@@ -131,7 +131,12 @@ class TaskImages:
         log = self._logs / f"{tag}.log"
         network = self._config.build_network
         own = ImageBuild(stage, image.context, image.dockerfile, log, network)
-        arguments = {"BOX": box, "TASK": stage, "TASK_WORKDIR": image.workdir or "."}
+        arguments = {
+            "BOX": box,
+            "TASK": stage,
+            "TASK_WORKDIR": image.workdir or ".",
+            "TASK_HOLDS_TESTS": "1" if image.holds_tests else "",
+        }
         labels = {self._label: image.task_id}
         ours = ImageBuild(
             reference, recipes_folder(), layer, log.with_suffix(".layer.log"), False, arguments, labels

@@ -39,6 +39,7 @@ from .releases import Releases
 from .replay import Replay
 from .takeover import Takeover
 from .termination import Termination
+from .verifier_boxes import VerifierBoxes
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -85,6 +86,7 @@ class SupervisorCore:
             table=self.table, journal=self._journal, deadlines=config.deadline, tasks=self._tasks
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
+        self._verifiers = VerifierBoxes(pools=self.pools, deadlines=config.deadline, tasks=self._tasks)
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
         self.lease = SupervisorLease(
             name=name, store=store, clock=self._clock, duration_s=config.store.lease_s
@@ -262,7 +264,9 @@ class SupervisorCore:
             admission=self._admission,
             table=self.table,
             journal=self._journal,
-            setup=InstanceSetup(pools=self.pools, create_s=self._config.deadline.create_s),
+            setup=InstanceSetup(
+                pools=self.pools, verifiers=self._verifiers, create_s=self._config.deadline.create_s
+            ),
             termination=self._termination,
             clock=self._clock,
         )
@@ -291,6 +295,7 @@ class SupervisorCore:
             journal=self._journal,
             calls=calls,
             replay=replay,
+            verifiers=self._verifiers,
             world_exceptions=self._world_exceptions,
         )
         forks = Forks(

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .pools import Pools
     from .timing import RequestTimer
+    from .verifier_boxes import VerifierBoxes
 
 
 class InstanceSetup:
     """Waits for a slot in a box and has the runner set up the world in it."""
 
-    def __init__(self, *, pools: Pools, create_s: float) -> None:
+    def __init__(self, *, pools: Pools, verifiers: VerifierBoxes, create_s: float) -> None:
         self._pools = pools
+        self._verifiers = verifiers
         self._create_s = create_s
 
     async def set_up(
@@ -34,6 +36,8 @@ class InstanceSetup:
         """
         limit = self._create_s
         request = create_frame(instance, payload, limit)
+        if payload.verifier is not None:
+            await timer.queue(self._verifiers.prepare(instance, payload.verifier))
         for last in (False, True):
             pool = self._pools.of(instance.spec.name, payload.image)
             try:

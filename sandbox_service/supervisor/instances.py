@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import LeaseConfig
     from sandbox_service.environments.base import Catalog, EnvironmentSpec
+    from sandbox_service.wire.frames import Frame
 
     from .clock import Clock
     from .idempotency import AnswerCache
@@ -93,6 +94,8 @@ class Instance:
     """The task that hands it over to other supervisors; operations wait for its end."""
     reason: str = ""
     """The reason of its end."""
+    verdict: tuple[dict[str, JsonValue], Frame] | None = None
+    """Parameters and answer of its first grading in a verifier's box after the episode's end."""
 
     @property
     def public_id(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.records import public_id
 from sandbox_service.wire.frames import Frame, Op
 
 from .tracing import traced_request
@@ -76,6 +77,24 @@ class PooledBox:
         finally:
             self._ping_task = None
         return True
+
+    async def clear(self, instance_id: str, limit_s: float) -> None:
+        """Have the runner clear the slot of an instance, and give it back; after its last one reset the box.
+
+        Never raises ServiceError. A box that is late may still serve its other instances, so it is not
+        destroyed here; the pool notices a dead one by its connection.
+        """
+        clean = reset = False
+        # In one request, with one check for leftovers.
+        meta = {"deadline_s": limit_s, "reset": self.is_last(instance_id)}
+        try:
+            reply = await self.request(Frame(Op.RELEASE, 0, public_id(instance_id), meta), limit_s)
+            clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
+            reset = reply.meta.get("reset") is True
+        except ServiceError:
+            clean = False
+        finally:
+            self.leave(instance_id, clean=clean, reset=reset)
 
     def is_last(self, instance_id: str) -> bool:
         """Return whether the box is reset when this instance leaves, with no instance entering before."""

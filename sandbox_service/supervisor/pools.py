@@ -54,24 +54,26 @@ class Pools:
         self._of_images = {
             name: ImagePools(name, partial(self._make_pool, name), most) for name in registry.catalogs
         }
+        # Apart: instances must not keep the boxes from the gradings for which they wait.
+        self._of_verifiers = {
+            name: ImagePools(name, partial(self._make_pool, name), most) for name in registry.catalogs
+        }
 
     def of(self, environment: str, image: TaskImage | None = None) -> BoxPool:
         """Return the pool of an environment of the registry, or of the image of one of its tasks.
 
-        Raises ServiceError(TASK_INVALID) for an image where boxes are processes, or OverCapacityError while
-        too many images are in use.
+        Raises ServiceError(TASK_INVALID) for an image where boxes are no containers, or OverCapacityError
+        while too many images are in use.
         """
         if image is None:
             return self._pools[environment]
-        if self._factory.kind == "process":
-            settings = f"environments.{environment}.images=false and .skip_unsupported=true"
-            detail = (
-                f"the task {image.task_id} needs an image of its own ({image.reason}), which process boxes "
-                "do not have; serve it with a Docker engine (sandbox.kind=docker), or leave such tasks out "
-                f"({settings})"
-            )
-            raise ServiceError(ErrorCode.TASK_INVALID, detail)
+        self._require_containers(environment, image)
         return self._of_images[environment].pool_of(image)
+
+    def of_verifier(self, environment: str, image: TaskImage) -> BoxPool:
+        """Return the pool of an image in which tasks are graded. Raises as ``of``."""
+        self._require_containers(environment, image)
+        return self._of_verifiers[environment].pool_of(image)
 
     async def start(self) -> None:
         """Destroy the boxes that an earlier run left, then start the minimum of boxes."""
@@ -94,7 +96,19 @@ class Pools:
         await asyncio.gather(
             *(pool.close() for pool in self._pools.values()),
             *(pools.close(timeout_s) for pools in self._of_images.values()),
+            *(pools.close(timeout_s) for pools in self._of_verifiers.values()),
         )
+
+    def _require_containers(self, environment: str, image: TaskImage) -> None:
+        if self._factory.kind == "docker":
+            return
+        settings = f"environments.{environment}.images=false and .skip_unsupported=true"
+        kind = {"process": "process boxes", "gvisor": "gVisor boxes"}.get(self._factory.kind, "these boxes")
+        detail = (
+            f"the task {image.task_id} needs an image of its own ({image.reason}), which {kind} do not have; "
+            f"serve it with a Docker engine (sandbox.kind=docker), or leave such tasks out ({settings})"
+        )
+        raise ServiceError(ErrorCode.TASK_INVALID, detail)
 
     def _make_pool(self, name: str, image: TaskImage | None = None) -> BoxPool:
         spec, config = self._registry.catalog(name).spec, self._config.pool_of(name)
@@ -114,12 +128,13 @@ class Pools:
         )
 
     def _all_of(self, name: str) -> Iterable[BoxPool]:
-        return (self._pools[name], *self._of_images[name])
+        return (self._pools[name], *self._of_images[name], *self._of_verifiers[name])
 
     def _stats_of(self, name: str) -> PoolStats:
-        own, images = self._pools[name].stats(), self._of_images[name]
-        every = [own, *(pool.stats() for pool in images)]
+        own = self._pools[name].stats()
+        every = [pool.stats() for pool in self._all_of(name)]
         sums = {field: sum(getattr(each, field) for each in every) for field in _SUMMED}
-        sums["started_total"] += images.started_total
-        sums["destroyed_total"] += images.destroyed_total
+        for images in (self._of_images[name], self._of_verifiers[name]):
+            sums["started_total"] += images.started_total
+            sums["destroyed_total"] += images.destroyed_total
         return own.model_copy(update=sums)

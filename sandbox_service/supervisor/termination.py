@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.records import EventKind
-from sandbox_service.wire.frames import Frame, Op
 
 from .instances import InstanceState, end_error
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
+    from sandbox_service.wire.frames import Frame
 
     from .background import BackgroundTasks
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .pooled_box import PooledBox
 
 
 class Termination:
@@ -102,22 +101,5 @@ class Termination:
         box = instance.detach_box()
         if box is None:
             return None
-        instance.slot_cleanup = self._tasks.spawn(self._clear(box, instance))
+        instance.slot_cleanup = self._tasks.spawn(box.clear(instance.instance_id, self._deadlines.release_s))
         return instance.slot_cleanup
-
-    async def _clear(self, box: PooledBox, instance: Instance) -> None:
-        instance_id = instance.instance_id
-        clean = reset = False
-        limit = self._deadlines.release_s
-        # With its last instance the box is reset, in one request and with one check for leftovers.
-        meta = {"deadline_s": limit, "reset": box.is_last(instance_id)}
-        try:
-            reply = await box.request(Frame(Op.RELEASE, 0, instance.public_id, meta), limit)
-            clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
-            reset = reply.meta.get("reset") is True
-        except ServiceError:
-            # The pool notices a dead box by its connection. One that is late may still serve its other
-            # instances, so it is not destroyed here.
-            clean = False
-        finally:
-            box.leave(instance_id, clean=clean, reset=reset)

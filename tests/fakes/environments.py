@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.base import TaskImage, VerifierBox
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.environments.base import Catalog, EnvironmentSpec, TaskPayload
 
-__all__ = ["FakeCatalog", "FakeRegistry", "fake_registry"]
+__all__ = ["EssayCatalog", "FakeCatalog", "FakeRegistry", "fake_registry"]
 
 
 class FakeCatalog(EchoCatalog):
@@ -30,6 +31,15 @@ class FakeCatalog(EchoCatalog):
 
     def payload(self, task_id: str) -> TaskPayload:
         return replace(super().payload(task_id), evaluate_s=self._evaluate_s)
+
+
+class EssayCatalog(FakeCatalog):
+    """Tasks that are graded in the boxes of a verifier."""
+
+    def payload(self, task_id: str) -> TaskPayload:
+        image = TaskImage(task_id, "marks", None, "FROM marks", None, 600.0, "FROM marks", holds_tests=True)
+        verifier = VerifierBox(image, {"kind": "verifier"})
+        return replace(super().payload(task_id), task={"kind": "essay"}, grading={}, verifier=verifier)
 
 
 class FakeRegistry:
@@ -49,7 +59,8 @@ class FakeRegistry:
 def fake_registry() -> FakeRegistry:
     """``echo`` as it is; ``diary`` with agent code; ``sheet``, deterministic, one instance a box, no fork.
 
-    Tasks of ``exam`` ask for 900 s of grading, all that the registry allows; ``thesis`` asks for more.
+    Those of ``essay`` are graded in boxes of a verifier. Tasks of ``exam`` ask for 900 s of grading, all that
+    the registry allows; ``thesis`` asks for more.
     """
     echo = EchoCatalog()
     diary = replace(
@@ -68,6 +79,7 @@ def fake_registry() -> FakeRegistry:
         "echo": echo,
         "diary": FakeCatalog(diary),
         "sheet": FakeCatalog(sheet),
+        "essay": EssayCatalog(replace(diary, name="essay", world_module="tests.fakes.essay_world")),
         "exam": FakeCatalog(replace(echo.spec, name="exam"), evaluate_s=900.0),
         "thesis": FakeCatalog(replace(echo.spec, name="thesis"), evaluate_s=901.0),
     }

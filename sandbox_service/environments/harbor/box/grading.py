@@ -39,13 +39,17 @@ _PROOF_SHARE = 0.5
 _DONE = 1.0 - 1e-9
 
 
-def copy_work(agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE) -> str | None:
+def copy_work(
+    agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE, paths: Sequence[str] = ()
+) -> str | None:
     """Return the agent's working directory as base64 of a tar.gz; None when it is longer than ``most_bytes``.
 
-    One that the agent has made unreadable is empty. Raises WorldError: step_timeout when the machine is too
-    busy to copy it within ``timeout_s``, sandbox_failed.
+    With ``paths``, these parts of the workspace only. A directory that the agent has made unreadable is
+    empty. Raises WorldError: step_timeout when the machine is too busy to copy it within ``timeout_s``,
+    sandbox_failed.
     """
-    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_COPY_S, timeout_s)), most_bytes)
+    command = pack(agent.workspace, paths) if paths else pack(agent.workspace)
+    packed = agent.shell(command, max(_LEAST_S, min(_COPY_S, timeout_s)), most_bytes)
     if packed.truncated or packed.timed_out:
         return None
     if packed.exit_code is None:

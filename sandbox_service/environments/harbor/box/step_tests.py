@@ -172,6 +172,8 @@ class StepTests:
         for artifact in (_COLLECTED, *step["artifacts"]) if apart else ():
             _ask(verifier, {"do": "take_artifact", **artifact}, deadline)
         _ask(verifier, {"do": "remove_links"}, deadline)
+        if step["tests_in_image"]:
+            _ask(verifier, {"do": "take_tests"}, deadline)
         for files in _batches(step["files"]):
             _ask(verifier, {"do": "write", "folder": "tests", "files": files}, deadline)
 
@@ -191,7 +193,7 @@ class StepTests:
     def _follow(self, verifier: Candidate, index: int, allowance: Allowance) -> object:
         """Run the tests; return their exit code, None when their time is used up."""
         env = {**self._task["env"], **self._grading["steps"][index]["env"]}
-        _ask(verifier, {"do": "start", "env": env}, allowance.end)
+        _ask(verifier, {"do": "start", "env": env, "cwd": self._task["tests_cwd"]}, allowance.end)
         while not allowance.over():
             try:
                 silent = min(allowance.end, time.monotonic() + _SILENCE_S)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
 from sandbox_service.runner.kernel.procfs import children
 
-from .layout import INITIAL, LINK, SUBFOLDERS
+from .layout import IMAGE_TESTS, INITIAL, LINK, SUBFOLDERS
 
 JsonObject = dict[str, Any]
 
@@ -51,6 +51,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
+        "take_tests": verifier.take_tests,
         "remove_links": verifier.remove_links,
         "set_up": verifier.set_up,
         "start": verifier.start,
@@ -93,6 +94,11 @@ class Verifier:
     def take_initial(self) -> JsonObject:
         """Copy the initial working directory of the task's image."""
         shutil.copytree(INITIAL, self._folder / "app", symlinks=True, dirs_exist_ok=True)
+        return {}
+
+    def take_tests(self) -> JsonObject:
+        """Copy the tests of the task's image."""
+        shutil.copytree(IMAGE_TESTS, self._folder / "tests", symlinks=True, dirs_exist_ok=True)
         return {}
 
     def put_aside(self) -> JsonObject:
@@ -179,11 +185,11 @@ class Verifier:
         _end_children()
         return {"exit_code": code}
 
-    def start(self, env: dict[str, str]) -> JsonObject:
+    def start(self, env: dict[str, str], cwd: str) -> JsonObject:
         """Start the tests."""
         (self._folder / "tests" / "test.sh").chmod(0o755)
         with (self._logs / "test-stdout.txt").open("wb") as output:
-            self._tests = self._start(["bash", "-c", "exec /tests/test.sh"], env, output)
+            self._tests = self._start(["bash", "-c", "exec /tests/test.sh"], env, output, cwd)
         return {}
 
     def wait(self, timeout_s: float) -> JsonObject:
@@ -205,11 +211,11 @@ class Verifier:
         return self._folder / "logs" / "verifier"
 
     def _start(
-        self, command: list[str], env: dict[str, str], output: BinaryIO | int
+        self, command: list[str], env: dict[str, str], output: BinaryIO | int, cwd: str = "/app"
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
-            cwd="/app",
+            cwd=cwd,
             env={**os.environ, "HOME": str(self._folder / "home"), **env},
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -18,6 +18,7 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
+from .collecting import collect, wanted_s
 from .grading import Grader, copy_work
 from .layout import (
     IMAGE_PACKED,
@@ -74,6 +75,7 @@ class HarborWorld(World):
         self.works: list[str | None] = []
         self.sealed = False
         self.verdict: tuple[int, Verdict] | None = None
+        self.failed_hooks: list[JsonObject] = []
         env = dict(self.task["env"])
         if self.task["packages"]:
             env.setdefault("PYTHONPATH", _packages())
@@ -82,8 +84,12 @@ class HarborWorld(World):
         if self.task["image"]:
             env = {**image_variables(_read(IMAGE_VARIABLES)), **env}
             self.workdir = _read(IMAGE_WORKDIR)
-            self._take_initial()
         self.task["env"] = env
+        self.task["tests_cwd"] = self.workdir if self.workdir.startswith("/tests") else f"/{WORKDIR}"
+        if self.task["for_verifier"]:
+            return Start([])
+        if self.task["image"]:
+            self._take_initial()
         self._write(self.task["files"])
         if self.task["separate"]:
             self._check_space()
@@ -142,16 +148,17 @@ class HarborWorld(World):
         return Verdict(score, verdict.success, verdict.details)
 
     def _reserved_s(self, actions: list[ParsedCall], timeout_s: float) -> float:
-        """Return the time of a step for a copy of the working directory, before its worker is killed."""
+        """Return the time of a step for hooks and a copy of the working directory, before its worker dies."""
         larger: float = self.task["archive_bytes"] / LEAST_ARCHIVE
+        hooks_s = wanted_s(self._step["collect"])
         limit_s = self._step["agent_timeout_s"]
         ends = (
             self.steps >= self.task["max_steps"]
             or any(action.name == SUBMIT for action in actions)
             or (limit_s is not None and self.ran_s + timeout_s >= limit_s)
         )
-        if larger > 1 and ends:
-            return min(_COPY_S * larger, timeout_s / 3)
+        if ends and (larger > 1 or hooks_s > 0):
+            return min(_COPY_S * max(1.0, larger) + hooks_s, timeout_s / (2 if hooks_s else 3))
         return min(_COPY_S, timeout_s / 6)
 
     def seal(self) -> None:
@@ -162,17 +169,39 @@ class HarborWorld(World):
         return self._copied_within(self.step_deadline - time.monotonic())
 
     def _copied_within(self, timeout_s: float) -> str | None:
+        """Run the hooks of the present step, and copy what the agent and they have left."""
+        deadline = time.monotonic() + timeout_s
+        failed = collect(
+            self._agent, self._prologue, self._step["collect"], timeout_s - min(_COPY_S, timeout_s / 3)
+        )
+        before = [hook for hook in self.failed_hooks if hook["step"] != self._step["name"]]
+        self.failed_hooks = before + [{"step": self._step["name"], **hook} for hook in failed]
         # The copies of all steps lie in the memory of the box.
         left = self.task["all_archives_bytes"] - sum(len(work or "") for work in self.works)
-        return copy_work(self._agent, timeout_s, min(self.task["archive_bytes"], left))
+        most = min(self.task["archive_bytes"], left)
+        return copy_work(self._agent, deadline - time.monotonic(), most, self.task["copied_paths"])
+
+    def hand_over(self) -> JsonObject:
+        try:
+            works = [*self.works, *([] if self.sealed else [self._present_work()])]
+        except OSError as error:
+            detail = f"the sandbox could not hand over what the agent left: {error}"
+            raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED) from None
+        return {"works": works, "failed_hooks": self.failed_hooks}
+
+    def _present_work(self) -> str | None:
+        # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
+        self._agent.kill()
+        return self._copied_within(self.evaluate_timeout_s / 2)
 
     def _graded(self, grading: JsonObject) -> Verdict:
         deadline = time.monotonic() + self.evaluate_timeout_s
+        if self.task["for_verifier"]:
+            left = grading["handed_over"]
+            self.failed_hooks = left["failed_hooks"]
+            return self._grade(left["works"], grading, deadline)
         if not self.sealed:
-            # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
-            self._agent.kill()
-            work = self._copied_within(self.evaluate_timeout_s / 2)
-            return self._grade([*self.works, work], grading, deadline)
+            return self._grade([*self.works, self._present_work()], grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
         if self.verdict is None or self.verdict[0] != key:
@@ -180,7 +209,11 @@ class HarborWorld(World):
         return self.verdict[1]
 
     def _grade(self, works: list[str | None], grading: JsonObject, deadline: float) -> Verdict:
-        return Grader(self._agent, self.task, grading, deadline).grade(works)
+        verdict = Grader(self._agent, self.task, grading, deadline).grade(works)
+        if not self.failed_hooks:
+            return verdict
+        details = {**verdict.details, "failed_hooks": self.failed_hooks}
+        return Verdict(verdict.score, verdict.success, details)
 
     @property
     def _agent(self) -> Agent:
@@ -197,7 +230,7 @@ class HarborWorld(World):
         """Copy the working directory of the task's image, which is read-only, into the agent's."""
         packed, steps = int(_read(IMAGE_PACKED)), len(self.task["steps"])
         most = min(self.task["archive_bytes"], self.task["all_archives_bytes"] // steps)
-        if packed > most:
+        if packed > most and not self.task["copied_paths"]:
             raise WorldError(
                 "the working directory of the task's image is too large to be graded: packed, it has "
                 f"{packed} bytes of base64, and a task with this environment.memory_mb may have {most}"

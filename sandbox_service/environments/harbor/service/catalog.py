@@ -17,16 +17,16 @@ from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
-from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
+from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload, VerifierBox
 from sandbox_service.environments.harbor.box.grading import BESIDE_TESTS_S
 from sandbox_service.environments.harbor.box.layout import FOLDERS
-from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
 from sandbox_service.environments.harbor.box.world import INTERFACES
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
-from .images import image_of
+from .images import image_of, verifier_image_of
+from .payloads import grading_body, task_body, verifier_body
 from .solution import solving_command
 from .task_toml import TaskRefused
 from .tasks import find_tasks, load_task
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from sandbox_service.config import HarborConfig, TaskFolderConfig
     from sandbox_service.environments.base import Provisions, TaskImage
 
-    from .task_files import TaskFile
-    from .task_toml import Artifact
-    from .tasks import HarborTask, TaskStep
+    from .task_toml import EnvironmentTable
+    from .tasks import HarborTask
 
 
 logger = get_logger(__name__)
@@ -51,6 +50,8 @@ _ACTION_FORMAT = (
 )
 _WAITING = 1.5
 """Time of an evaluation for each second of its tests, which wait for processors on a busy machine."""
+_OTHER_BOX_S = 120.0
+"""Time of an evaluation for making the box of a verifier, and for the artifacts' way there."""
 _SHOWN = 10
 """Refused tasks that an error names."""
 
@@ -117,7 +118,7 @@ class HarborCatalog:
         self._description = description
         self._reward_range = reward_range
         self._max_evaluate_s = max_evaluate_s
-        self._images: dict[str, TaskImage | None] = {}
+        self._images: dict[str, tuple[TaskImage | None, TaskImage | None]] = {}
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
@@ -177,36 +178,20 @@ class HarborCatalog:
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
-        config, environment = self._config, task.toml.environment
-        recipe = task.recipe
-        memory_bytes = task.resources.memory_mib * 1024**2
         evaluate_s = min(self._max_evaluate_s, _evaluate_s(task, _WAITING))
         try:
-            body: dict[str, JsonValue] = {
-                "category": task.toml.category,
-                "info": {"network": "none", "evaluate_s": evaluate_s},
-                "env": {**(recipe.variables if recipe is not None else {}), **environment.env},
-                "packages": bool(recipe is not None and recipe.packages),
-                "image": recipe is None,
-                "separate": any(step.verifier.environment_mode == "separate" for step in task.steps),
-                "files": _wire(task.files()),
-                "steps": [_step(task, step) for step in task.steps],
-                "max_steps": config.max_steps,
-                "tool_timeout_s": config.tool_timeout_s,
-                "max_output_bytes": config.max_output_bytes,
-                "archive_bytes": max(LEAST_ARCHIVE, memory_bytes // 8),
-                "all_archives_bytes": max(2 * LEAST_ARCHIVE, memory_bytes // 8),
-            }
-            grading: dict[str, JsonValue] = {
-                "strategy": task.toml.multi_step_reward_strategy,
-                "reward_range": list(self._reward_range),
-                "steps": [_grading(task, step) for step in task.steps],
-            }
-            image = self._image(task)
+            image, tests_image = self._images_of(task)
+            body = task_body(task, self._config, evaluate_s)
+            grading = grading_body(task, self._reward_range)
         except (TaskRefused, OSError) as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
         return TaskPayload(
-            task=body, grading=grading, max_steps=config.max_steps, image=image, evaluate_s=evaluate_s
+            task=body,
+            grading=grading,
+            max_steps=self._config.max_steps,
+            image=image,
+            evaluate_s=evaluate_s,
+            verifier=None if tests_image is None else VerifierBox(tests_image, verifier_body(task, body)),
         )
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
@@ -263,31 +248,30 @@ class HarborCatalog:
 
     def _load(self, path: Path, known: Mapping[str, HarborTask]) -> HarborTask:
         task = load_task(path, self._offered)
-        environment, config = task.toml.environment, self._config
+        config = self._config
         if task.id in known:
             raise TaskRefused("another folder has a task of this name")
-        for name, wanted, most in (
-            ("memory_mb", environment.memory_mib, config.max_memory_mib),
-            ("storage_mb", environment.storage_mib, config.max_storage_mib),
-            ("cpus", environment.cpus or 0, config.max_cpus),
-        ):
-            if wanted > most:
-                raise TaskRefused(f"environment.{name} is {wanted:g}; the settings allow {most:g}")
+        for prefix, table in (("", task.toml.environment), ("verifier.", task.toml.verifier.environment)):
+            _check_resources(f"{prefix}environment", table, config)
         evaluate_s = _evaluate_s(task)
         if evaluate_s > self._max_evaluate_s:
             raise TaskRefused(
                 f"by verifier.timeout_sec its tests, run twice, may take {evaluate_s:g} s; "
                 f"environments.max_evaluate_s allows {self._max_evaluate_s:g}"
             )
-        if task.recipe is None and not config.images:
+        why = task.why_image or (task.verifier.why if task.verifier is not None else "")
+        if why and not config.images:
             setting = f"environments.{self._name}.images"
-            raise TaskRefused(f"it needs an image of its own ({task.why_image}), which {setting} excludes")
+            raise TaskRefused(f"it needs an image of its own ({why}), which {setting} excludes")
         return task
 
-    def _image(self, task: HarborTask) -> TaskImage | None:
-        """Return a task's image. Its files are read once: a running service sees no changes of them."""
+    def _images_of(self, task: HarborTask) -> tuple[TaskImage | None, TaskImage | None]:
+        """Return the images of a task's agent and of its tests, None for those that need none.
+
+        Their files are read once: a running service sees no changes of them.
+        """
         if task.id not in self._images:
-            self._images[task.id] = image_of(task)
+            self._images[task.id] = image_of(task), verifier_image_of(task)
         return self._images[task.id]
 
     @property
@@ -308,41 +292,25 @@ class HarborCatalog:
 def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:
     """Return the seconds of an evaluation: the tests of all steps, and the same again on untouched files.
 
-    ``waiting`` is the time for each second of them.
+    ``waiting`` is the time for each second of them. Before the episode's end, hooks run as well.
     """
-    return 2 * sum(waiting * step.verifier.timeout_sec + BESIDE_TESTS_S for step in task.steps)
+    other_box_s = 0.0 if task.verifier is None else _OTHER_BOX_S
+    hooks_s = sum(hook.timeout_sec for hook in task.steps[-1].collect)
+    tests_s = sum(waiting * step.verifier.timeout_sec + BESIDE_TESTS_S for step in task.steps)
+    return 2 * tests_s + other_box_s + hooks_s
 
 
-def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:
-    return {path: file.wire() for path, file in files.items()}
-
-
-def _step(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
-    return {
-        "name": step.name,
-        "instruction": step.instruction,
-        "files": _wire(task.step_files(step)),
-        "agent_timeout_s": step.agent.timeout_sec,
-    }
-
-
-def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
-    return {
-        "name": step.name,
-        "files": _wire(task.tests(step)),
-        "env": dict(step.verifier.env),
-        "timeout_s": step.verifier.timeout_sec,
-        "min_reward": dict(step.min_reward),
-        "separate": step.verifier.environment_mode == "separate",
-        "artifacts": [_artifact(artifact) for artifact in step.artifacts],
-    }
-
-
-def _artifact(artifact: Artifact) -> JsonValue:
-    """Return an artifact by its path below the task's folders."""
-    source = artifact.source
-    below = source.lstrip("/") if source.startswith("/") else f"app/{source}"
-    return {"source": below, "exclude": list(artifact.exclude)}
+def _check_resources(name: str, table: EnvironmentTable | None, config: TaskFolderConfig) -> None:
+    """Raise TaskRefused if an environment asks for more than the settings allow."""
+    if table is None:
+        return
+    for key, wanted, most in (
+        ("memory_mb", table.memory_mib, config.max_memory_mib),
+        ("storage_mb", table.storage_mib, config.max_storage_mib),
+        ("cpus", table.cpus or 0, config.max_cpus),
+    ):
+        if wanted > most:
+            raise TaskRefused(f"{name}.{key} is {wanted:g}; the settings allow {most:g}")
 
 
 def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -1,13 +1,15 @@
-"""The image of a task: what it is built from, named by a digest of it."""
+"""The images of a task: what they are built from, named by a digest of it."""
 
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.base import TaskImage
 
 from .task_files import content_digest
+from .tasks import resources_of
 
 if TYPE_CHECKING:
     from .tasks import HarborTask
@@ -27,10 +29,9 @@ def image_of(task: HarborTask) -> TaskImage | None:
         if context is not None:
             lines.append("COPY . .")
         dockerfile = "\n".join(lines) + "\n"
-    parts = (dockerfile, environment.workdir or "", "" if context is None else content_digest(context))
     return TaskImage(
         task_id=task.id,
-        digest=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16],
+        digest=_digest(dockerfile, environment.workdir, context),
         context=context,
         dockerfile=dockerfile,
         workdir=environment.workdir,
@@ -38,3 +39,30 @@ def image_of(task: HarborTask) -> TaskImage | None:
         reason=task.why_image,
         resources=task.resources,
     )
+
+
+def verifier_image_of(task: HarborTask) -> TaskImage | None:
+    """Return the image that brings a task's tests; None if they run in the agent's box. Raises OSError."""
+    if (verifier := task.verifier) is None:
+        return None
+    environment, source = verifier.environment, verifier.source
+    context = source if isinstance(source, Path) else None
+    dockerfile = f"FROM {source}\n"
+    if context is not None:
+        dockerfile = (context / "Dockerfile").read_bytes().decode("utf-8", "replace")
+    return TaskImage(
+        task_id=task.id,
+        digest=_digest(dockerfile, environment.workdir, context, "tests"),
+        context=context,
+        dockerfile=dockerfile,
+        workdir=environment.workdir,
+        timeout_s=environment.build_timeout_sec,
+        reason=verifier.why,
+        resources=resources_of(environment),
+        holds_tests=True,
+    )
+
+
+def _digest(dockerfile: str, workdir: str | None, context: Path | None, *more: str) -> str:
+    parts = (dockerfile, workdir or "", "" if context is None else content_digest(context), *more)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -36,8 +36,6 @@ UNSUPPORTED: dict[str, str] = {
     "environment.allowed_hosts": "boxes have no network",
     "agent.allowed_hosts": "boxes have no network",
     "verifier.allowed_hosts": "boxes have no network",
-    "verifier.collect": "collect hooks are not run",
-    "verifier.environment": "a verifier has the task's own environment",
     "steps.healthcheck": "no process of a box outlives a command, so there is no service to wait for",
 }
 """Keys of the format that refuse a task unless their value is empty, with the reason."""
@@ -131,19 +129,6 @@ class AgentTable(_Table):
     network_mode: NetworkMode | None = None
 
 
-class VerifierTable(_Table):
-    """``[verifier]``."""
-
-    timeout_sec: Seconds = 600.0
-    """Seconds after which the tests count as hanging."""
-    env: Variables = {}
-    """Variables of the tests."""
-    user: User | None = None
-    environment_mode: Literal["shared", "separate"] = "shared"
-    """Tests see the working directory that the agent left, or the initial one with the artifacts."""
-    network_mode: NetworkMode | None = None
-
-
 class EnvironmentTable(_Table):
     """``[environment]``."""
 
@@ -175,6 +160,45 @@ class EnvironmentTable(_Table):
     def storage_mib(self) -> int:
         """Return the storage that the task asks for; 0 when it asks for none."""
         return self.storage_mb or _size_of(self.storage)
+
+
+class CollectTable(_Table):
+    """One of ``[[verifier.collect]]``: a command that runs when the agent has ended."""
+
+    command: Annotated[str, Field(min_length=1)]
+    service: Literal["main"] = "main"
+    """The container in which it runs; a box is the only one."""
+    timeout_sec: Seconds = 60.0
+    user: User | None = None
+    """A name is accepted and stands for the agent's own user id."""
+
+
+class VerifierTable(_Table):
+    """``[verifier]``."""
+
+    timeout_sec: Seconds = 600.0
+    """Seconds after which the tests count as hanging."""
+    env: Variables = {}
+    """Variables of the tests."""
+    user: User | None = None
+    environment_mode: Literal["shared", "separate"] | None = None
+    """Tests see the working directory that the agent left, or the initial one with the artifacts."""
+    environment: EnvironmentTable | None = None
+    """The environment of separate tests, in place of the task's."""
+    collect: list[CollectTable] = []
+    """Commands that leave artifacts, before they are copied."""
+    network_mode: NetworkMode | None = None
+
+    @model_validator(mode="after")
+    def _mode_fits(self) -> Self:
+        if self.environment is not None and self.environment_mode == "shared":
+            raise ValueError('environment_mode "shared" has the environment of the agent, not one of its own')
+        return self
+
+    @property
+    def is_separate(self) -> bool:
+        """Return whether the tests see the artifacts only."""
+        return self.environment_mode == "separate" or self.environment is not None
 
 
 def _size_of(size: str | None) -> int:
@@ -271,9 +295,7 @@ def _without_unsupported(table: dict[str, Any], path: str, reasons: list[str]) -
     kept: dict[str, Any] = {}
     for key, value in table.items():
         name = f"{path}.{key}" if path else key
-        if (
-            why := UNSUPPORTED.get(name.replace("steps.verifier", "verifier").replace("steps.agent", "agent"))
-        ) is not None:
+        if (why := UNSUPPORTED.get(_unsupported_name(name))) is not None:
             if value not in (0, "", None, False) and value not in ([], {}):
                 reasons.append(f"{name} is not supported: {why}")
         elif isinstance(value, dict) and name != "metadata":
@@ -286,6 +308,14 @@ def _without_unsupported(table: dict[str, Any], path: str, reasons: list[str]) -
         else:
             kept[key] = value
     return kept
+
+
+def _unsupported_name(name: str) -> str:
+    """Return the name of a key in UNSUPPORTED: steps and verifiers have tables of the task's form."""
+    for table in ("steps.verifier", "steps.agent"):
+        if name.startswith(table):
+            name = name.removeprefix("steps.")
+    return name.removeprefix("verifier.") if name.startswith("verifier.environment.") else name
 
 
 def _in_table(name: str) -> str:

@@ -14,7 +14,17 @@ from sandbox_service.environments.base import BoxResources
 
 from .dockerfile import WORKDIR, BoxRecipe, Copy, NeedsImage, read_dockerfile
 from .task_files import TaskFile, check_links, read_files
-from .task_toml import AgentTable, Artifact, TaskRefused, TaskToml, VerifierTable, parse_task_toml
+from .task_toml import (
+    AgentTable,
+    Artifact,
+    CollectTable,
+    EnvironmentTable,
+    TaskRefused,
+    TaskToml,
+    VerifierTable,
+    parse_task_toml,
+)
+from .verifiers import VerifierImage, refuse_images_of_steps, verifier_image
 
 TASK_FILE = "task.toml"
 _INSTRUCTION = "instruction.md"
@@ -26,7 +36,6 @@ _REFUSED_FILES = {
     "trajectory.json": "an episode cannot begin with an earlier trajectory",
     f"{_ENVIRONMENT}/docker-compose.yaml": "a task has one container",
     f"{_ENVIRONMENT}/docker-compose.yml": "a task has one container",
-    f"{_TESTS}/Dockerfile": "a verifier has the task's own environment",
 }
 
 
@@ -43,6 +52,10 @@ class TaskStep:
     min_reward: dict[str, float]
     """Least rewards by key, with which later steps count."""
     artifacts: tuple[Artifact, ...]
+    is_separate: bool
+    """Its tests see the artifacts only."""
+    collect: tuple[CollectTable, ...]
+    """Commands that leave artifacts when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +70,14 @@ class HarborTask:
     """The things that our own box needs for it; None where it needs an image."""
     why_image: str = ""
     """The instruction that needs an image."""
+    verifier: VerifierImage | None = None
+    """The image that brings its tests; None where they run in the environment of the agent."""
 
     @property
     def resources(self) -> BoxResources:
-        """Return the needs of its box."""
-        environment = self.toml.environment
-        return BoxResources(
-            memory_mib=environment.memory_mib,
-            cpus=environment.cpus or 0.0,
-            storage_mib=environment.storage_mib,
-        )
+        """Return the needs of its box, those of tests that run there included."""
+        own, beside = resources_of(self.toml.environment), self.toml.verifier.environment
+        return own if beside is None or self.verifier is not None else own.joined(resources_of(beside))
 
     @property
     def context(self) -> Path | None:
@@ -102,6 +113,15 @@ class HarborTask:
         return read_files(self.folder, own if own.is_dir() else self.folder / _SOLUTION)
 
 
+def resources_of(environment: EnvironmentTable) -> BoxResources:
+    """Return the needs of a box."""
+    return BoxResources(
+        memory_mib=environment.memory_mib,
+        cpus=environment.cpus or 0.0,
+        storage_mib=environment.storage_mib,
+    )
+
+
 def find_tasks(root: Path) -> Iterator[Path]:
     """Yield the task folders of a root in order: itself, or the folders in it that have a ``task.toml``."""
     if (root / TASK_FILE).is_file():
@@ -123,20 +143,27 @@ def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
             raise TaskRefused(f"{name} is not supported: {why}")
     toml = parse_task_toml(_text(folder, folder / TASK_FILE))
     steps = _steps(folder, toml)
+    verifier = None
+    if toml.steps:
+        refuse_images_of_steps(toml, (folder / _TESTS, *(step.folder / _TESTS for step in steps)))
+    else:
+        verifier = verifier_image(toml, folder / _TESTS)
     for step in steps:
         own = step.folder / _TESTS
-        if not ((own if own.is_dir() else folder / _TESTS) / _TEST_SCRIPT).is_file():
+        tests = own if own.is_dir() else folder / _TESTS
+        if verifier is None and not (tests / _TEST_SCRIPT).is_file():
             raise TaskRefused(f"{step.name or 'the task'} has no {_TESTS}/{_TEST_SCRIPT}")
         _check_artifacts(step)
     try:
-        return HarborTask(folder.name, folder, toml, steps, _recipe(folder, toml, offered))
+        recipe, why = _recipe(folder, toml, offered), ""
     except NeedsImage as reason:
-        return HarborTask(folder.name, folder, toml, steps, None, str(reason))
+        recipe, why = None, str(reason)
+    return HarborTask(folder.name, folder, toml, steps, recipe, why, verifier)
 
 
 def _check_artifacts(step: TaskStep) -> None:
     """Raise TaskRefused when a separate verifier needs what is not copied from the agent's box."""
-    if step.verifier.environment_mode != "separate":
+    if not step.is_separate:
         return
     for artifact in step.artifacts:
         source = PurePosixPath(artifact.source)
@@ -149,8 +176,17 @@ def _check_artifacts(step: TaskStep) -> None:
 
 def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
     if not toml.steps:
-        instruction = _text(folder, folder / _INSTRUCTION)
-        step = TaskStep("", folder, instruction, toml.agent, toml.verifier, {}, tuple(toml.artifacts))
+        step = TaskStep(
+            name="",
+            folder=folder,
+            instruction=_text(folder, folder / _INSTRUCTION),
+            agent=toml.agent,
+            verifier=toml.verifier,
+            min_reward={},
+            artifacts=tuple(toml.artifacts),
+            is_separate=toml.verifier.is_separate,
+            collect=tuple(toml.verifier.collect),
+        )
         return (step,)
     steps = []
     for table in toml.steps:
@@ -158,15 +194,19 @@ def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
         if (own / "trajectory.json").exists():
             raise TaskRefused(f"{_STEPS}/{table.name}/trajectory.json is not supported")
         least = table.min_reward
+        # A step's own table takes the place of the task's, except for the mode and the hooks.
+        has_mode = table.verifier.environment_mode is not None
         steps.append(
             TaskStep(
-                table.name,
-                own,
-                _text(folder, own / _INSTRUCTION),
-                table.agent if "agent" in table.model_fields_set else toml.agent,
-                table.verifier if "verifier" in table.model_fields_set else toml.verifier,
-                {} if least is None else least if isinstance(least, dict) else {"reward": least},
-                (*toml.artifacts, *table.artifacts),
+                name=table.name,
+                folder=own,
+                instruction=_text(folder, own / _INSTRUCTION),
+                agent=table.agent if "agent" in table.model_fields_set else toml.agent,
+                verifier=table.verifier if "verifier" in table.model_fields_set else toml.verifier,
+                min_reward={} if least is None else least if isinstance(least, dict) else {"reward": least},
+                artifacts=(*toml.artifacts, *table.artifacts),
+                is_separate=(table.verifier if has_mode else toml.verifier).is_separate,
+                collect=(*toml.verifier.collect, *table.verifier.collect),
             )
         )
     return tuple(steps)

@@ -89,7 +89,15 @@ class Agent:
 
 
 def step(name: str = "", **changes: Any) -> JsonObject:
-    table = {"name": name, "files": {}, "env": {}, "timeout_s": 0.1, "min_reward": {}, "separate": False}
+    table = {
+        "name": name,
+        "files": {},
+        "env": {},
+        "timeout_s": 0.1,
+        "min_reward": {},
+        "separate": False,
+        "tests_in_image": False,
+    }
     return {**table, "artifacts": [], **changes}
 
 
@@ -97,7 +105,13 @@ def graded(agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, **cha
     """Return the verdict on one working directory for each step."""
     steps = steps or (step(),)
     grading = {"strategy": "final", "steps": list(steps), "reward_range": [0.0, 1.0], **changes}
-    task = {"env": {}, "image": False, "files": {}, "steps": [{"files": {}} for _ in steps]}
+    task = {
+        "env": {},
+        "image": False,
+        "tests_cwd": "/app",
+        "files": {},
+        "steps": [{"files": {}} for _ in steps],
+    }
     task["archive_bytes"] = 1000
     return Grader(agent, task, grading, time.monotonic() + evaluate_s).grade([WORK] * len(steps))  # type: ignore[arg-type]
 

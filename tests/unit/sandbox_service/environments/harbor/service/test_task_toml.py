@@ -44,8 +44,6 @@ _LOADED = {
     "environment.allowed_hosts": '[environment]\nallowed_hosts = ["pypi.org"]',
     "agent.allowed_hosts": '[agent]\nallowed_hosts = ["pypi.org"]',
     "verifier.allowed_hosts": '[verifier]\nallowed_hosts = ["pypi.org"]',
-    "verifier.collect": '[[verifier.collect]]\ncommand = "true"',
-    "verifier.environment": '[verifier.environment]\ndocker_image = "debian"',
     "steps.healthcheck": '[[steps]]\nname = "a"\n[steps.healthcheck]\ncommand = "true"',
 }
 
@@ -53,6 +51,34 @@ _LOADED = {
 @pytest.mark.parametrize("key", UNSUPPORTED)
 def test_a_key_that_is_not_supported_is_refused_by_name_and_with_a_reason(key: str) -> None:
     assert f"{key} is not supported: {UNSUPPORTED[key]}" in refusal(_LOADED[key])
+
+
+def test_the_environment_of_a_verifier_has_the_same_keys_that_are_not_supported() -> None:
+    for where in ("verifier", "steps.verifier"):
+        step = '[[steps]]\nname = "a"\n' if where.startswith("steps") else ""
+        said = refusal(f"{step}[{where}.environment]\ngpus = 1")
+        assert f"{where}.environment.gpus is not supported: boxes have no GPU" in said
+
+
+def test_an_environment_of_its_own_makes_a_verifier_separate() -> None:
+    assert parse_task_toml('[verifier.environment]\ndocker_image = "debian"').verifier.is_separate
+    assert not parse_task_toml("[verifier]\ntimeout_sec = 3.0").verifier.is_separate
+    said = refusal('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]\nmemory_mb = 64')
+    assert 'verifier: environment_mode "shared" has the environment of the agent' in said
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ('command = ""', "verifier.collect.0.command"),
+        ('command = "true"\nservice = "database"', "verifier.collect.0.service"),
+        ('command = "true"\nuser = "root"', "root is not available"),
+        ('command = "true"\ntimeout_sec = 0.0', "verifier.collect.0.timeout_sec"),
+        ('command = "true"\nretries = 3', "verifier.collect.0.retries is not a key of the format"),
+    ],
+)
+def test_hooks_that_boxes_cannot_run_are_refused(hook: str, words: str) -> None:
+    assert words in refusal(f"[[verifier.collect]]\n{hook}")
 
 
 @pytest.mark.parametrize(

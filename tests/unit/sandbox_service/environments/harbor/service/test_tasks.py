@@ -124,7 +124,7 @@ def test_a_missing_file_is_named(task: Path, missing: str, words: str) -> None:
     assert words in refusal(task)
 
 
-@pytest.mark.parametrize("name", ["trajectory.json", "environment/docker-compose.yaml", "tests/Dockerfile"])
+@pytest.mark.parametrize("name", ["trajectory.json", "environment/docker-compose.yaml"])
 def test_files_with_an_effect_that_boxes_cannot_have_are_refused_by_name(task: Path, name: str) -> None:
     (task / name).write_text("x")
     assert f"{name} is not supported" in refusal(task)

@@ -1,0 +1,107 @@
+"""The data of a task that boxes are sent: with the instance, for its verifier, and with an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.harbor.box.layout import WORKDIR
+from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from sandbox_service.config import TaskFolderConfig
+
+    from .task_files import TaskFile
+    from .task_toml import Artifact
+    from .tasks import HarborTask, TaskStep
+
+
+_HANDED_OVER_BYTES = 24 * 1024**2
+"""Characters that artifacts may have, packed, on their way to another box."""
+
+
+def task_body(task: HarborTask, config: TaskFolderConfig, evaluate_s: float) -> dict[str, JsonValue]:
+    """Return what the box of an instance is sent. Raises TaskRefused and OSError."""
+    recipe = task.recipe
+    memory_bytes = task.resources.memory_mib * 1024**2
+    archive_bytes = max(LEAST_ARCHIVE, memory_bytes // 8)
+    copied: list[JsonValue] = []
+    if task.verifier is not None:
+        (step,) = task.steps
+        copied = ["logs/artifacts", *(_below(artifact) for artifact in step.artifacts)]
+        archive_bytes = _HANDED_OVER_BYTES
+    return {
+        "category": task.toml.category,
+        "info": {"network": "none", "evaluate_s": evaluate_s},
+        "env": {**(recipe.variables if recipe is not None else {}), **task.toml.environment.env},
+        "packages": bool(recipe is not None and recipe.packages),
+        "image": recipe is None,
+        "separate": task.verifier is None and any(step.is_separate for step in task.steps),
+        "for_verifier": False,
+        "files": _wire(task.files()),
+        "steps": [_step(task, step) for step in task.steps],
+        "max_steps": config.max_steps,
+        "tool_timeout_s": config.tool_timeout_s,
+        "max_output_bytes": config.max_output_bytes,
+        "copied_paths": copied,
+        "archive_bytes": archive_bytes,
+        "all_archives_bytes": max(2 * LEAST_ARCHIVE, memory_bytes // 8),
+    }
+
+
+def verifier_body(task: HarborTask, body: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what the box of a verifier is sent: its image brings the files and the tests."""
+    assert task.verifier is not None
+    step: dict[str, JsonValue] = {"name": "", "files": {}, "collect": []}
+    variables: dict[str, JsonValue] = dict(task.verifier.environment.env)
+    own: dict[str, JsonValue] = {"env": variables, "image": True, "for_verifier": True, "files": {}}
+    return {**body, **own, "packages": False, "steps": [step]}
+
+
+def grading_body(task: HarborTask, reward_range: tuple[float, float]) -> dict[str, JsonValue]:
+    """Return what a box is sent with an evaluation only. Raises TaskRefused and OSError."""
+    return {
+        "strategy": task.toml.multi_step_reward_strategy,
+        "reward_range": list(reward_range),
+        "steps": [_grading(task, step) for step in task.steps],
+    }
+
+
+def _step(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+    return {
+        "name": step.name,
+        "instruction": step.instruction,
+        "files": _wire(task.step_files(step)),
+        "agent_timeout_s": step.agent.timeout_sec,
+        "collect": [{"command": hook.command, "timeout_s": hook.timeout_sec} for hook in step.collect],
+    }
+
+
+def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+    # In a box of their own, the tests have these from the start.
+    beside = step.verifier.environment if task.verifier is None else None
+    variables = {} if beside is None else beside.env
+    return {
+        "name": step.name,
+        "files": _wire(task.tests(step)) if task.verifier is None else {},
+        "tests_in_image": task.verifier is not None,
+        "env": {**variables, **step.verifier.env},
+        "timeout_s": step.verifier.timeout_sec,
+        "min_reward": dict(step.min_reward),
+        "separate": step.is_separate,
+        "artifacts": [
+            {"source": _below(artifact), "exclude": list(artifact.exclude)} for artifact in step.artifacts
+        ],
+    }
+
+
+def _below(artifact: Artifact) -> str:
+    """Return the path of an artifact below the task's folders."""
+    source = artifact.source
+    return source.lstrip("/") if source.startswith("/") else f"{WORKDIR}/{source}"
+
+
+def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:
+    return {path: file.wire() for path, file in files.items()}

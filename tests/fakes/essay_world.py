@@ -1,0 +1,27 @@
+"""A world that is graded elsewhere: what the agent wrote is handed over, and another world grades it."""
+
+from __future__ import annotations
+
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World
+
+
+class EssayWorld(World):
+    """Keeps what was written; the world of a verifier likes "well"."""
+
+    def start(self) -> Start:
+        self.text = ""
+        return Start(messages=[{"role": "user", "content": self.task["kind"]}])
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        self.text = message["content"]
+        return Outcome(messages=[], terminated=self.text.startswith("end"))
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        text = grading["handed_over"]["text"]
+        return Verdict(float("well" in text), "well" in text, {"kind": self.task["kind"], "text": text})
+
+    def hand_over(self) -> JsonObject:
+        return {"text": self.text}
+
+
+WORLD = EssayWorld

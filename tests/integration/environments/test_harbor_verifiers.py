@@ -1,0 +1,163 @@
+"""Harbor tasks whose tests run apart from the agent, in an image that brings them, and collect hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import docker
+import pytest
+import pytest_asyncio
+
+from sandbox_client.errors import SandboxError
+from sandbox_conformance.actions import native
+from sandbox_conformance.serving import serve
+from sandbox_contract.problems import ErrorCode, FailureClass
+from sandbox_service.config import HarborConfig
+from sandbox_service.environments.harbor.service.catalog import HarborCatalog
+from sandbox_service.sandboxes.task_images import LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from sandbox_conformance.serving import Service
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(300),
+]
+
+BASE = "sandbox-verifier-test:base"
+BROUGHT = "sandbox-verifier-test:brought"
+"""An image of tests that a task names."""
+CHECK = """\
+#!/bin/bash
+. ./expected.sh
+r=0
+[ "$(cat /app/answer.txt 2>/dev/null)" = "$EXPECTED" ] && [ -e /logs/artifacts/report ] && r=1
+[ -e /app/scratch.txt ] && r=0
+echo "$r" > /logs/verifier/reward.txt
+"""
+"""Tests that find their own files beside them, the artifacts, and nothing else of the agent's."""
+OWN = f"FROM {BASE}\nENV KEY=value\nWORKDIR /tests\nCOPY . .\n"
+AGENTS = f"FROM {BASE}\nWORKDIR /app\nRUN echo initial > initial.txt\n"
+ARTIFACT = 'artifacts = ["answer.txt"]\n'
+SEPARATE = f'{ARTIFACT}[verifier]\nenvironment_mode = "separate"\n'
+HOOKS = '[[verifier.collect]]\ncommand = "wc -l < answer.txt > /logs/artifacts/report; exit 3"\n'
+SOLUTION = "echo 42 > answer.txt; echo mine > scratch.txt; echo done > /logs/artifacts/report"
+CHEATING = (
+    "mkdir -p /tests /opt/task /logs/verifier; echo EXPECTED=0 > /tests/expected.sh; "
+    "for place in /tests /logs/verifier /app /logs/artifacts; do "
+    "printf '#!/bin/bash\\necho 1 > /logs/verifier/reward.txt\\n' > $place/test.sh; "
+    "echo 1 > $place/reward.txt; done; ln -s /logs/verifier answer.txt; "
+    "(setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.txt; done' &)"
+)
+
+
+def write_task(folder: Path, name: str, toml: str, **files: str) -> None:
+    told = {"task.toml": toml, "instruction.md": "Find the number.", "tests/test.sh": CHECK}
+    told |= {"tests/expected.sh": "EXPECTED=42", "environment/Dockerfile": AGENTS, **files}
+    for path, text in told.items():
+        (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name / path).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    client = docker.from_env()
+    client.images.get("sandbox-debian:bookworm").tag(BASE)
+    folder = tmp_path_factory.mktemp("verifiers") / "pack"
+    write_task(folder, "own", SEPARATE, **{"tests/Dockerfile": OWN})
+    write_task(folder, "plain", SEPARATE, **{"tests/Dockerfile": OWN, "environment/Dockerfile": ""})
+    (folder / "plain/environment/Dockerfile").unlink()
+    write_task(folder, "named", f'{ARTIFACT}[verifier.environment]\ndocker_image = "{BROUGHT}"')
+    for path in (folder / "named/tests").iterdir():
+        path.unlink()
+    write_task(folder, "hooks", SEPARATE + HOOKS, **{"tests/Dockerfile": OWN})
+    write_task(folder, "no-tests", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nWORKDIR /app\n"})
+    write_task(folder, "broken", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nRUN exit 3\n"})
+    write_task(folder, "no-reward", SEPARATE, **{"tests/Dockerfile": OWN, "tests/test.sh": "#!/bin/sh\n"})
+    client.images.build(path=str(folder / "own/tests"), tag=BROUGHT, pull=False)
+    yield folder
+    for image in client.images.list(filters={"label": LABEL}):
+        if image.labels[LABEL] in {path.name for path in folder.iterdir()}:
+            client.images.remove(image.id, force=True)
+    client.images.remove(BROUGHT)
+    client.images.remove(BASE)
+    client.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def service(pack: Path) -> AsyncIterator[Service]:
+    async with serve(HarborCatalog("harbor", HarborConfig(), {"pack": pack}), "docker") as served:
+        yield served
+
+
+def bash(command: str) -> dict:
+    return native("execute_bash", {"command": command})
+
+
+async def score(service: Service, task: str, command: str) -> float:
+    async with service.client.episode("harbor", task) as episode:
+        await episode.step(bash(command))
+        await episode.step(native("submit", {}))
+        return (await episode.evaluate()).score
+
+
+@pytest.mark.parametrize("task", ["own", "plain", "named"])
+async def test_tests_in_an_image_of_their_own_see_the_artifacts_alone(service: Service, task: str) -> None:
+    assert await score(service, task, SOLUTION) == 1.0
+    assert await score(service, task, "true") == 0.0
+
+
+async def test_an_agent_finds_no_test_and_forges_no_reward(service: Service) -> None:
+    async with service.client.episode("harbor", "own") as episode:
+        await episode.step(bash(SOLUTION))
+        assert (await episode.evaluate()).score == 1.0
+        looked = "ls -A /tests /opt/task; grep -rs EXPECTED= /tests /opt /app /logs; env | grep KEY="
+        shown = str((await episode.step(bash(looked))).observation.messages[0].content)
+        assert "expected.sh" not in shown
+        assert "EXPECTED=" not in shown
+        assert "KEY=" not in shown
+        await episode.step(bash(f"rm answer.txt; {CHEATING}"))
+        assert (await episode.evaluate()).score == 0.0
+
+
+async def test_hooks_leave_artifacts_and_a_failed_one_is_told(service: Service) -> None:
+    async with service.client.episode("harbor", "hooks") as episode:
+        await episode.step(bash("echo 42 > answer.txt"))
+        await episode.step(native("submit", {}))
+        verdict = await episode.evaluate()
+    assert verdict.score == 1.0
+    assert verdict.details["failed_hooks"] == [{"step": "", "hook": 1, "exit_code": 3}]
+
+
+@pytest.mark.parametrize(
+    ("task", "words"), [("no-tests", "no /tests/test.sh"), ("broken", "non-zero code: 3")]
+)
+async def test_an_image_of_tests_that_cannot_be_made_refuses_the_create(
+    service: Service, task: str, words: str
+) -> None:
+    with pytest.raises(SandboxError) as caught:
+        async with service.client.episode("harbor", task):
+            pass
+    assert caught.value.code == ErrorCode.TASK_INVALID
+    assert caught.value.failure_class == FailureClass.TASK
+    assert words in str(caught.value)
+
+
+async def test_tests_without_a_reward_are_the_tasks_failure(service: Service) -> None:
+    async with service.client.episode("harbor", "no-reward") as episode:
+        with pytest.raises(SandboxError, match="neither") as caught:
+            await episode.evaluate()
+    assert caught.value.failure_class == FailureClass.TASK
+
+
+async def test_artifacts_that_are_too_large_have_the_least_reward(service: Service) -> None:
+    async with service.client.episode("harbor", "own") as episode:
+        await episode.step(bash("head -c 20M /dev/urandom > answer.txt"))
+        verdict = await episode.evaluate()
+        assert (verdict.score, verdict.details["note"]) == (0.0, "too large to be graded")
+        await episode.step(bash(SOLUTION))
+        assert (await episode.evaluate()).score == 1.0

@@ -1,0 +1,127 @@
+"""Gradings in boxes of verifiers: one box for each, and the instance is none the worse for their failures."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import SandboxConfig, TaskImagesConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
+from tests.fakes.sandboxes import FakeSandbox, FakeSandboxFactory
+from tests.harness.supervised import Supervised, supervised
+from tests.harness.waiting import settle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Engine(FakeSandboxFactory):
+    kind = "docker"
+
+    def of_verifiers(self) -> list[FakeSandbox]:
+        return [box for box in self.alive if box.spec.task_image is not None]
+
+
+@asynccontextmanager
+async def service() -> AsyncIterator[tuple[Supervised, Engine]]:
+    factory = Engine()
+    sandbox = SandboxConfig(task_images=TaskImagesConfig(boxes_per_image=1))
+    async with supervised(factory=factory, sandbox=sandbox) as served:
+        yield served, factory
+
+
+async def written(served: Supervised, text: str) -> str:
+    instance = await served.create("essay")
+    await served.step(instance, text)
+    return instance
+
+
+async def test_what_the_agent_left_is_graded_by_the_verifiers_world() -> None:
+    async with service() as (served, _):
+        instance = await written(served, "well done")
+        verdict = await served.evaluate(instance)
+        assert verdict["details"] == {"kind": "verifier", "text": "well done"}
+        assert (verdict["instance_id"], verdict["score"]) == (instance, 1.0)
+        # It goes on, and is graded as it stands then.
+        await served.step(instance, "badly")
+        assert (await served.evaluate(instance))["score"] == 0.0
+
+
+async def test_the_box_of_a_verifier_is_ready_before_the_episode_and_free_after_a_grading() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        (box,) = factory.of_verifiers()
+        assert not box.runner.places
+        for _ in range(2):
+            await served.evaluate(instance)
+            await settle()
+        assert factory.of_verifiers() == [box]
+        assert not box.runner.places
+        assert box.runner.resets_with_release == 2
+
+
+async def test_a_verifier_without_an_image_refuses_the_create() -> None:
+    async with service() as (served, factory):
+        factory.failures.append(ServiceError(ErrorCode.TASK_INVALID, "it has no /tests/test.sh"))
+        body = {"environment": "essay", "task_id": "echo-1"}
+        assert await served.refusal(Op.CREATE, "", body) is ErrorCode.TASK_INVALID
+        assert await served.states() == {}
+
+
+async def test_boxes_that_are_no_containers_refuse_the_create() -> None:
+    async with supervised() as served:
+        body = {"environment": "essay", "task_id": "echo-1"}
+        assert await served.refusal(Op.CREATE, "", body) is ErrorCode.TASK_INVALID
+
+
+async def test_the_first_verdict_on_an_episode_stands() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "end well")
+        first = await served.evaluate(instance)
+        factory.of_verifiers()[0].runner.refuse[Op.EVALUATE] = ("grader_failed", "no second draw")
+        assert await served.evaluate(instance) == first
+
+
+@pytest.mark.parametrize("loss", ["step_timeout", "instance_lost"])
+async def test_a_verifier_that_fails_is_a_failure_of_the_sandbox_and_the_instance_stays(loss: str) -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        (box,) = factory.of_verifiers()
+        box.runner.refuse[Op.EVALUATE] = (loss, "gone")
+        body = {"instance_id": instance}
+        assert await served.refusal(Op.EVALUATE, instance, body) is ErrorCode.SANDBOX_FAILED
+        del box.runner.refuse[Op.EVALUATE]
+        assert (await served.evaluate(instance))["score"] == 1.0
+
+
+async def test_a_box_that_dies_while_it_grades_costs_the_instance_nothing() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        (box,) = factory.of_verifiers()
+        box.hold(Op.EVALUATE)
+        grading = asyncio.ensure_future(served.refusal(Op.EVALUATE, instance, {"instance_id": instance}))
+        await box.waiting.wait()
+        box.die()
+        assert await grading is ErrorCode.SANDBOX_FAILED
+        assert await served.states() == {instance: "active"}
+        assert (await served.evaluate(instance))["score"] == 1.0
+
+
+async def test_a_task_whose_tests_give_no_reward_is_told_so() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        factory.of_verifiers()[0].runner.refuse[Op.EVALUATE] = ("grader_failed", "no reward")
+        body = {"instance_id": instance}
+        assert await served.refusal(Op.EVALUATE, instance, body) is ErrorCode.GRADER_FAILED
+
+
+async def test_gradings_wait_for_each_other_where_an_image_has_one_box() -> None:
+    async with service() as (served, _):
+        instances = [await written(served, text) for text in ("well", "badly")]
+        verdicts = await asyncio.gather(*(served.evaluate(each) for each in instances))
+        assert [verdict["score"] for verdict in verdicts] == [1.0, 0.0]
