@@ -29,6 +29,7 @@ from .console_access import credentials, is_console, is_open
 from .console_answers import error_page
 from .console_runs import RunRoutes
 from .console_search import SearchRoutes
+from .console_tasks import TaskRoutes
 from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
@@ -230,6 +231,7 @@ def build_app(
     # The console's own routes come last, since they answer all other paths of the console.
     consoles = (
         RunRoutes(config.console_runs).build_router(),
+        TaskRoutes(dispatcher, registry).build_router(),
         SearchRoutes(dispatcher, registry, queue).build_router(),
         ConsoleRoutes(dispatcher, metrics, authenticator, queue).build_router(),
     )
