@@ -27,6 +27,7 @@ from .compat.agentscope.routes import CompatRoutes
 from .console import ConsoleRoutes
 from .console_access import credentials, is_console, is_open
 from .console_answers import error_page
+from .console_release import ReleaseRoutes
 from .console_runs import RunRoutes
 from .console_search import SearchRoutes
 from .console_tasks import TaskRoutes
@@ -233,6 +234,7 @@ def build_app(
         RunRoutes(config.console_runs).build_router(),
         TaskRoutes(dispatcher, registry).build_router(),
         SearchRoutes(dispatcher, registry, queue).build_router(),
+        ReleaseRoutes(dispatcher).build_router(),
         ConsoleRoutes(dispatcher, metrics, authenticator, queue).build_router(),
     )
     return Gateway(
