@@ -1,11 +1,14 @@
 """Releasing from the console: who may, which sites may, and what the answer says."""
 
+import json
+
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ApiKeyConfig, Rights, ServerConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.wire.frames import Op
+from sandbox_service.wire.frames import Frame, Op
+from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
 KEYS = ServerConfig(
@@ -17,6 +20,17 @@ KEYS = ServerConfig(
 )
 PATH = "/console/episodes/one/release"
 OVERVIEW, EPISODE = "/console", "/console/episodes/one"
+
+
+class LongHistories(EchoBackend):
+    """A fleet in which further events follow on the next page of every history."""
+
+    async def call(self, op, **details):
+        reply = await super().call(op, **details)
+        if op is not Op.TRAJECTORY:
+            return reply
+        document = json.dumps({**json.loads(reply.body), "next_cursor": "0"}).encode()
+        return Frame(Op.REPLY, 0, reply.instance_id, reply.meta, document)
 
 
 @pytest.fixture
@@ -48,6 +62,15 @@ async def test_a_live_instance_links_to_a_question_whose_form_releases_it(keyed,
     assert (answer.status_code, "Released one" in answer.text) == (200, True)
     assert released(backend) == ["one"]
     assert f'href="{PATH}"' not in (await keyed.get(OVERVIEW)).text
+
+
+async def test_the_first_page_of_a_long_episode_has_the_button_while_the_instance_lives():
+    async with make_client(LongHistories()) as client:
+        body = {"environment": "echo", "task_id": "echo-10", "instance_id": "one"}
+        await client.post("/v1/create_instance", json=body)
+        assert f'href="{PATH}"' in (await client.get(EPISODE)).text
+        await client.post(PATH)
+        assert f'href="{PATH}"' not in (await client.get(EPISODE)).text
 
 
 async def test_an_instance_that_had_ended_is_said_to_have(keyed):
