@@ -39,6 +39,7 @@ SECURITY_HEADERS = {
 _DAY_S = 86_400
 _HOUR_S = 3600
 _MINUTE_S = 60
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def _templates() -> Environment:
         "moment": moment,
         "pretty": pretty,
         "milliseconds": milliseconds,
+        "size": size,
     }
     environment.globals["static"] = _static_url
     return environment
@@ -111,6 +113,13 @@ def duration(seconds: float | None) -> str:
     if seconds < _DAY_S:
         return f"{seconds // _HOUR_S:.0f} h {seconds % _HOUR_S // _MINUTE_S:.0f} min"
     return f"{seconds // _DAY_S:.0f} d {seconds % _DAY_S // _HOUR_S:.0f} h"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in a readable unit."""
+    if count < _MIB:
+        return f"{count / 1024:.1f} KiB"
+    return f"{count / _MIB:.1f} MiB"
 
 
 def moment(at: float | None) -> str:

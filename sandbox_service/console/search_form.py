@@ -1,9 +1,9 @@
-"""The search form: from the query of a URL to a query of the store, and to the URL of the next page."""
+"""The search form: from the query of a URL to a query of the store, and to the URLs of related pages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -11,7 +11,19 @@ from urllib.parse import urlencode
 from sandbox_contract.problems import FailureClass
 from sandbox_service.trajectories.search import ANY_FAILURE, NO_FAILURE, EpisodeQuery, Place
 
-FIELDS = ("environment", "task", "family", "least_reward", "most_reward", "failure", "since", "until")
+SEARCH, TASKS, EXPORT = "/console/episodes", "/console/tasks", "/console/export"
+"""Addresses that understand the form's fields."""
+FIELDS = (
+    "environment",
+    "task",
+    "exact",
+    "family",
+    "least_reward",
+    "most_reward",
+    "failure",
+    "since",
+    "until",
+)
 """Names of the form's fields."""
 FAILURES = (ANY_FAILURE, NO_FAILURE, *(each.value for each in FailureClass))
 """Values of the field ``failure``."""
@@ -28,20 +40,23 @@ class SearchForm:
 
     values: Mapping[str, str]
 
-    def next_url(self, end: Place | None) -> str | None:
+    def url(self, path: str = SEARCH, **changes: str) -> str:
+        """Return the URL of a page with the form's values, some of them changed, or with further ones."""
+        filled = {name: value for name, value in {**self.values, **changes}.items() if value}
+        return f"{path}?{urlencode(filled)}" if filled else path
+
+    def next_url(self, end: Place | None, path: str = SEARCH, **further: str) -> str | None:
         """Return the URL of the page after the place; None after the last page."""
-        if end is None:
-            return None
-        filled = {name: value for name, value in self.values.items() if value}
-        return "/console/episodes?" + urlencode({**filled, "before": encode_place(end)})
+        return None if end is None else self.url(path, before=encode_place(end), **further)
 
 
-def read_form(parameters: Mapping[str, str]) -> SearchForm:
-    """Return the form's values among the parameters of a URL."""
-    return SearchForm({name: parameters.get(name, "").strip()[:_MOST_CHARACTERS] for name in FIELDS})
+def read_form(parameters: Mapping[str, str], fields: Iterable[str] = FIELDS) -> SearchForm:
+    """Return the form's values among the parameters of a URL; fields that the page lacks are empty."""
+    given = {name: parameters.get(name, "").strip()[:_MOST_CHARACTERS] for name in fields}
+    return SearchForm({name: given.get(name, "") for name in FIELDS})
 
 
-def query_of(form: SearchForm, tenant: str, before: str | None, limit: int) -> EpisodeQuery:
+def query_of(form: SearchForm, tenant: str, before: str | None) -> EpisodeQuery:
     """Return the query that a form stands for. Raises FormError."""
     values = form.values
     if values["failure"] and values["failure"] not in FAILURES:
@@ -50,13 +65,13 @@ def query_of(form: SearchForm, tenant: str, before: str | None, limit: int) -> E
         tenant,
         environment=values["environment"] or None,
         task=values["task"] or None,
+        exact_task=bool(values["exact"]),
         family=values["family"] or None,
         least_reward=_number("least_reward", values),
         most_reward=_number("most_reward", values),
         failure=values["failure"] or None,
         since=_time("since", values),
         until=_time("until", values),
-        limit=limit,
     )
     return query if not before else replace(query, before=decode_place(before))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
@@ -27,7 +27,10 @@ from .compat.agentscope.routes import CompatRoutes
 from .console import ConsoleRoutes
 from .console_access import credentials, is_console, is_open
 from .console_answers import error_page
+from .console_release import ReleaseRoutes
 from .console_runs import RunRoutes
+from .console_search import SearchRoutes
+from .console_tasks import TaskRoutes
 from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
@@ -228,8 +231,11 @@ def build_app(
     authenticator = Authenticator(config.keys, insecure=config.insecure, host_names=config.host_names)
     # The console's own routes come last, since they answer all other paths of the console.
     consoles = (
-        RunRoutes(config.console_runs),
-        ConsoleRoutes(dispatcher, registry, metrics, authenticator, queue),
+        RunRoutes(config.console_runs).build_router(),
+        TaskRoutes(dispatcher, registry).build_router(),
+        SearchRoutes(dispatcher, registry, queue).build_router(),
+        ReleaseRoutes(dispatcher).build_router(),
+        ConsoleRoutes(dispatcher, metrics, authenticator, queue).build_router(),
     )
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
@@ -266,7 +272,7 @@ def _rest(
     metrics: Metrics,
     bodies: BodyReader,
     max_bytes: int,
-    consoles: Iterable[ConsoleRoutes | RunRoutes],
+    consoles: Iterable[APIRouter],
 ) -> FastAPI:
     """Return FastAPI's application: every route that is not hot, and the OpenAPI document of all routes."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
@@ -275,7 +281,7 @@ def _rest(
     app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
     app.include_router(HealthRoutes(dispatcher, metrics).router())
     for console in consoles:
-        app.include_router(console.build_router())
+        app.include_router(console)
     document: OpenApi = {}
 
     def openapi() -> OpenApi:

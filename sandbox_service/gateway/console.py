@@ -11,27 +11,31 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import TypeAdapter, ValidationError
 
-from sandbox_contract.base import InstanceId
 from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.comparison import MOST_SIDE_BY_SIDE, side_by_side
 from sandbox_service.console.overview import overview
 from sandbox_service.console.player import player
 from sandbox_service.console.rendering import static_files
-from sandbox_service.console.search_form import FAILURES, FormError, query_of, read_form
 from sandbox_service.console.traffic import traffic_of
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.search import EpisodeQuery
 
 from .console_access import CONSOLE, LOGIN, LOGOUT, check_same_site, is_secure, local_path, set_cookie
-from .console_answers import as_page, page
+from .console_answers import as_page, checked_id, named_instance, page, visitor_of
 from .episode_search import search_episodes
-from .inspection import exchange_of, fleet_stats, newest_instances, trajectory_page
+from .inspection import (
+    LIVE_STATES,
+    exchange_of,
+    fleet_stats,
+    instance_status,
+    newest_instances,
+    trajectory_page,
+)
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.registry import Registry
+    from sandbox_service.console.player import EpisodeView
 
     from .auth import Authenticator
     from .dispatch import Dispatcher
@@ -39,8 +43,6 @@ if TYPE_CHECKING:
     from .metrics import Metrics
 
 
-_PAGE = 50
-"""Episodes of a page."""
 _EVENTS = 200
 """Events of a page of the player."""
 _LISTED = 100
@@ -53,7 +55,6 @@ _CACHED = {"cache-control": "public, max-age=31536000, immutable", "x-content-ty
 _NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _LONGEST_CURSOR = 18
 """Digits of a cursor."""
-_ID: TypeAdapter[str] = TypeAdapter(InstanceId)
 
 
 class ConsoleRoutes:
@@ -62,13 +63,11 @@ class ConsoleRoutes:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        registry: Registry,
         metrics: Metrics,
         authenticator: Authenticator,
         queue: FairQueue | None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._registry = registry
         self._metrics = metrics
         self._authenticator = authenticator
         self._queue = queue
@@ -80,7 +79,6 @@ class ConsoleRoutes:
         for path, handler, methods in (
             (CONSOLE, self.show_overview, get),
             (f"{CONSOLE}/", self.show_overview, get),
-            (f"{CONSOLE}/episodes", self.find_episodes, get),
             (f"{CONSOLE}/compare", self.compare_episodes, get),
             (f"{CONSOLE}/episodes/{{instance_id}}", self.show_episode, get),
             (f"{CONSOLE}/episodes/{{instance_id}}/raw", self.send_trajectory, get),
@@ -111,30 +109,26 @@ class ConsoleRoutes:
         return page(exchange, "overview.html", {"view": view}, section="Overview")
 
     @as_page
-    async def find_episodes(self, request: Request) -> Response:
-        """Search the tenant's recorded episodes."""
-        exchange = exchange_of(request)
-        form = read_form(request.query_params)
-        context = {
-            "form": form.values,
-            "environments": [each.name for each in self._registry.describe_all()],
-            "failures": FAILURES,
-            "most": MOST_SIDE_BY_SIDE,
-        }
-        try:
-            query = query_of(form, exchange.tenant, request.query_params.get("before"), _PAGE)
-        except FormError as error:
-            empty = {"episodes": (), "next_url": None, "refused": str(error)}
-            return page(exchange, "episodes.html", {**context, **empty}, section="Episodes", status=422)
-        found = await search_episodes(self._dispatcher, exchange, query)
-        shown = {"episodes": found.episodes, "next_url": form.next_url(found.end), "refused": ""}
-        return page(exchange, "episodes.html", {**context, **shown}, section="Episodes")
-
-    @as_page
     async def show_episode(self, request: Request) -> Response:
         """Show an episode step by step."""
-        view = player(await self._trajectory(request, _instance_of(request)))
-        return page(exchange_of(request), "player.html", {"view": view}, section="Episodes")
+        view = player(await self._trajectory(request, named_instance(request)))
+        context = {"view": view, "releasable": await self._is_releasable(request, view)}
+        return page(exchange_of(request), "player.html", context, section="Episodes")
+
+    async def _is_releasable(self, request: Request, view: EpisodeView) -> bool:
+        """Return whether the episode's instance is live and the visitor may release it."""
+        exchange = exchange_of(request)
+        visitor = visitor_of(exchange)
+        if visitor is None or not visitor.may_write:
+            return False
+        if view.next_cursor is None:
+            return view.live
+        # The end of a long episode is on a later page.
+        try:
+            status = await instance_status(self._dispatcher, exchange, view.instance_id)
+        except ServiceError:
+            return False
+        return status.state in LIVE_STATES
 
     @as_page
     async def compare_episodes(self, request: Request) -> Response:
@@ -144,7 +138,7 @@ class ConsoleRoutes:
         if not 1 < len(names) <= MOST_SIDE_BY_SIDE:
             detail = f"{len(names)} episodes were found; name 2 to {MOST_SIDE_BY_SIDE}"
             raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
-        listed = [player(await self._trajectory(request, _checked_id(name))) for name in names]
+        listed = [player(await self._trajectory(request, checked_id(name))) for name in names]
         return page(exchange, "compare.html", {"view": side_by_side(listed)}, section="Episodes")
 
     async def _related(self, request: Request) -> list[str]:
@@ -154,6 +148,7 @@ class ConsoleRoutes:
             exchange.tenant,
             environment=given.get("environment"),
             task=given.get("task"),
+            exact_task=True,
             family=given.get("family"),
         )
         if query.task is None and query.family is None:
@@ -165,7 +160,7 @@ class ConsoleRoutes:
     @as_page
     async def send_trajectory(self, request: Request) -> Response:
         """Send a page of an episode's trajectory as JSON."""
-        trajectory = await self._trajectory(request, _instance_of(request))
+        trajectory = await self._trajectory(request, named_instance(request))
         return Response(trajectory.model_dump_json(), media_type="application/json", headers=_NOT_CACHED)
 
     @as_page
@@ -223,18 +218,6 @@ class ConsoleRoutes:
             raise ServiceError(ErrorCode.INVALID_REQUEST, "cursor: not that of a page")
         parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, _EVENTS)
         return InstanceTrajectory.model_validate_json(b"".join(parts))
-
-
-def _instance_of(request: Request) -> str:
-    """Return the instance that the path names. Raises ServiceError(UNKNOWN_INSTANCE)."""
-    return _checked_id(request.path_params["instance_id"])
-
-
-def _checked_id(name: str) -> str:
-    try:
-        return _ID.validate_python(name)
-    except ValidationError:
-        raise ServiceError(ErrorCode.UNKNOWN_INSTANCE) from None
 
 
 async def _form_of(request: Request) -> bytes:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
+from pydantic import TypeAdapter, ValidationError
 
+from sandbox_contract.base import InstanceId
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import Rights
 from sandbox_service.console.rendering import SECURITY_HEADERS, render
 from sandbox_service.errors import ServiceError
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Handler = Callable[[_T, Request], Awaitable[Response]]
+_ID: TypeAdapter[str] = TypeAdapter(InstanceId)
 _HTML = b"text/html; charset=utf-8"
 
 
@@ -34,13 +38,29 @@ class Visitor:
     tenant: str
     signed_in: bool
     """Whether the browser has a key in the console's cookie."""
+    may_write: bool
+    """Whether the key may change something, such as release an instance."""
 
 
 def visitor_of(exchange: HttpExchange) -> Visitor | None:
     """Return the visitor of an authenticated request; None before."""
     if not exchange.tenant:
         return None
-    return Visitor(exchange.tenant, cookie_key(exchange.headers) is not None)
+    signed_in = cookie_key(exchange.headers) is not None
+    return Visitor(exchange.tenant, signed_in, may_write=exchange.rights is Rights.WRITE)
+
+
+def named_instance(request: Request) -> str:
+    """Return the instance that the path names. Raises ServiceError(UNKNOWN_INSTANCE)."""
+    return checked_id(request.path_params["instance_id"])
+
+
+def checked_id(name: str) -> str:
+    """Return the id of an instance. Raises ServiceError(UNKNOWN_INSTANCE) if it cannot be one."""
+    try:
+        return _ID.validate_python(name)
+    except ValidationError:
+        raise ServiceError(ErrorCode.UNKNOWN_INSTANCE) from None
 
 
 def page(

@@ -25,7 +25,7 @@ from .openapi import documented_problems
 from .operations import THROUGH_FLEET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
     from starlette.types import Receive, Scope, Send
@@ -141,14 +141,31 @@ async def trajectory_page(
 
     With ``current``, raises ServiceError if the instance has ended, or may lack steps that were answered.
     """
-    after = -1 if cursor is None else int(cursor)
+    details: dict[str, object] = {"after": -1 if cursor is None else int(cursor), "limit": limit}
+    if current:
+        details["current"] = True
+    return await _document_in_parts(dispatcher, exchange, instance_id, details)
+
+
+async def episode_row(dispatcher: Dispatcher, exchange: HttpExchange, instance_id: str) -> list[bytes]:
+    """Return an episode's line in a JSONL export, in parts of bounded size.
+
+    Raises ServiceError, with UNKNOWN_INSTANCE also for an episode that is too large for a line.
+    """
+    return await _document_in_parts(dispatcher, exchange, instance_id, {"row": True})
+
+
+async def _document_in_parts(
+    dispatcher: Dispatcher, exchange: HttpExchange, instance_id: str, details: Mapping[str, object]
+) -> list[bytes]:
     parts: list[bytes] = []
     total = -1
     while total != sum(map(len, parts)):
-        details: dict[str, object] = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
-        if current:
-            details["current"] = True
-        reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, details)
+        at = {**details, "offset": sum(map(len, parts))}
+        reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, at)
+        if reply.meta.get("row") != details.get("row"):
+            detail = "a supervisor of an earlier release exports no episodes: upgrade it"
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail)
         whole = reply.meta.get("total", len(reply.body))
         if total not in (-1, whole):
             # The instance changed between two parts, so the page is read again.

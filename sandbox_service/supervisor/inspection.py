@@ -70,11 +70,17 @@ class Inspection:
     async def trajectory(self, frame: Frame) -> Frame:
         """Return a part of a page of the recorded history of one of the tenant's instances.
 
-        The gateway asks for the other parts of the page by their offsets. With ``current`` in the meta, the
+        The gateway asks for the other parts of the page by their offsets. With ``row`` in the meta, the
+        document is the instance's line in an export, and the reply's meta says so. With ``current``, the
         history stands for the instance's present state: raises ServiceError if the instance has ended, or
         if it was recovered and may lack steps that were answered.
         """
         meta, store = frame.meta, self._store
+        if meta.get("row"):
+            row = await store.episode_row(meta["tenant"], frame.instance_id, meta.get("offset", 0))
+            if row is None:
+                raise unknown_error(frame.instance_id)
+            return frame.reply(row.data, {"total": row.total, "row": True})
         if meta.get("current"):
             instance = await self._takeover.find_or_take_over(frame)
             if instance.in_doubt:

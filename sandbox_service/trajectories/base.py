@@ -62,6 +62,13 @@ class TrajectoryStore(Protocol):
         """
         ...
 
+    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
+        """Return a part of an episode's line in a JSONL export (flushes before the first part).
+
+        None when the tenant has no such instance, and for one larger than ``documents.MOST_ROW_BYTES``.
+        """
+        ...
+
     async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         """Return a page of a tenant's episodes, the newest first (flushes first)."""
         ...

@@ -1,4 +1,4 @@
-"""Pages of histories as JSON documents, handed over in parts of bounded size.
+"""Pages of histories and rows of exports as JSON documents, handed over in parts of bounded size.
 
 A small page is read where it is asked for. Reading a large one takes many copies of megabytes and holds the
 interpreter for as long, so a work process makes its document, and keeps it until the parts were fetched.
@@ -15,6 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from .engine import connect
 from .pages import plan_page, read_page
+from .reader import events_of, find_instance, history_bytes
+from .rows import episode_row, jsonl_line
 from .view import trajectory_page
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 PART_BYTES = 1024 * 1024
 """Most bytes of a part."""
+MOST_ROW_BYTES = 16 * 1024 * 1024
+"""Most bytes of an episode's requests and answers of which a row is made."""
 _SMALL_BYTES = 128 * 1024
 _SMALL_EVENTS = 64
 _MOST_KEPT = 64 * 1024 * 1024
@@ -58,16 +62,21 @@ def page_document(connection: Connection, plan: PagePlan) -> bytes:
 
 
 def part_of_page(
-    url: str, tenant: str, public_id: str, bounds: PageBounds, offset: int
+    url: str, tenant: str, public_id: str, bounds: PageBounds | None, offset: int
 ) -> DocumentPart | None:
     """Return a part of a page; for a work process, which reads a page once for all parts of it.
 
-    Raises OSError when the database cannot be read.
+    Without bounds it is a part of the episode's row. Raises OSError when the database cannot be read.
     """
     try:
         return _documents_of(url).part(tenant, public_id, bounds, offset)
     except SQLAlchemyError as error:
         raise OSError(str(getattr(error, "orig", None) or type(error).__name__)) from None
+
+
+def part_of_row(url: str, tenant: str, public_id: str, offset: int) -> DocumentPart | None:
+    """Return a part of an episode's row, as ``part_of_page`` does; None also if the episode is too large."""
+    return part_of_page(url, tenant, public_id, None, offset)
 
 
 @cache
@@ -81,18 +90,19 @@ class Documents:
     def __init__(self, url: str, most_bytes: int = _MOST_KEPT) -> None:
         self._engine = connect(url, create=False)
         self._most = most_bytes
-        self._kept: OrderedDict[tuple[str, str, PageBounds], _Document] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, PageBounds | None], _Document] = OrderedDict()
 
-    def part(self, tenant: str, public_id: str, bounds: PageBounds, offset: int) -> DocumentPart | None:
+    def part(
+        self, tenant: str, public_id: str, bounds: PageBounds | None, offset: int
+    ) -> DocumentPart | None:
         """Return the part at an offset; None when there is no such instance."""
         key = (tenant, public_id, bounds)
         document = self._kept.pop(key, None)
         if document is None or (offset == 0 and not document.final):
             with self._engine.connect() as connection:
-                plan = plan_page(connection, tenant, public_id, bounds)
-                if plan is None:
-                    return None
-                document = _Document(page_document(connection, plan), plan.more)
+                document = _document(connection, tenant, public_id, bounds)
+            if document is None:
+                return None
         self._kept[key] = document
         while len(self._kept) > 1 and sum(len(each.data) for each in self._kept.values()) > self._most:
             self._kept.popitem(last=False)
@@ -101,3 +111,21 @@ class Documents:
     def close(self) -> None:
         """Disconnect from the database."""
         self._engine.dispose()
+
+
+def _document(
+    connection: Connection, tenant: str, public_id: str, bounds: PageBounds | None
+) -> _Document | None:
+    if bounds is None:
+        return _row(connection, tenant, public_id)
+    plan = plan_page(connection, tenant, public_id, bounds)
+    return None if plan is None else _Document(page_document(connection, plan), plan.more)
+
+
+def _row(connection: Connection, tenant: str, public_id: str) -> _Document | None:
+    """Read an episode as a line of an export."""
+    stored = find_instance(connection, tenant, public_id)
+    if stored is None or history_bytes(connection, stored.record.instance_id) > MOST_ROW_BYTES:
+        return None
+    row = episode_row(stored, events_of(connection, stored.record.instance_id))
+    return _Document(jsonl_line(row).encode(), final=False)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .rows import ExportFilter, Rows, rows_of
+from .rows import ExportFilter, Rows, jsonl_line, rows_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -64,6 +63,6 @@ def _write_jsonl(path: Path, lines: Iterator[JsonObject]) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
         for line in lines:
-            file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.write(jsonl_line(line))
             count += 1
     return count

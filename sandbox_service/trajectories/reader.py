@@ -134,6 +134,18 @@ def events_of(connection: Connection, instance_id: str) -> list[EventRecord]:
     return [event for part in parts for event in part]
 
 
+def history_bytes(connection: Connection, instance_id: str) -> int:
+    """Return the bytes of the requests and answers in an instance's history."""
+    size = sa.func.sum(sa.func.length(events.c.request) + sa.func.length(events.c.response))
+    total = 0
+    for part, through in ancestry(connection, instance_id):
+        query = sa.select(size).where(events.c.instance_id == part)
+        if through is not None:
+            query = query.where(events.c.sequence <= through)
+        total += int(connection.execute(query).scalar() or 0)
+    return total
+
+
 def ancestry(connection: Connection, instance_id: str) -> list[tuple[str, int | None]]:
     """Return the instances whose events make up a history, the oldest first, each up to a sequence."""
     parts: list[tuple[str, int | None]] = [(instance_id, None)]

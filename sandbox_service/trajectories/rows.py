@@ -5,6 +5,7 @@ Rows are made one episode at a time, so memory is bounded by the longest episode
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -66,7 +67,7 @@ def rows_of(
         outcome = outcome_of(events)
         if wanted.admits(outcome):
             if rows is Rows.EPISODES:
-                yield _episode(stored, events, outcome)
+                yield episode_row(stored, events, outcome)
             else:
                 own = (event for event in events if event.instance_id == stored.record.instance_id)
                 yield from (_event(stored, event) for event in own)
@@ -74,7 +75,16 @@ def rows_of(
             progress(done, max(done, total))
 
 
-def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome) -> JsonObject:
+def jsonl_line(row: JsonObject) -> str:
+    """Return a row as a line of a JSONL file."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def episode_row(
+    stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome | None = None
+) -> JsonObject:
+    """Return the row of an episode with these events; ``outcome`` is theirs, where it is known already."""
+    outcome = outcome or outcome_of(events)
     record = stored.record
     steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
     messages: list[JsonValue] = [*conversation_of(events)]

@@ -4,6 +4,9 @@ Conditions on the start are an index's. Those on outcome and failure are known f
 examines a bounded number of episodes and may have fewer than its limit although others follow. Pages are
 delimited by places (time of creation, recorded id), which all stores order alike, so that pages of several
 stores can be merged.
+
+Statistics of tasks and rewards are computed from such pages and not by the database: a verdict is within the
+body of an event, a fork has its parent's events, and no index bounds what a grouping would read.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql import ColumnElement
 
 
-MOST_EPISODES = 100
+MOST_EPISODES = 1000
 """Most episodes of a page."""
 MOST_EXAMINED = 1000
 """Episodes after which a page ends, whatever it has found."""
@@ -55,6 +58,8 @@ class EpisodeQuery:
     environment: str | None = None
     task: str | None = None
     """A part of the task's id."""
+    exact_task: bool = False
+    """``task`` is the whole id."""
     family: str | None = None
     """An instance: itself, and those forked from it."""
     least_reward: float | None = None
@@ -68,6 +73,12 @@ class EpisodeQuery:
     before: Place | None = None
     """The place where the previous page ended."""
     limit: int = 50
+
+    def without_outcome(self) -> EpisodeQuery:
+        """Return the query without conditions on outcome and failure, for the largest page."""
+        return replace(
+            self, least_reward=None, most_reward=None, failure=None, limit=min(MOST_EPISODES, MOST_EXAMINED)
+        )
 
     def admits(self, episode: EpisodeSummary) -> bool:
         """Return whether outcome and failure are as wanted."""
@@ -87,7 +98,9 @@ class EpisodeQuery:
         """Return the conditions on table ``instances`` that ``InstanceFilter`` does not have."""
         column = instances.c
         wanted: list[ColumnElement[bool]] = []
-        if self.task is not None:
+        if self.task is not None and self.exact_task:
+            wanted.append(column.task_id == self.task)
+        elif self.task is not None:
             wanted.append(column.task_id.contains(self.task, autoescape=True))
         if self.family is not None:
             names = (self.family, record_id(self.tenant, self.family))
@@ -117,6 +130,10 @@ class EpisodeSummary:
     """The verdict of the last evaluation, if there was one."""
     failure_class: str | None = None
     failure_code: str | None = None
+    regraded_differently: bool = False
+    """Two equal evaluations, with nothing in between, had different scores or verdicts."""
+    size: int = 0
+    """Bytes of the requests and answers in its history."""
 
     @property
     def created_at(self) -> float:
@@ -205,11 +222,14 @@ def _inherited(connection: Connection, instance_id: str) -> list[Row[Any]]:
 
 
 def _rows(connection: Connection, *clauses: ColumnElement[bool]) -> Sequence[Row[Any]]:
-    """Return events in order, with the bodies of evaluations and failures only."""
+    """Return events in order, with their size, and the bodies of evaluations and failures only."""
     column = events.c
     telling = sa.or_(column.status >= 400, column.kind.in_((EventKind.EVALUATE, EventKind.LOST)))
+    asked = sa.case((column.kind == EventKind.EVALUATE, column.request), else_=None).label("asked")
     body = sa.case((telling, column.response), else_=None).label("body")
-    shown: list[ColumnElement[Any]] = [column.instance_id, column.kind, column.status, column.reward, body]
+    size = (sa.func.length(column.request) + sa.func.length(column.response)).label("size")
+    shown: list[ColumnElement[Any]] = [column.instance_id, column.kind, column.status, column.reward]
+    shown += [asked, body, size]
     query = sa.select(*shown)
     return connection.execute(query.where(*clauses).order_by(column.instance_id, column.sequence)).all()
 
@@ -238,8 +258,7 @@ def _with_outcome(episode: EpisodeSummary, history: Sequence[Row[Any]]) -> Episo
         elif row.kind == EventKind.STEP:
             rewards.append(row.reward or 0.0)
         elif row.kind == EventKind.EVALUATE:
-            score = row.reward
-            success = (object_of(row.body or b"") or {}).get("success") is True
+            score, success = _verdict(row)
     reward = score if score is not None else sum(rewards) if rewards else None
     failed_by, code = failure or (None, None)
     return replace(
@@ -249,6 +268,24 @@ def _with_outcome(episode: EpisodeSummary, history: Sequence[Row[Any]]) -> Episo
         success=success,
         failure_class=failed_by,
         failure_code=code,
+        regraded_differently=_is_regraded_differently(history),
+        size=sum(row.size for row in history),
+    )
+
+
+def _verdict(row: Row[Any]) -> tuple[float | None, bool]:
+    """Return score and success of an evaluation."""
+    return row.reward, (object_of(row.body or b"") or {}).get("success") is True
+
+
+def _is_regraded_differently(history: Sequence[Row[Any]]) -> bool:
+    """Return whether an evaluation differs from an equal one directly before it."""
+    return any(
+        before.kind == after.kind == EventKind.EVALUATE
+        and max(before.status, after.status) < 400
+        and before.asked == after.asked
+        and _verdict(before) != _verdict(after)
+        for before, after in pairwise(history)
     )
 
 

@@ -24,7 +24,7 @@ from sandbox_service.telemetry import get_logger
 from . import reader
 from .commits import Commits, unwritable
 from .condition import unreachable
-from .documents import DocumentPart, is_small, page_document, part_of_page
+from .documents import DocumentPart, is_small, page_document, part_of_page, part_of_row
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
 from .ownership import (
@@ -117,6 +117,11 @@ class SqlTrajectoryStore:
             if plan is None or small is not None:
                 return small
         return await self._read_aside(part_of_page, tenant, public_id, bounds, offset)
+
+    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
+        if not offset:
+            await self.flush()
+        return await self._read_aside(part_of_row, tenant, public_id, offset)
 
     async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         await self.flush()

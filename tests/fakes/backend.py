@@ -31,6 +31,8 @@ class Episode:
     files: dict[str, bytes] = field(default_factory=dict)
     created: dict[str, object] = field(default_factory=dict)
     """The answer to its create."""
+    outcome: dict[str, object] = field(default_factory=dict)
+    """Its outcome in the answer to a search."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class EchoBackend:
         self.unreachable = False
         self.left_out: dict[str, str] = {}
         """Supervisors that get no requests, with the reason."""
+        self.searched_until: dict[str, object] | None = None
+        """The place at which every search ends; None for the end of all episodes."""
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
         self.images: list[str] = []
@@ -90,7 +94,8 @@ class EchoBackend:
             raise self.failures[op]
         key = meta.get("key")
         if key is None:
-            return Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._handlers[op](call))
+            reply_meta = {**TIMING, **({"row": True} if meta.get("row") else {})}
+            return Frame(Op.REPLY, 0, instance_id, reply_meta, self._handlers[op](call))
         known = self._answers.get((instance_id, str(key)))
         if known is None:
             reply = Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._handlers[op](call))
@@ -214,6 +219,8 @@ class EchoBackend:
         episode = self.episodes.get(call.instance_id)
         if episode is None or episode.tenant != call.tenant:
             episode = self._live(call)
+        if call.meta.get("row"):
+            return _json({"instance_id": call.instance_id, "tenant": episode.tenant}) + b"\n"
         events = [{"sequence": 0, "operation": "create", "at": 0.0, "result": episode.created}]
         head = {"instance_id": call.instance_id, "environment": episode.environment, "events": events}
         return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
@@ -231,10 +238,11 @@ class EchoBackend:
                 "ended_at": None,
                 "ended_by": None,
                 "steps": each.steps,
+                **each.outcome,
             }
             for number, (name, each) in enumerate(mine.items())
         ]
-        return _json({"episodes": found[::-1]})
+        return _json({"episodes": found[::-1], "end": self.searched_until})
 
     def _read(self, call: Call) -> bytes:
         try:

@@ -11,6 +11,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import PART_BYTES, DocumentPart
 from sandbox_service.trajectories.ownership import Claim
 from sandbox_service.trajectories.pages import EventPage, PageBounds
+from sandbox_service.trajectories.reader import StoredInstance
 from sandbox_service.trajectories.records import (
     EventKind,
     EventRecord,
@@ -19,6 +20,7 @@ from sandbox_service.trajectories.records import (
     public_id,
     record_id,
 )
+from sandbox_service.trajectories.rows import episode_row, jsonl_line
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery, EpisodeSummary, Place
 from sandbox_service.trajectories.view import trajectory_page
 
@@ -158,6 +160,14 @@ class MemoryTrajectoryStore:
         after = [event for event in await self.events(record.instance_id) if event.sequence > bounds.after]
         page = EventPage(tuple(after[: bounds.most_events]), len(after) > bounds.most_events)
         document = trajectory_page(record, page)
+        return DocumentPart(document[offset : offset + PART_BYTES], len(document))
+
+    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
+        record = await self.instance(tenant, public_id)
+        if record is None:
+            return None
+        row = episode_row(StoredInstance(record, None, None), await self.events(record.instance_id))
+        document = jsonl_line(row).encode()
         return DocumentPart(document[offset : offset + PART_BYTES], len(document))
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:

@@ -1,5 +1,7 @@
 """The console in a real browser: signing in, pages that renew themselves, keys, and no barriers."""
 
+import json
+
 import pytest
 import pytest_asyncio
 
@@ -87,6 +89,50 @@ async def test_ticked_episodes_come_side_by_side(browser, console, cookies):
         assert await page.locator(".diff .left").first.inner_text() == "hello two"
 
 
+async def test_a_bar_of_the_histogram_leads_to_its_episodes_and_they_can_be_downloaded(
+    browser, console, cookies, tmp_path
+):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/episodes?task=echo")
+        bars = page.locator(".histogram a")
+        shown = int(await bars.last.locator("b").inner_text())
+        await bars.last.click()
+        await page.wait_for_selector(".histogram a[aria-current]")
+        assert await page.locator("input[name=id]").count() == shown
+        async with page.expect_download() as started:
+            await page.get_by_role("link", name=f"Download {shown} as JSONL").click()
+        file = tmp_path / "episodes.jsonl"
+        await (await started.value).save_as(file)
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len(rows) == shown
+        assert all(row["tenant"] == "ada" and row["messages"] for row in rows)
+
+
+async def test_tasks_are_sorted_by_the_head_of_a_column_and_lead_to_their_episodes(browser, console, cookies):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/tasks")
+        await page.get_by_role("link", name="pass rate").click()
+        await page.wait_for_selector("th[aria-sort=descending]:has-text('pass rate')")
+        row = page.locator("tbody tr").first
+        assert "echo-10" in await row.inner_text()
+        await row.get_by_role("link", name="episodes of echo-10").click()
+        await page.wait_for_selector("a[href='/console/episodes/one']")
+
+
+async def test_a_release_asks_first_and_the_instance_leaves_the_overview(browser, console, cookies):
+    await console.service.create(instance_id="leaving")
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console")
+        await page.get_by_role("link", name="Release leaving").click()
+        assert await barriers(page) == []
+        await page.get_by_role("button", name="Release it").click()
+        await page.wait_for_selector("text=Released leaving")
+        assert (await console.service.states())["leaving"] == "released"
+        await page.get_by_role("link", name="To the overview").click()
+        await page.wait_for_selector("h1:has-text('Overview')")
+        assert await page.get_by_role("link", name="Release leaving").count() == 0
+
+
 @pytest.mark.parametrize(("size", "scheme"), [(None, "light"), (PHONE, "dark")], ids=["desk", "phone"])
 async def test_no_page_has_a_barrier_or_is_wider_than_its_window(browser, console, cookies, scheme, size):
     options = {"viewport": size} if size else {}
@@ -94,8 +140,12 @@ async def test_no_page_has_a_barrier_or_is_wider_than_its_window(browser, consol
         for path in (
             "login",
             "",
+            "tasks",
+            "tasks?sort=pass_rate&order=descending",
             "episodes",
+            "episodes?least_reward=0&most_reward=0",
             "episodes/one",
+            "episodes/one/release",
             "compare?id=one&id=two",
             "runs",
             "runs/mine",

@@ -15,6 +15,7 @@ from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.trajectories.upgrade import prepare
 from tests.contract.store_ownership import StoreOwnershipContract
+from tests.contract.stored_rows import StoredRowsContract
 from tests.contract.trajectory_pruning import PruningContract, add, nothing
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
@@ -23,7 +24,7 @@ from tests.harness.episodes import START, event, instance
 pytestmark = pytest.mark.postgres
 
 
-class TestPostgresStore(TrajectoryStoreContract):
+class TestPostgresStore(TrajectoryStoreContract, StoredRowsContract):
     async def test_the_plain_url_of_a_provider_is_understood(self, url):
         store = open_store(StoreConfig(url=url.replace("postgresql+psycopg:", "postgres:")))
         await store.close()

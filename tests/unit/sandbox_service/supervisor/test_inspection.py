@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from sandbox_contract.inspection import Instances, InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
@@ -64,6 +66,18 @@ async def test_a_search_is_of_the_callers_tenant_whatever_its_query_names() -> N
         found = await service.ask(Op.SEARCH, body=query)
         assert [each["instance_id"] for each in found["episodes"]] == [instance]
         assert (await service.tenant_named("eve").ask(Op.SEARCH, body=query))["episodes"] == []
+
+
+async def test_a_row_is_of_the_callers_own_episode_and_the_reply_says_that_it_is_one() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.step(instance, "hello")
+        reply = await service.call(Op.TRAJECTORY, instance, row=True)
+        row = json.loads(reply.body)
+        assert (row["instance_id"], row["tenant"], row["steps"]) == (instance, "ada", 1)
+        assert (reply.meta["row"], reply.meta["total"]) == (True, len(reply.body))
+        eve = service.tenant_named("eve")
+        assert await eve.refusal(Op.TRAJECTORY, instance, row=True) is ErrorCode.UNKNOWN_INSTANCE
 
 
 async def test_a_loss_is_told_with_its_reason() -> None:

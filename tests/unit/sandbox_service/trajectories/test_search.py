@@ -1,6 +1,7 @@
 """Searching the store: conditions, pages by key, and pages of several stores as one."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,16 @@ from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.search import EpisodeQuery, find_episodes, merge_pages
 from sandbox_service.trajectories.store import open_store
-from tests.harness.episodes import START, Episode, event, failure, instance, record, step
+from tests.harness.episodes import (
+    START,
+    Episode,
+    evaluation,
+    event,
+    failure,
+    instance,
+    record,
+    step,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +68,8 @@ def test_episodes_come_newest_first_and_of_one_tenant_only(search):
         ({"environment": "code"}, ["s1.slow"]),
         ({"task": "Eval/"}, ["s1.slow"]),
         ({"task": "%"}, []),
+        ({"task": "HumanEval/7", "exact_task": True}, ["s1.slow"]),
+        ({"task": "HumanEval/", "exact_task": True}, []),
         ({"failure": "timeout"}, ["s1.slow"]),
         ({"failure": "any"}, ["s1.slow"]),
         ({"failure": "sandbox"}, []),
@@ -77,6 +89,53 @@ def test_outcome_and_failure_are_known(search):
     assert (copy.parent, copy.steps, copy.reward, copy.success) == ("s1.05", 2, 0.75, None)
     assert (slow.failure_class, slow.failure_code, slow.reward) == ("timeout", "step_timeout", None)
     assert (graded.steps, graded.reward, graded.success, graded.ended_by) == (2, 1.1, True, "release")
+
+
+def test_the_size_of_a_history_includes_what_a_fork_inherits(search):
+    (copy,) = search(family="s1.05", limit=1).episodes
+    (parent,) = search(family="s1.05", since=START + 5, until=START + 6).episodes
+    assert 0 < copy.size < parent.size + 1000
+
+
+def test_a_query_without_outcome_finds_all_that_began_alike(search):
+    query = EpisodeQuery("acme", environment="echo", least_reward=1.0, failure="none", limit=2)
+    wider = query.without_outcome()
+    assert (wider.environment, wider.least_reward, wider.failure, wider.limit) == ("echo", None, None, 1000)
+
+
+@pytest.mark.parametrize(
+    ("events", "differs"),
+    [
+        ([evaluation(sequence=0, score=1.0), evaluation(sequence=1, score=0.5)], True),
+        ([evaluation(sequence=0, score=0.5), evaluation(sequence=1, score=0.5)], False),
+        (
+            [
+                evaluation(sequence=0, score=1.0),
+                step(sequence=1),
+                evaluation(sequence=2, score=0.5),
+            ],
+            False,
+        ),
+        (
+            [
+                evaluation(sequence=0, score=1.0),
+                replace(evaluation(sequence=1, score=0.5), request=b'{"params":{"sparse":true}}'),
+            ],
+            False,
+        ),
+        ([evaluation(sequence=0, score=1.0), replace(evaluation(sequence=1, score=0.5), status=500)], False),
+    ],
+    ids=["differs", "agrees", "a step in between", "other parameters", "the second failed"],
+)
+async def test_equal_evaluations_without_a_change_in_between_are_compared(tmp_path, events, differs):
+    url = f"sqlite:///{tmp_path}/graded.sqlite"
+    store = open_store(StoreConfig(url=url))
+    store.open_instance(instance())
+    for one in events:
+        store.append(one)
+    (found,) = (await store.search_episodes(EpisodeQuery("acme"))).episodes
+    await store.close()
+    assert found.regraded_differently is differs
 
 
 def test_pages_by_key_have_every_episode_once(search):

@@ -1,0 +1,106 @@
+"""Send episodes as lines of JSONL, as an export of the trajectory store writes them.
+
+The lines are fetched one after another from the supervisors, so that an episode is held in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastapi.responses import StreamingResponse
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.documents import MOST_ROW_BYTES
+
+from .inspection import episode_row
+
+if TYPE_CHECKING:
+    from starlette.types import Send
+
+    from sandbox_service.trajectories.search import EpisodeSummary
+
+    from .dispatch import Dispatcher
+    from .exchange import HttpExchange
+    from .fair_queue import FairQueue
+
+
+MOST_BYTES = 256 * 1024 * 1024
+"""Most bytes of requests and answers of the episodes in a download; the newest are in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadPlan:
+    """The episodes of a download."""
+
+    instance_ids: tuple[str, ...]
+    size: int
+    """Bytes of their requests and answers, which the download does not exceed by much."""
+    left_out: int
+    """Episodes that are too large, or too many."""
+
+
+def download_plan(
+    episodes: Sequence[EpisodeSummary], most_bytes: int = MOST_BYTES, most_row_bytes: int = MOST_ROW_BYTES
+) -> DownloadPlan:
+    """Return the newest of the episodes that fit a download, the newest first."""
+    chosen: list[str] = []
+    size = 0
+    for episode in episodes:
+        if episode.size > most_row_bytes:
+            continue
+        if size + episode.size > most_bytes:
+            break
+        chosen.append(episode.instance_id)
+        size += episode.size
+    return DownloadPlan(tuple(chosen), size, len(episodes) - len(chosen))
+
+
+class EpisodeDownload(StreamingResponse):
+    """A file with a line for each episode of a plan.
+
+    An episode that was removed since the plan was made is left out. If another error interrupts the download,
+    its last chunk is missing, by which clients know that the file is incomplete.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, queue: FairQueue | None, exchange: HttpExchange, plan: DownloadPlan
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._queue = queue
+        self._exchange = exchange
+        # The answer to HEAD has no body, so that there is nothing to fetch.
+        wanted = () if exchange.method == "HEAD" else plan.instance_ids
+        headers = {
+            "content-disposition": f'attachment; filename="episodes-{len(plan.instance_ids)}.jsonl"',
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+        }
+        super().__init__(self._lines(wanted), headers=headers, media_type="application/jsonl")
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the lines; leave the answer unfinished on an error."""
+        try:
+            await super().stream_response(send)
+        except ServiceError as error:
+            self._exchange.error = error.code
+
+    async def _lines(self, instance_ids: Sequence[str]) -> AsyncIterator[bytes]:
+        for instance_id in instance_ids:
+            for part in await self._line(instance_id):
+                yield part
+
+    async def _line(self, instance_id: str) -> list[bytes]:
+        # Each line takes its turn among the tenants' requests, or a download would count as a single one.
+        permit = None if self._queue is None else await self._queue.acquire(self._exchange.tenant)
+        try:
+            return await episode_row(self._dispatcher, self._exchange, instance_id)
+        except ServiceError as error:
+            if error.code is not ErrorCode.UNKNOWN_INSTANCE:
+                raise
+            return []
+        finally:
+            if self._queue is not None and permit is not None:
+                self._queue.release(permit)

@@ -1,0 +1,87 @@
+"""Downloads of episodes: their bounds, and how an interrupted one ends."""
+
+import pytest
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import DeadlineConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.dispatch import Deadlines, Dispatcher
+from sandbox_service.gateway.episode_export import EpisodeDownload, download_plan
+from sandbox_service.gateway.exchange import HttpExchange
+from sandbox_service.trajectories.search import EpisodeSummary, Place
+from sandbox_service.wire.frames import Frame, Op
+from tests.fakes.backend import EchoBackend
+
+
+class Rows(EchoBackend):
+    """A fleet that has a line for each instance, but for those of which it has an error."""
+
+    def __init__(self, *answers: bytes | ServiceError) -> None:
+        super().__init__()
+        self.answers = {f"s1.{number}": answer for number, answer in enumerate(answers)}
+
+    async def call(self, op, *, tenant, instance_id, meta, body, timeout_s):
+        answer = self.answers[instance_id]
+        if isinstance(answer, ServiceError):
+            raise answer
+        part = answer[meta["offset"] :][:4]
+        return Frame(Op.REPLY, 0, instance_id, {"row": True, "total": len(answer)}, part)
+
+
+class EarlierRelease(EchoBackend):
+    """A fleet that does not know rows."""
+
+    async def call(self, op, *, tenant, instance_id, meta, body, timeout_s):
+        return Frame(Op.REPLY, 0, instance_id, {"total": 2}, b"{}")
+
+
+def episodes(*sizes):
+    return [
+        EpisodeSummary(Place(9.0, f"s1.{n}"), f"s1.{n}", "echo", "t", None, None, None, size=size)
+        for n, size in enumerate(sizes)
+    ]
+
+
+async def sent(backend, count):
+    """The messages of a download of so many episodes, and its exchange."""
+    exchange = HttpExchange("r", "GET", "/console/export", {}, tenant="ada")
+    dispatcher = Dispatcher(backend, Deadlines(DeadlineConfig(), 1.0))
+    messages = []
+
+    async def send(message):
+        messages.append(message)
+
+    download = EpisodeDownload(dispatcher, None, exchange, download_plan(episodes(*[1] * count)))
+    await download.stream_response(send)
+    return messages, exchange
+
+
+def body_of(messages):
+    return b"".join(message.get("body", b"") for message in messages)
+
+
+def test_the_newest_episodes_that_fit_are_chosen():
+    plan = download_plan(episodes(4, 50, 4, 4), most_bytes=9, most_row_bytes=20)
+    assert (plan.instance_ids, plan.size, plan.left_out) == (("s1.0", "s1.2"), 8, 2)
+
+
+async def test_lines_come_one_after_another_and_in_parts():
+    messages, _ = await sent(Rows(b'{"long": 1}\n', b"{}\n"), 2)
+    assert body_of(messages) == b'{"long": 1}\n{}\n'
+    assert messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+async def test_an_episode_that_is_gone_by_now_is_left_out():
+    messages, exchange = await sent(Rows(b"1\n", ServiceError(ErrorCode.UNKNOWN_INSTANCE), b"3\n"), 3)
+    assert (body_of(messages), exchange.error) == (b"1\n3\n", None)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [Rows(ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)), EarlierRelease()],
+    ids=["broken off", "earlier release"],
+)
+async def test_an_interrupted_download_has_no_last_chunk(backend):
+    messages, exchange = await sent(backend, 1)
+    assert all(message.get("more_body", True) for message in messages)
+    assert exchange.error is ErrorCode.SUPERVISOR_UNAVAILABLE
