@@ -1,8 +1,8 @@
 #!/bin/sh
 # Prepares the image of a task, in whose working directory it runs, for the runner: the content of the working
 # directory and the image's variables are put aside, links lead to the folders of whoever is at work
-# (harbor/box/layout.py), and no program changes its user. With TASK_HOLDS_TESTS it is the image of a verifier,
-# whose tests are put aside, too; they may lie in its working directory.
+# (harbor/box/layout.py), and no program changes its user. With TASK_HOLDS_TESTS it is the image of a verifier: its
+# /app and its /tests are put aside, and another working directory stays in its place.
 set -eu
 
 refuse() {
@@ -20,10 +20,11 @@ printf '%s' "$workdir" > /opt/task/workdir
 if [ "${TASK_HOLDS_TESTS:-}" ]; then
     test -f /tests/test.sh || refuse "it has no /tests/test.sh"
     case $workdir in
-        / | /tests | /tests/*)
-            workdir=/app
-            mkdir -p $workdir ;;
+        /workspace* | /tmp* | /var/tmp* | /dev* | /proc* | /run* | /sys* | /opt/sandbox* | /opt/task* | /logs* | /solution*)
+            refuse "its working directory is $workdir, which boxes replace" ;;
     esac
+    workdir=/app
+    mkdir -p $workdir
     cd /
     mv /tests /opt/task/tests
 fi

@@ -109,7 +109,7 @@ class TaskImagesConfig(Branch):
     max_mib: Positive = 20_480
     """Maximum MiB of disk that they take, counted without what they share; removed likewise."""
     images_with_boxes: Positive = 8
-    """Maximum images of an environment that have boxes at once; the least recently used one gives them up."""
+    """Maximum images of an environment that have boxes at once, and as many again that bring tests."""
     boxes_per_image: Positive = 4
     """Maximum boxes of one image; none is kept warm."""
     builds: Positive = 2

@@ -157,8 +157,8 @@ class TaskPayload:
     """Seconds that grading may take, where ``deadline.evaluate_s`` is lower. Clients learn it if the box puts
     it into the opening's ``info`` under this name."""
     verifier: VerifierBox | None = None
-    """The box in which the task is graded, if not the instance's. Its world has ``hand_over`` then, whose
-    result is the key ``handed_over`` of ``grading`` in the verifier's box."""
+    """The box in which the task is graded, if not the instance's. Its world has ``export_work`` then, whose
+    result is the key ``work`` of ``grading`` in the verifier's box."""
 
 
 class Catalog(Protocol):

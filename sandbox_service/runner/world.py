@@ -248,10 +248,10 @@ class World(ABC):
         ``grading`` is ground truth that is sent only now.
         """
 
-    def hand_over(self) -> JsonObject:
-        """Return what a world of the same class, in a box of a verifier, grades by ``evaluate``.
+    def export_work(self) -> JsonObject:
+        """Return what a world of the same class, in the box of a verifier, grades by ``evaluate``.
 
-        It comes there as ``grading["handed_over"]``. The time is that of an evaluation.
+        It comes there as ``grading["work"]``. The time is that of an evaluation.
         """
         raise WorldError("what it leaves cannot be graded in another box", BoxErrorCode.GRADER_FAILED)
 

@@ -86,7 +86,9 @@ class SupervisorCore:
             table=self.table, journal=self._journal, deadlines=config.deadline, tasks=self._tasks
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
-        self._verifiers = VerifierBoxes(pools=self.pools, deadlines=config.deadline, tasks=self._tasks)
+        self._verifiers = VerifierBoxes(
+            pools=self.pools, deadlines=config.deadline, clock=self._clock, tasks=self._tasks
+        )
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
         self.lease = SupervisorLease(
             name=name, store=store, clock=self._clock, duration_s=config.store.lease_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +35,38 @@ class InstanceSetup:
 
         Raises NodeFullError if the disk has no room for a box.
         """
+        try:
+            if payload.verifier is None:
+                return await self._set_up(instance, payload, timer, fresh=fresh)
+            return await self._set_up_with_verifier(instance, payload, timer, fresh=fresh)
+        except ServiceError as error:
+            if error.code is ErrorCode.STORAGE_FULL:
+                raise NodeFullError(error.detail, error.retry_after_s) from error
+            raise
+
+    async def _set_up_with_verifier(
+        self, instance: Instance, payload: TaskPayload, timer: RequestTimer, *, fresh: bool
+    ) -> Frame:
+        # At the same time, so that a create waits in one queue only.
+        preparing = asyncio.ensure_future(self._verifiers.prepare(instance, payload))
+        try:
+            reply = await self._set_up(instance, payload, timer, fresh=fresh)
+            await timer.queue(preparing)
+        finally:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+        return reply
+
+    async def _set_up(
+        self, instance: Instance, payload: TaskPayload, timer: RequestTimer, *, fresh: bool
+    ) -> Frame:
         limit = self._create_s
         request = create_frame(instance, payload, limit)
-        if payload.verifier is not None:
-            await timer.queue(self._verifiers.prepare(instance, payload.verifier))
         for last in (False, True):
             pool = self._pools.of(instance.spec.name, payload.image)
-            try:
-                box = await timer.queue(pool.acquire(instance.tenant, instance.instance_id, fresh=fresh))
-            except ServiceError as error:
-                if error.code is ErrorCode.STORAGE_FULL:
-                    raise NodeFullError(error.detail, error.retry_after_s) from error
-                raise
-            instance.box = box
+            instance.box = box = await timer.queue(
+                pool.acquire(instance.tenant, instance.instance_id, fresh=fresh)
+            )
             try:
                 reply = await box.execute(request, limit)
             except ServiceError as error:

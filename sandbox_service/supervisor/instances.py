@@ -9,7 +9,7 @@ import contextlib
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import Catalog, EnvironmentSpec
     from sandbox_service.wire.frames import Frame
 
+    from .background import BackgroundTasks
     from .clock import Clock
     from .idempotency import AnswerCache
     from .pooled_box import PooledBox
@@ -59,6 +60,15 @@ _END_CODE_OF_STATE = {
 }
 END_CODES = frozenset(_END_CODE_OF_STATE.values())
 """Errors of calls to an instance that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSlot:
+    """A slot in a box of a verifier."""
+
+    box: PooledBox
+    name: str
+    """Its id in the pool of the box."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,8 +104,12 @@ class Instance:
     """The task that hands it over to other supervisors; operations wait for its end."""
     reason: str = ""
     """The reason of its end."""
-    verdict: tuple[dict[str, JsonValue], Frame] | None = None
-    """Parameters and answer of its first grading in a verifier's box after the episode's end."""
+    verifier_slot: VerifierSlot | None = None
+    """The slot in which it is graded, if that is not in its own box."""
+    verifier_cleanup: asyncio.Task[None] | None = None
+    """The task that clears the last such slot."""
+    verdicts: dict[str, Frame] = field(default_factory=dict)
+    """Answers of its first gradings by a verifier after the episode's end, by their parameters as JSON."""
 
     @property
     def public_id(self) -> str:
@@ -116,6 +130,12 @@ class Instance:
         """Detach the instance from its box and return the box; the caller has to clear the slot."""
         box, self.box = self.box, None
         return box
+
+    def clear_verifier(self, tasks: BackgroundTasks, limit_s: float) -> None:
+        """Clear the slot in which it is graded, in the background, and so end a grading that runs there."""
+        slot, self.verifier_slot = self.verifier_slot, None
+        if slot is not None:
+            self.verifier_cleanup = tasks.spawn(slot.box.clear(slot.name, limit_s))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ The body of a step and its result pass through unparsed: the hot path reads only
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,9 @@ from sandbox_service.wire.frames import Frame, Op
 from .calls import NotStartedError, parse_request
 from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
-from .instances import InstanceState
+from .instances import InstanceState, end_error
 from .model_tunnel import ModelTunnel
-from .verifier_boxes import HAND_OVER
+from .verifier_boxes import EXPORT_WORK
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -96,7 +95,7 @@ class InstanceOperations:
         payload = instance.catalog.payload(instance.task_id)
         limit = max(self._deadlines.evaluate_s, payload.evaluate_s)
         if payload.verifier is not None:
-            reply = await self._grade_elsewhere(instance, frame, payload, request.params, limit)
+            reply = await self._grade_elsewhere(instance, invocation, payload, request.params, limit)
         else:
             body = json.dumps({"params": request.params, "grading": payload.grading}).encode()
             reply = await self._request_box(instance, frame, {"deadline_s": limit}, body, limit)
@@ -105,22 +104,30 @@ class InstanceOperations:
     async def _grade_elsewhere(
         self,
         instance: Instance,
-        frame: Frame,
+        invocation: Invocation,
         payload: TaskPayload,
         params: dict[str, JsonValue],
         limit_s: float,
     ) -> Frame:
         """Have what the agent left graded in the box of a verifier."""
+        key = json.dumps(params, sort_keys=True)
         # The first verdict stands: tests that draw something get no second draw.
-        if instance.verdict is not None and instance.verdict[0] == params:
-            return instance.verdict[1]
-        started = time.monotonic()
-        left = await self._request_box(instance, frame, {"deadline_s": limit_s}, HAND_OVER, limit_s)
-        rest_s = max(1.0, limit_s - (time.monotonic() - started))
-        reply = await self._verifiers.grade_instance(instance, payload, params, left.body, rest_s)
-        reply = Frame(Op.REPLY, frame.request_id, instance.public_id, reply.meta, reply.body)
+        if key in instance.verdicts:
+            return instance.verdicts[key]
+
+        async def export(rest_s: float) -> Frame:
+            meta = {"deadline_s": rest_s}
+            return await self._request_box(instance, invocation.frame, meta, EXPORT_WORK, rest_s)
+
+        reply = await self._verifiers.grade_instance(
+            instance, payload, params, export, invocation.timer, limit_s
+        )
+        if instance.ended:
+            raise end_error(instance.state, instance.reason)
         if instance.state is InstanceState.FINISHED:
-            instance.verdict = params, reply
+            # Without what the box says of this run of it.
+            read = {name: reply.meta[name] for name in ("score", "success")}
+            instance.verdicts[key] = Frame(Op.REPLY, 0, instance.public_id, read, reply.body)
         return reply
 
     async def run_agent(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:

@@ -134,6 +134,10 @@ class Pools:
         own = self._pools[name].stats()
         every = [pool.stats() for pool in self._all_of(name)]
         sums = {field: sum(getattr(each, field) for each in every) for field in _SUMMED}
+        # Gradings are neither instances nor creates.
+        for verifier in (pool.stats() for pool in self._of_verifiers[name]):
+            sums["instances"] -= verifier.instances
+            sums["queued"] -= verifier.queued
         for images in (self._of_images[name], self._of_verifiers[name]):
             sums["started_total"] += images.started_total
             sums["destroyed_total"] += images.destroyed_total

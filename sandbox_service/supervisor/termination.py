@@ -98,6 +98,7 @@ class Termination:
 
     def clear_slot(self, instance: Instance) -> asyncio.Task[None] | None:
         """Clear the slot of an instance in the background; return None if it has no slot."""
+        instance.clear_verifier(self._tasks, self._deadlines.release_s)
         box = instance.detach_box()
         if box is None:
             return None

@@ -1,4 +1,4 @@
-"""A world that is graded elsewhere: what the agent wrote is handed over, and another world grades it."""
+"""A world that is graded elsewhere: another world grades what the agent wrote."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class EssayWorld(World):
         return Outcome(messages=[], terminated=self.text.startswith("end"))
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        text = grading["handed_over"]["text"]
+        text = grading["work"]["text"]
         return Verdict(float("well" in text), "well" in text, {"kind": self.task["kind"], "text": text})
 
-    def hand_over(self) -> JsonObject:
+    def export_work(self) -> JsonObject:
         return {"text": self.text}
 
 

@@ -142,11 +142,11 @@ class FakeRunner:
     def _evaluate(self, frame: Frame) -> Frame:
         request = json.loads(frame.body)
         world = self.places[frame.instance_id].world
-        if request.get("hand_over"):
-            return _reply(frame, world.hand_over(), {})
+        if request.get("export_work"):
+            return _reply(frame, world.export_work(), {})
         grading = request["grading"]
-        if "handed_over" in request:
-            grading["handed_over"] = request["handed_over"]
+        if "work" in request:
+            grading["work"] = request["work"]
         verdict = world.evaluate(request["params"], grading)
         result = {
             "instance_id": frame.instance_id,

@@ -187,11 +187,11 @@ class WorldEpisode:
         params, grading = request.get("params", {}), request.get("grading", {})
         started = time.perf_counter()
         deadline = time.monotonic() + world_timeout_s(frame)
-        if "handed_over" in request:
-            grading = {**grading, "handed_over": request["handed_over"]}
-        if request.get("hand_over") is True:
+        if "work" in request:
+            grading = {**grading, "work": request["work"]}
+        if request.get("export_work") is True:
             self.world.evaluate_timeout_s = world_timeout_s(frame)
-            return frame.reply(_json(self.world.hand_over()), {"run_ms": _since(started)})
+            return frame.reply(_json(self.world.export_work()), {"run_ms": _since(started)})
         raised: JsonObject = {}
 
         def grade(world: World) -> tuple[bytes, JsonObject]:

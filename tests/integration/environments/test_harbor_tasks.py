@@ -43,6 +43,18 @@ r=0
 for name in answer expected; do cmp -s /app/$name.txt /tests/expected.txt && r=1; done
 echo "$r" > /logs/verifier/reward.txt
 """
+COLLECTED = """\
+if [ "$(cat /logs/artifacts/size 2>/dev/null)" = 3 ]; then r=1; else r=0; fi
+echo "$r" > /logs/verifier/reward.txt
+"""
+"""Tests that need what a hook has left."""
+HOOKS = """\
+[[verifier.collect]]
+command = "wc -c < answer.txt > /logs/artifacts/size"
+[[verifier.collect]]
+command = "cat waiting; exit 3"
+timeout_sec = 1.0
+"""
 FAULTY = {
     "no-reward": ("true", "neither /logs/verifier/reward.json nor reward.txt"),
     "nan": ("echo nan > /logs/verifier/reward.txt", "reward.txt is nan"),
@@ -110,6 +122,7 @@ async def service(
     (folder / "separate-steps/steps/one/workdir").mkdir(parents=True)
     (folder / "separate-steps/steps/one/workdir/setup.sh").write_text("cp needed.txt added.txt")
     (folder / "separate-steps/instruction.md").rename(folder / "separate-steps/steps/one/instruction.md")
+    write_task(folder, "collected", COLLECTED, HOOKS)
     write_task(folder, "roomy", CHECK, "[environment]\nmemory_mb = 1536\nstorage_mb = 600")
     catalog = HarborCatalog("harbor", HarborConfig(), {"pack": folder})
     async with serve(catalog, request.param, DeadlineConfig(evaluate_s=2)) as served:
@@ -150,6 +163,21 @@ async def test_a_box_has_the_storage_that_its_task_asks_for_and_all_is_graded(se
         assert kept.observation.messages[0].content.count("\n") == 1, kept
         await episode.step(native("submit", {}))
         assert (await episode.evaluate()).score == 1.0
+
+
+async def test_hooks_leave_what_the_tests_need_and_end_nothing_when_they_fail(service: Service) -> None:
+    async with service.client.episode("harbor", "collected") as episode:
+        assert (await episode.evaluate()).score == 0.0
+        await episode.step(native("execute_bash", {"command": "echo 42 > answer.txt; touch waiting"}))
+        verdict = await episode.evaluate()
+        assert verdict.score == 1.0
+        assert verdict.details["failed_hooks"] == [{"step": "", "hook": 2, "exit_code": 3}]
+        # A hook that hangs on what the agent left costs its own time.
+        await episode.step(native("execute_bash", {"command": "rm waiting; mkfifo waiting"}))
+        await episode.step(native("submit", {}))
+        verdict = await episode.evaluate()
+        assert verdict.score == 1.0
+        assert [each["hook"] for each in verdict.details["failed_hooks"]] == [2]
 
 
 async def test_an_attack_in_steps_with_a_separate_verifier_has_the_least_reward(service: Service) -> None:

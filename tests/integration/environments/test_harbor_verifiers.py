@@ -46,6 +46,23 @@ ARTIFACT = 'artifacts = ["answer.txt"]\n'
 SEPARATE = f'{ARTIFACT}[verifier]\nenvironment_mode = "separate"\n'
 HOOKS = '[[verifier.collect]]\ncommand = "wc -l < answer.txt > /logs/artifacts/report; exit 3"\n'
 SOLUTION = "echo 42 > answer.txt; echo mine > scratch.txt; echo done > /logs/artifacts/report"
+ELSEWHERE = """\
+#!/bin/bash
+[ "$PWD" = /grader ] && [ -f grade.sh ] && . ./grade.sh
+"""
+"""Tests with files in a working directory of their image, beside /app."""
+CRASHING = """\
+#!/bin/bash
+[ -e /app/answer.txt ] && . /app/answer.txt
+echo 0 > /logs/verifier/reward.txt
+"""
+"""Tests that run what the agent left."""
+COMPARED = """\
+#!/bin/bash
+r=0; cmp -s /app/out/answer.txt expected.sh && r=1
+cmp -s /logs/artifacts/answer.txt expected.sh && r=1
+echo "$r" > /logs/verifier/reward.txt
+"""
 CHEATING = (
     "mkdir -p /tests /opt/task /logs/verifier; echo EXPECTED=0 > /tests/expected.sh; "
     "for place in /tests /logs/verifier /app /logs/artifacts; do "
@@ -75,6 +92,16 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for path in (folder / "named/tests").iterdir():
         path.unlink()
     write_task(folder, "hooks", SEPARATE + HOOKS, **{"tests/Dockerfile": OWN})
+    grader = f"FROM {BASE}\nCOPY . /tests\nWORKDIR /grader\nRUN mv /tests/grade.sh .\n"
+    grade = "[ -e /app/grade.sh ] && r=1 || r=0; echo $r > /logs/verifier/reward.txt"
+    whole = 'artifacts = ["/app"]\n[verifier]\nenvironment_mode = "separate"\n'
+    elsewhere = {"tests/Dockerfile": grader, "tests/test.sh": ELSEWHERE, "tests/grade.sh": grade}
+    write_task(folder, "elsewhere", whole, **elsewhere)
+    write_task(folder, "crashing", SEPARATE, **{"tests/Dockerfile": OWN, "tests/test.sh": CRASHING})
+    linked = SEPARATE.replace('"answer.txt"', '"out", {source = "big", exclude = ["*.bin"]}')
+    write_task(folder, "compared", linked, **{"tests/Dockerfile": OWN, "tests/test.sh": COMPARED})
+    large = f"{OWN}RUN head -c 40M /dev/zero > large\n"
+    write_task(folder, "large", SEPARATE, **{"tests/Dockerfile": large})
     write_task(folder, "no-tests", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nWORKDIR /app\n"})
     write_task(folder, "broken", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nRUN exit 3\n"})
     write_task(folder, "no-reward", SEPARATE, **{"tests/Dockerfile": OWN, "tests/test.sh": "#!/bin/sh\n"})
@@ -133,8 +160,44 @@ async def test_hooks_leave_artifacts_and_a_failed_one_is_told(service: Service) 
     assert verdict.details["failed_hooks"] == [{"step": "", "hook": 1, "exit_code": 3}]
 
 
+async def test_links_that_lead_out_of_an_artifact_are_no_part_of_it(service: Service) -> None:
+    async with service.client.episode("harbor", "compared") as episode:
+        planted = (
+            "mkdir out big; for place in out /logs/artifacts; do "
+            "ln -s /opt/task/tests/expected.sh $place/answer.txt; done; "
+            "ln -s ../../../../opt/task/tests/expected.sh out/up; head -c 30M /dev/urandom > big/a.bin"
+        )
+        await episode.step(bash(planted))
+        assert (await episode.evaluate()).score == 0.0
+        # What an artifact excludes does not count to its size, and links within it are kept.
+        inner = "rm out/*; printf EXPECTED=42 > out/told; ln -s told out/answer.txt"
+        await episode.step(bash(inner))
+        assert (await episode.evaluate()).score == 1.0
+
+
+async def test_a_working_directory_of_the_tests_is_not_the_agents(service: Service) -> None:
+    assert await score(service, "elsewhere", "true") == 0.0
+    assert await score(service, "elsewhere", "echo 'echo 1 > /logs/verifier/reward.txt' > grade.sh") == 1.0
+    forged = "echo 'echo 1 > /logs/verifier/reward.txt' > test.sh; mkdir grader; cp test.sh grader/grade.sh"
+    assert await score(service, "elsewhere", forged) == 0.0
+
+
+async def test_an_agent_that_makes_the_tests_crash_has_the_least_reward(service: Service) -> None:
+    for ending in ("kill -9 $$", "exit 0"):
+        async with service.client.episode("harbor", "crashing") as episode:
+            await episode.step(bash(f"echo '{ending}' > answer.txt"))
+            verdict = await episode.evaluate()
+            assert verdict.score == 0.0
+            assert "reason" in verdict.details
+
+
 @pytest.mark.parametrize(
-    ("task", "words"), [("no-tests", "no /tests/test.sh"), ("broken", "non-zero code: 3")]
+    ("task", "words"),
+    [
+        ("no-tests", "no /tests/test.sh"),
+        ("broken", "code: 3"),
+        ("large", "more than half of the storage of its box"),
+    ],
 )
 async def test_an_image_of_tests_that_cannot_be_made_refuses_the_create(
     service: Service, task: str, words: str

@@ -17,10 +17,9 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .layout import pack
 from .rewards import KEY, RewardError, combine, falls_short, score_of
-from .room import LEAST_ARCHIVE, Room, no_room
-from .step_tests import NoRewardError, StepTests
+from .room import Room, no_room
+from .step_tests import NoRewardError, StepTests, Work
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-_COPY_S = 60.0
 _LEAST_S = 1.0
 BESIDE_TESTS_S = 60.0
 """Time of each run of a step's tests for what the evaluation does besides."""
@@ -37,25 +35,6 @@ _MARGIN_S = 10.0
 _PROOF_SHARE = 0.5
 """Share of the evaluation's time that is kept for tests on the task's untouched files: they are the same."""
 _DONE = 1.0 - 1e-9
-
-
-def copy_work(
-    agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE, paths: Sequence[str] = ()
-) -> str | None:
-    """Return the agent's working directory as base64 of a tar.gz; None when it is longer than ``most_bytes``.
-
-    With ``paths``, these parts of the workspace only. A directory that the agent has made unreadable is
-    empty. Raises WorldError: step_timeout when the machine is too busy to copy it within ``timeout_s``,
-    sandbox_failed.
-    """
-    command = pack(agent.workspace, paths) if paths else pack(agent.workspace)
-    packed = agent.shell(command, max(_LEAST_S, min(_COPY_S, timeout_s)), most_bytes)
-    if packed.truncated or packed.timed_out:
-        return None
-    if packed.exit_code is None:
-        detail = f"the working directory could not be copied: {packed.output[-200:]}"
-        raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
-    return packed.output if packed.exit_code == 0 else ""
 
 
 class Grader:
@@ -76,14 +55,16 @@ class Grader:
         self._tests = StepTests(agent, task, grading)
         self._archive_bytes: int = task["archive_bytes"]
 
-    def grade(self, works: list[str | None]) -> Verdict:
-        """Grade the copies of the working directory, one for each step that was reached.
+    def grade(self, works: Sequence[Work | None]) -> Verdict:
+        """Grade what each step that was reached has left; None is too large.
 
         Raises WorldError: grader_failed when the tests give no usable reward on untouched files either,
         deadline_exceeded when the machine is too busy, or the evaluation has too little time to decide,
         sandbox_failed when untouched files find no room in the box.
         """
-        room = Room(self._agent, works[-1], self._end, archive_bytes=self._archive_bytes)
+        # Artifacts come from another box, and this one has no agent to give anything back to.
+        last = works[-1] if isinstance(works[-1], str) else None
+        room = Room(self._agent, last, self._end, archive_bytes=self._archive_bytes)
         try:
             return self._graded(works, room)
         except TimeoutError:
@@ -98,7 +79,7 @@ class Grader:
         for passed in accumulate(shares):
             yield self._started + span_s * passed / sum(shares)
 
-    def _graded(self, works: list[str | None], room: Room) -> Verdict:
+    def _graded(self, works: Sequence[Work | None], room: Room) -> Verdict:
         rewards: list[dict[str, float]] = []
         shown: list[JsonObject] = []
         cut_short = False
@@ -135,7 +116,7 @@ class Grader:
     def _lowest(self, reason: str) -> JsonObject:
         return {"rewards": {KEY: self._least}, "reason": reason}
 
-    def _rewards(self, index: int, work: str) -> dict[str, float]:
+    def _rewards(self, index: int, work: Work) -> dict[str, float]:
         deadline = self._tests_deadlines[index]
         if deadline - time.monotonic() < _LEAST_S:
             passed_s = time.monotonic() - self._started

@@ -63,14 +63,13 @@ def _tried(command: str) -> str:
     return f"for try in {{1..{_TRIES}}}; do {command} && break; sleep 0.1; done"
 
 
-def pack(workspace: str, paths: Sequence[str] = (WORKDIR, "logs")) -> str:
-    """Return the command that writes parts of a workspace as base64 of a tar.gz.
-
-    By default they are the working directory and the agent's logs; what does not exist is left out.
-    """
-    # So are files that their owner has closed to itself; the exit status says nothing of them.
-    packed = f"tar -c --exclude=logs/verifier -f - -- {shlex.join(paths)} 2>/dev/null"
-    return f"cd {shlex.quote(workspace)} && {packed} | gzip -1 | base64 -w0"
+def pack(workspace: str) -> str:
+    """Return the command that writes the working directory and the agent's logs as base64 of a tar.gz."""
+    # Files that their owner has closed to itself are left out; the exit status says nothing of them.
+    return (
+        f"cd {shlex.quote(workspace)} && tar -c --exclude=logs/verifier -f - app logs 2>/dev/null "
+        "| gzip -1 | base64 -w0"
+    )
 
 
 def pack_all(folders: Sequence[str]) -> str:

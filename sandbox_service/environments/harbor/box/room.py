@@ -19,7 +19,7 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .layout import LINK, SCRATCH, pack_all, unpack
+from .layout import IMAGE_TESTS, INITIAL, LINK, SCRATCH, pack_all, unpack
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
@@ -142,6 +142,21 @@ class Room:
             if packed.exit_code == 0 and not packed.truncated:
                 return packed.output, "/"
         return None if self._work is None else (self._work, self._agent.workspace)
+
+
+def check_image_fits(workspace: str) -> None:
+    """Raise WorldError if half of a box's storage is too little for initial files and tests of its image."""
+    size = count = 0
+    for parent, folders, names in (walked for top in (INITIAL, IMAGE_TESTS) for walked in os.walk(top)):
+        count += len(folders) + len(names)
+        size += sum(os.lstat(os.path.join(parent, name)).st_size for name in names)  # noqa: PTH118
+    found = os.statvfs(workspace)
+    if 2 * size > found.f_blocks * found.f_frsize or (found.f_files and 2 * count > found.f_files):
+        raise WorldError(
+            f"the image of the tests has {size} bytes and {count} files in its initial working directory and "
+            "/tests, more than half of the storage of its box (verifier.environment.storage_mb, "
+            "sandbox.limits.workspace_mib and workspace_inodes); the other half is for the artifacts"
+        )
 
 
 def no_room(detail: str) -> WorldError:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 JsonObject = dict[str, Any]
+Work = str | list[JsonObject]
+"""The work of an agent: a copy of its working directory, or artifacts that come from another box."""
 
 ENTRY = "sandbox_service.environments.harbor.box.verifier:serve"
 _PIECE = 4 * 1024**2
@@ -81,10 +83,10 @@ class StepTests:
         self.waited_s = 0.0
         """Seconds in which tests wanted to compute so far and the machine did not let them."""
 
-    def run(self, index: int, work: str | None, deadline: float) -> dict[str, float]:
+    def run(self, index: int, work: Work | None, deadline: float) -> dict[str, float]:
         """Return the rewards of a step's tests; they end before ``deadline`` on the monotonic clock.
 
-        ``work`` is the copy of the agent's working directory; None stands for the task's untouched files.
+        ``work`` is what the agent left; None stands for the task's untouched files.
 
         Raises NoRewardError, or WorldError: deadline_exceeded when the machine is too busy, sandbox_failed
         when the box cannot run tests.
@@ -149,12 +151,25 @@ class StepTests:
             with contextlib.suppress(WorldError):
                 take_folders(self._agent)
 
-    def _fill(self, verifier: Candidate, index: int, work: str | None, deadline: float) -> None:
+    def _fill(self, verifier: Candidate, index: int, work: Work | None, deadline: float) -> None:
         """Lay out what the tests find."""
         step = self._grading["steps"][index]
-        apart = bool(step["separate"])
         if not _ask(verifier, {"do": "take_folders"}, deadline)["reached"]:
             raise WorldError("the tests cannot reach /app", BoxErrorCode.SANDBOX_FAILED)
+        if step["tests_in_image"]:
+            assert not isinstance(work, str)
+            _ask(verifier, {"do": "take_initial"}, deadline)
+            for artifact in work or ():
+                _send(verifier, {"do": "unpack_artifact", **artifact}, artifact["archive"], deadline)
+            _ask(verifier, {"do": "take_tests"}, deadline)
+        else:
+            assert not isinstance(work, list)
+            self._fill_from_box(verifier, index, work, deadline)
+
+    def _fill_from_box(self, verifier: Candidate, index: int, work: str | None, deadline: float) -> None:
+        """Lay out what the tests find where they run in the box of the agent."""
+        step = self._grading["steps"][index]
+        apart = bool(step["separate"])
         if apart and work is None:
             # As the agent would have left them without doing anything; the artifacts are taken from there.
             self._lay_out(verifier, index, deadline)
@@ -165,15 +180,10 @@ class StepTests:
         else:
             if apart:
                 self._write_initial(verifier, deadline)
-            for begin in range(0, max(1, len(work)), _PIECE):
-                last = begin + _PIECE >= len(work)
-                piece = work[begin : begin + _PIECE]
-                _ask(verifier, {"do": "unpack", "data": piece, "last": last, "apart": apart}, deadline)
+            _send(verifier, {"do": "unpack", "apart": apart}, work, deadline)
         for artifact in (_COLLECTED, *step["artifacts"]) if apart else ():
             _ask(verifier, {"do": "take_artifact", **artifact}, deadline)
         _ask(verifier, {"do": "remove_links"}, deadline)
-        if step["tests_in_image"]:
-            _ask(verifier, {"do": "take_tests"}, deadline)
         for files in _batches(step["files"]):
             _ask(verifier, {"do": "write", "folder": "tests", "files": files}, deadline)
 
@@ -218,6 +228,13 @@ def _batches(files: JsonObject) -> Iterator[JsonObject]:
         batch[path] = file
         size += len(file["base64"])
     yield batch
+
+
+def _send(verifier: Candidate, request: JsonObject, archive: str, deadline: float) -> None:
+    """Send a request with an archive, in pieces."""
+    for begin in range(0, max(1, len(archive)), _PIECE):
+        piece, last = archive[begin : begin + _PIECE], begin + _PIECE >= len(archive)
+        _ask(verifier, {**request, "archive": piece, "last": last}, deadline)
 
 
 def _ask(verifier: Candidate, request: JsonObject, deadline: float) -> JsonObject:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
 from sandbox_service.runner.kernel.procfs import children
 
+from .artifacts import FOLDER
 from .layout import IMAGE_TESTS, INITIAL, LINK, SUBFOLDERS
 
 JsonObject = dict[str, Any]
@@ -51,6 +52,7 @@ def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None])
         "unpack": verifier.unpack,
         "write": verifier.write,
         "take_artifact": verifier.take_artifact,
+        "unpack_artifact": verifier.unpack_artifact,
         "take_tests": verifier.take_tests,
         "remove_links": verifier.remove_links,
         "set_up": verifier.set_up,
@@ -109,24 +111,45 @@ class Verifier:
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         return {}
 
-    def unpack(self, data: str, last: bool, apart: bool) -> JsonObject:
+    def unpack(self, archive: str, last: bool, apart: bool) -> JsonObject:
         """Take a piece of the agent's archive; ``apart`` leaves it beside the working directory."""
+        self._unpack(archive, last, self._left if apart else self._folder)
+        return {}
+
+    def unpack_artifact(self, source: str, kind: str, archive: str, last: bool) -> JsonObject:
+        """Take a piece of an artifact from another box, below the task's folders, for what is there.
+
+        Links that lead out of the artifact are left out, and so are special files: they could lead to the
+        tests, or to anything else of the image.
+        """
+        place = self._folder / source
         if self._unpacking is None:
-            target = self._left if apart else self._folder
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _remove(place)
+            if kind == FOLDER:
+                place.mkdir()
+        self._unpack(archive, last, place if kind == FOLDER else place.parent)
+        if last:
+            _keep_inner(place)
+        return {}
+
+    def _unpack(self, archive: str, last: bool, target: Path) -> None:
+        """Feed a piece of an archive to tar, and wait for it after the last one. Raises OSError."""
+        if self._unpacking is None:
             words = ["tar", "-xz", "--no-same-owner", "--no-same-permissions", "-f", "-", "-C", str(target)]
             self._unpacking = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=self._complaints)
         assert self._unpacking.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._unpacking.stdin.write(base64.b64decode(data))
+            self._unpacking.stdin.write(base64.b64decode(archive))
         if not last:
-            return {}
+            return
         with contextlib.suppress(BrokenPipeError):
             self._unpacking.stdin.close()
-        status = self._unpacking.wait()
+        self._unpacking.wait()
+        self._unpacking = None
         # A part of what the agent left must not be graded. Other complaints are about its own modes.
         if _NO_SPACE in os.pread(self._complaints, _OUTPUT_BYTES, 0).decode("utf-8", "replace"):
             raise OSError(_NO_SPACE)
-        return {"status": status}
 
     def write(self, folder: str, files: dict[str, Any]) -> JsonObject:
         """Write files below one of the task's folders."""
@@ -147,10 +170,7 @@ class Verifier:
         if origin.is_symlink() or not (origin.is_file() or origin.is_dir()):
             return {"found": False}
         place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_dir() and not place.is_symlink():
-            _remove_folder(place)
-        else:
-            place.unlink(missing_ok=True)
+        _remove(place)
         if origin.is_dir():
             place.mkdir()
             _copy_folder(origin, place, exclude)
@@ -248,11 +268,31 @@ def _copy_folder(origin: Path, place: Path, exclude: list[str]) -> None:
                 path.unlink()
 
 
-def _remove_folder(folder: Path) -> None:
-    """Remove a folder of one's own, also where the image has made parts of it read-only."""
-    for parent, _, _ in os.walk(folder):
+def _keep_inner(place: Path) -> None:
+    """Remove special files of an artifact, and links that are absolute or lead out of it or nowhere."""
+    top = place.resolve()
+    for parent, folders, names in os.walk(place):
+        for path in (Path(parent, name) for name in (*folders, *names)):
+            if path.is_symlink():
+                inner = not path.readlink().is_absolute() and _leads_well(path, Path("/"), [top])
+            elif inner := path.is_dir():
+                path.chmod(path.stat().st_mode | stat.S_IRWXU)
+            else:
+                inner = path.is_file()
+            if not inner:
+                path.unlink()
+    if place.is_symlink() or not (place.is_dir() or place.is_file()):
+        place.unlink(missing_ok=True)
+
+
+def _remove(place: Path) -> None:
+    """Remove what is at a place of one's own, also where the image has made parts of it read-only."""
+    if place.is_symlink() or not place.is_dir():
+        place.unlink(missing_ok=True)
+        return
+    for parent, _, _ in os.walk(place):
         Path(parent).chmod(stat.S_IRWXU)
-    shutil.rmtree(folder)
+    shutil.rmtree(place)
 
 
 def _leads_well(link: Path, folder: Path, kept: list[Path]) -> bool:

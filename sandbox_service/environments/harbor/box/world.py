@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.environments.shared.box.actions import parse_actions
@@ -18,8 +19,8 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .collecting import collect, wanted_s
-from .grading import Grader, copy_work
+from .copies import Copies
+from .grading import Grader
 from .layout import (
     IMAGE_PACKED,
     IMAGE_VARIABLES,
@@ -32,13 +33,15 @@ from .layout import (
     take_initial,
 )
 from .prompts import NO_ACTION, next_step, system_prompt
-from .room import LEAST_ARCHIVE
+from .room import check_image_fits
 from .step_tests import take_folders
 from .tools import SUBMIT, TOOLS, ToolSettings, run_tool
 
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
     from sandbox_service.runner.world import Agent
+
+    from .step_tests import Work
 
 
 INTERFACES = ("tools", "workspace")
@@ -47,7 +50,6 @@ _NO_TIME = "Not run: the time of this step is used up."
 _AFTER_END = "Not run: the task, or its step, was submitted before."
 _OUT_OF_TIME = "The time that the task gives its agent is used up; the episode has ended."
 _CANNOT_BEGIN = "The next step cannot begin in the folders that you left; the episode has ended."
-_COPY_S = 5.0
 _SETUP_S = 60.0
 _LEAST_SETUP_S = 0.1
 
@@ -72,10 +74,9 @@ class HarborWorld(World):
         self.position = 0
         self.ran_s = 0.0
         self.step_deadline = 0.0
-        self.works: list[str | None] = []
+        self.copies = Copies(self._agent, self.task)
         self.sealed = False
         self.verdict: tuple[int, Verdict] | None = None
-        self.failed_hooks: list[JsonObject] = []
         env = dict(self.task["env"])
         if self.task["packages"]:
             env.setdefault("PYTHONPATH", _packages())
@@ -85,8 +86,10 @@ class HarborWorld(World):
             env = {**image_variables(_read(IMAGE_VARIABLES)), **env}
             self.workdir = _read(IMAGE_WORKDIR)
         self.task["env"] = env
-        self.task["tests_cwd"] = self.workdir if self.workdir.startswith("/tests") else f"/{WORKDIR}"
+        self.task["tests_cwd"] = f"/{WORKDIR}"
         if self.task["for_verifier"]:
+            self.task["tests_cwd"] = self.workdir
+            check_image_fits(self._agent.workspace)
             return Start([])
         if self.task["image"]:
             self._take_initial()
@@ -109,7 +112,9 @@ class HarborWorld(World):
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         actions = parse_actions(message)
         self.steps += 1
-        wall_timeout_s = timeout_s - self._reserved_s(actions, timeout_s)
+        wall_timeout_s = timeout_s - self.copies.reserved_s(
+            self._step, timeout_s, ends=self._may_end(actions, timeout_s)
+        )
         deadline = time.monotonic() + wall_timeout_s
         self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
         results: list[ToolResult] = []
@@ -147,72 +152,58 @@ class HarborWorld(World):
         score = float(verdict.success) if sparse else verdict.score
         return Verdict(score, verdict.success, verdict.details)
 
-    def _reserved_s(self, actions: list[ParsedCall], timeout_s: float) -> float:
-        """Return the time of a step for hooks and a copy of the working directory, before its worker dies."""
-        larger: float = self.task["archive_bytes"] / LEAST_ARCHIVE
-        hooks_s = wanted_s(self._step["collect"])
+    def _may_end(self, actions: list[ParsedCall], timeout_s: float) -> bool:
+        """Return whether the step or the episode may end with these actions."""
         limit_s = self._step["agent_timeout_s"]
-        ends = (
+        return (
             self.steps >= self.task["max_steps"]
             or any(action.name == SUBMIT for action in actions)
             or (limit_s is not None and self.ran_s + timeout_s >= limit_s)
         )
-        if ends and (larger > 1 or hooks_s > 0):
-            return min(_COPY_S * max(1.0, larger) + hooks_s, timeout_s / (2 if hooks_s else 3))
-        return min(_COPY_S, timeout_s / 6)
 
     def seal(self) -> None:
-        self.works.append(self._copied())
+        self._keep_copy()
         self.sealed = True
 
-    def _copied(self) -> str | None:
-        return self._copied_within(self.step_deadline - time.monotonic())
-
-    def _copied_within(self, timeout_s: float) -> str | None:
-        """Run the hooks of the present step, and copy what the agent and they have left."""
-        deadline = time.monotonic() + timeout_s
-        failed = collect(
-            self._agent, self._prologue, self._step["collect"], timeout_s - min(_COPY_S, timeout_s / 3)
-        )
-        before = [hook for hook in self.failed_hooks if hook["step"] != self._step["name"]]
-        self.failed_hooks = before + [{"step": self._step["name"], **hook} for hook in failed]
-        # The copies of all steps lie in the memory of the box.
-        left = self.task["all_archives_bytes"] - sum(len(work or "") for work in self.works)
-        most = min(self.task["archive_bytes"], left)
-        return copy_work(self._agent, deadline - time.monotonic(), most, self.task["copied_paths"])
-
-    def hand_over(self) -> JsonObject:
+    def export_work(self) -> JsonObject:
         try:
-            works = [*self.works, *([] if self.sealed else [self._present_work()])]
+            works = self._works()
         except OSError as error:
-            detail = f"the sandbox could not hand over what the agent left: {error}"
+            detail = f"the sandbox could not export what the agent left: {error}"
             raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED) from None
-        return {"works": works, "failed_hooks": self.failed_hooks}
+        return {"works": works, "failed_hooks": self.copies.failed_hooks}
 
-    def _present_work(self) -> str | None:
+    def _keep_copy(self) -> None:
+        self.copies.keep_copy(self._step, self._prologue, self.step_deadline - time.monotonic())
+
+    def _works(self) -> list[Work | None]:
+        """Return the copies of all steps that were reached, the present one included."""
+        if self.sealed:
+            return self.copies.works
         # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
         self._agent.kill()
-        return self._copied_within(self.evaluate_timeout_s / 2)
+        present = self.copies.copy_work(self._step, self._prologue, self.evaluate_timeout_s / 2)
+        return [*self.copies.works, present]
 
     def _graded(self, grading: JsonObject) -> Verdict:
         deadline = time.monotonic() + self.evaluate_timeout_s
         if self.task["for_verifier"]:
-            left = grading["handed_over"]
-            self.failed_hooks = left["failed_hooks"]
-            return self._grade(left["works"], grading, deadline)
+            exported = grading["work"]
+            self.copies.failed_hooks = exported["failed_hooks"]
+            return self._grade(exported["works"], grading, deadline)
         if not self.sealed:
-            return self._grade([*self.works, self._present_work()], grading, deadline)
+            return self._grade(self._works(), grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
         if self.verdict is None or self.verdict[0] != key:
-            self.verdict = key, self._grade(self.works, grading, deadline)
+            self.verdict = key, self._grade(self.copies.works, grading, deadline)
         return self.verdict[1]
 
-    def _grade(self, works: list[str | None], grading: JsonObject, deadline: float) -> Verdict:
+    def _grade(self, works: Sequence[Work | None], grading: JsonObject, deadline: float) -> Verdict:
         verdict = Grader(self._agent, self.task, grading, deadline).grade(works)
-        if not self.failed_hooks:
+        if not self.copies.failed_hooks:
             return verdict
-        details = {**verdict.details, "failed_hooks": self.failed_hooks}
+        details = {**verdict.details, "failed_hooks": self.copies.failed_hooks}
         return Verdict(verdict.score, verdict.success, details)
 
     @property
@@ -230,7 +221,11 @@ class HarborWorld(World):
         """Copy the working directory of the task's image, which is read-only, into the agent's."""
         packed, steps = int(_read(IMAGE_PACKED)), len(self.task["steps"])
         most = min(self.task["archive_bytes"], self.task["all_archives_bytes"] // steps)
-        if packed > most and not self.task["copied_paths"]:
+        artifacts = self.task["artifacts"]
+        # A part of the working directory is known when it is packed.
+        if artifacts is not None and not any(_is_all(each) for each in artifacts):
+            packed = 0
+        if packed > most:
             raise WorldError(
                 "the working directory of the task's image is too large to be graded: packed, it has "
                 f"{packed} bytes of base64, and a task with this environment.memory_mb may have {most}"
@@ -280,7 +275,7 @@ class HarborWorld(World):
     def _next_step(self) -> str | None:
         """Begin the next step; return its instruction, or None if it cannot begin in what the agent left."""
         self._agent.kill()
-        self.works.append(self._copied())
+        self._keep_copy()
         self.position += 1
         self.ran_s = 0.0
         try:
@@ -316,6 +311,11 @@ class HarborWorld(World):
         if kept_waiting(used_s, wall_timeout_s, wall_timeout_s, self._agent.still):
             detail = f"the machine is too busy: the calls had {used_s:.1f} s of {wall_timeout_s:g} s"
             raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
+
+
+def _is_all(artifact: JsonObject) -> bool:
+    """Return whether an artifact is the whole working directory."""
+    return artifact["source"].rstrip("/.") == WORKDIR and not artifact["exclude"]
 
 
 def _packages() -> str:

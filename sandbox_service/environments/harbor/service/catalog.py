@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sandbox_service.config import HarborConfig, TaskFolderConfig
     from sandbox_service.environments.base import Provisions, TaskImage
 
-    from .task_toml import EnvironmentTable
+    from .task_toml import EnvironmentTable, TaskToml
     from .tasks import HarborTask
 
 
@@ -231,7 +231,7 @@ class HarborCatalog:
             raise ServiceError(ErrorCode.TASK_INVALID, detail)
         for reason in refused:
             logger.warning("harbor_task_refused", environment=self._name, reason=reason)
-        public = sum(task.toml.environment.network_mode == "public" for task in tasks.values())
+        public = sum(_wants_network(task.toml) for task in tasks.values())
         if public:
             logger.info("harbor_network_is_none", environment=self._name, tasks=public)
         return {name: ids for name, ids in splits.items() if ids}, tasks
@@ -289,13 +289,21 @@ class HarborCatalog:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
 
 
+def _wants_network(toml: TaskToml) -> bool:
+    """Return whether the agent or separate tests would have a network; the format gives it by default."""
+    return any(
+        table is not None and table.network_mode == "public"
+        for table in (toml.environment, toml.verifier.environment)
+    )
+
+
 def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:
     """Return the seconds of an evaluation: the tests of all steps, and the same again on untouched files.
 
     ``waiting`` is the time for each second of them. Before the episode's end, hooks run as well.
     """
     other_box_s = 0.0 if task.verifier is None else _OTHER_BOX_S
-    hooks_s = sum(hook.timeout_sec for hook in task.steps[-1].collect)
+    hooks_s = max(sum(hook.timeout_sec for hook in step.collect) for step in task.steps)
     tests_s = sum(waiting * step.verifier.timeout_sec + BESIDE_TESTS_S for step in task.steps)
     return 2 * tests_s + other_box_s + hooks_s
 

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.base import TaskImage
+from sandbox_service.environments.base import BoxResources, TaskImage
 
 from .task_files import content_digest
 from .tasks import resources_of
@@ -58,7 +58,8 @@ def verifier_image_of(task: HarborTask) -> TaskImage | None:
         workdir=environment.workdir,
         timeout_s=environment.build_timeout_sec,
         reason=verifier.why,
-        resources=resources_of(environment),
+        # Artifacts must find the room that they had in the box of the agent.
+        resources=resources_of(environment).joined(BoxResources(storage_mib=task.resources.storage_mib)),
         holds_tests=True,
     )
 

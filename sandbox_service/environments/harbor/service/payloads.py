@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tasks import HarborTask, TaskStep
 
 
-_HANDED_OVER_BYTES = 24 * 1024**2
+_ARTIFACTS_BYTES = 24 * 1024**2
 """Characters that artifacts may have, packed, on their way to another box."""
 
 
@@ -27,11 +27,11 @@ def task_body(task: HarborTask, config: TaskFolderConfig, evaluate_s: float) -> 
     recipe = task.recipe
     memory_bytes = task.resources.memory_mib * 1024**2
     archive_bytes = max(LEAST_ARCHIVE, memory_bytes // 8)
-    copied: list[JsonValue] = []
+    artifacts: list[JsonValue] | None = None
     if task.verifier is not None:
         (step,) = task.steps
-        copied = ["logs/artifacts", *(_below(artifact) for artifact in step.artifacts)]
-        archive_bytes = _HANDED_OVER_BYTES
+        artifacts = [{"source": "logs/artifacts", "exclude": []}, *map(_artifact, step.artifacts)]
+        archive_bytes = _ARTIFACTS_BYTES
     return {
         "category": task.toml.category,
         "info": {"network": "none", "evaluate_s": evaluate_s},
@@ -45,7 +45,7 @@ def task_body(task: HarborTask, config: TaskFolderConfig, evaluate_s: float) -> 
         "max_steps": config.max_steps,
         "tool_timeout_s": config.tool_timeout_s,
         "max_output_bytes": config.max_output_bytes,
-        "copied_paths": copied,
+        "artifacts": artifacts,
         "archive_bytes": archive_bytes,
         "all_archives_bytes": max(2 * LEAST_ARCHIVE, memory_bytes // 8),
     }
@@ -91,16 +91,15 @@ def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
         "timeout_s": step.verifier.timeout_sec,
         "min_reward": dict(step.min_reward),
         "separate": step.is_separate,
-        "artifacts": [
-            {"source": _below(artifact), "exclude": list(artifact.exclude)} for artifact in step.artifacts
-        ],
+        "artifacts": [_artifact(artifact) for artifact in step.artifacts],
     }
 
 
-def _below(artifact: Artifact) -> str:
-    """Return the path of an artifact below the task's folders."""
+def _artifact(artifact: Artifact) -> JsonValue:
+    """Return an artifact by its path below the task's folders."""
     source = artifact.source
-    return source.lstrip("/") if source.startswith("/") else f"{WORKDIR}/{source}"
+    below = source.lstrip("/") if source.startswith("/") else f"{WORKDIR}/{source}"
+    return {"source": below, "exclude": list(artifact.exclude)}
 
 
 def _wire(files: Mapping[str, TaskFile]) -> dict[str, JsonValue]:

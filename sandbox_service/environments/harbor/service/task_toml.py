@@ -184,7 +184,7 @@ class VerifierTable(_Table):
     environment_mode: Literal["shared", "separate"] | None = None
     """Tests see the working directory that the agent left, or the initial one with the artifacts."""
     environment: EnvironmentTable | None = None
-    """The environment of separate tests, in place of the task's."""
+    """The environment of separate tests, in place of the task's if they have an image."""
     collect: list[CollectTable] = []
     """Commands that leave artifacts, before they are copied."""
     network_mode: NetworkMode | None = None

@@ -11,6 +11,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig, TaskImagesConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandbox, FakeSandboxFactory
 from tests.harness.supervised import Supervised, supervised
@@ -62,28 +63,49 @@ async def test_the_box_of_a_verifier_is_ready_before_the_episode_and_free_after_
             await settle()
         assert factory.of_verifiers() == [box]
         assert not box.runner.places
-        assert box.runner.resets_with_release == 2
+        # One for the world that showed that the image is one.
+        assert box.runner.resets_with_release == 3
 
 
-async def test_a_verifier_without_an_image_refuses_the_create() -> None:
+ESSAY = {"environment": "essay", "task_id": "echo-1"}
+
+
+async def test_every_create_is_refused_until_a_box_of_the_verifier_was_set_up() -> None:
     async with service() as (served, factory):
-        factory.failures.append(ServiceError(ErrorCode.TASK_INVALID, "it has no /tests/test.sh"))
-        body = {"environment": "essay", "task_id": "echo-1"}
-        assert await served.refusal(Op.CREATE, "", body) is ErrorCode.TASK_INVALID
+        factory.failing = ServiceError(ErrorCode.TASK_INVALID, "it has no /tests/test.sh")
+        codes = await asyncio.gather(*(served.refusal(Op.CREATE, "", ESSAY) for _ in range(3)))
+        assert {*codes, await served.refusal(Op.CREATE, "", ESSAY)} == {ErrorCode.TASK_INVALID}
+        assert await served.states() == {}
+        factory.failing = None
+        served.pass_time(60.0)
+        assert (await served.evaluate(await written(served, "well")))["score"] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["process", "gvisor"])
+async def test_boxes_that_are_no_containers_refuse_the_create_by_name(kind: str) -> None:
+    factory = FakeSandboxFactory()
+    factory.kind = kind
+    async with supervised(factory=factory) as served:
+        answer = await served.call(Op.CREATE, "", ESSAY)
+        assert error_of(answer).code is ErrorCode.TASK_INVALID
+        named = {"process": "process boxes", "gvisor": "gVisor boxes"}[kind]
+        assert f"which {named} do not have" in error_of(answer).detail
         assert await served.states() == {}
 
 
-async def test_boxes_that_are_no_containers_refuse_the_create() -> None:
-    async with supervised() as served:
-        body = {"environment": "essay", "task_id": "echo-1"}
-        assert await served.refusal(Op.CREATE, "", body) is ErrorCode.TASK_INVALID
+async def test_a_disk_without_room_for_a_verifiers_box_is_the_nodes() -> None:
+    async with service() as (served, factory):
+        factory.failing = ServiceError(ErrorCode.STORAGE_FULL, "no room")
+        answer = await served.call(Op.CREATE, "", ESSAY)
+        assert answer.meta["node_full"] is True
 
 
 async def test_the_first_verdict_on_an_episode_stands() -> None:
     async with service() as (served, factory):
         instance = await written(served, "end well")
         first = await served.evaluate(instance)
-        factory.of_verifiers()[0].runner.refuse[Op.EVALUATE] = ("grader_failed", "no second draw")
+        (box,) = factory.of_verifiers()
+        box.runner.refuse[Op.EVALUATE] = ("grader_failed", "no second draw")
         assert await served.evaluate(instance) == first
 
 
@@ -125,3 +147,49 @@ async def test_gradings_wait_for_each_other_where_an_image_has_one_box() -> None
         instances = [await written(served, text) for text in ("well", "badly")]
         verdicts = await asyncio.gather(*(served.evaluate(each) for each in instances))
         assert [verdict["score"] for verdict in verdicts] == [1.0, 0.0]
+
+
+async def test_a_release_ends_a_grading_and_frees_its_box() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        (box,) = factory.of_verifiers()
+        box.hold(Op.EVALUATE)
+        grading = asyncio.ensure_future(served.refusal(Op.EVALUATE, instance, {"instance_id": instance}))
+        await box.waiting.wait()
+        assert await served.release(instance)
+        await settle()
+        assert not box.runner.places
+        box.let_go(Op.EVALUATE)
+        assert await grading is ErrorCode.INSTANCE_RELEASED
+        kinds = [event.kind.value for event in served.store.own_events[instance]]
+        assert kinds == ["create", "step", "release"]
+
+
+async def test_a_grading_waits_for_a_box_before_the_agents_work_is_fetched() -> None:
+    async with service() as (served, factory):
+        first, second = [await written(served, text) for text in ("well", "badly")]
+        (box,) = factory.of_verifiers()
+        box.hold(Op.EVALUATE)
+        gradings = [asyncio.ensure_future(served.evaluate(each)) for each in (first, second)]
+        await box.waiting.wait()
+        await settle()
+        home = factory.home_of(second)
+        home.hold(Op.EVALUATE)
+        box.let_go(Op.EVALUATE)
+        await home.waiting.wait()
+        assert (await gradings[0])["score"] == 1.0
+        home.let_go(Op.EVALUATE)
+        assert (await gradings[1])["score"] == 0.0
+
+
+async def test_gradings_are_no_instances_of_the_statistics() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well")
+        (box,) = factory.of_verifiers()
+        box.hold(Op.EVALUATE)
+        grading = asyncio.ensure_future(served.evaluate(instance))
+        await box.waiting.wait()
+        (pool,) = [each for each in served.core.stats().pools if each.environment == "essay"]
+        assert (pool.instances, pool.busy) == (1, 2)
+        box.let_go(Op.EVALUATE)
+        await grading

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.environments.harbor.box.grading import Grader, copy_work
+from sandbox_service.environments.harbor.box.grading import Grader
 from sandbox_service.environments.harbor.box.step_tests import StepTests
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.worker.allowance import kept_waiting
@@ -42,7 +42,7 @@ class Verifier:
 
     def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
         if message["do"] == "unpack":
-            self._end = self._ends[message["data"]]
+            self._end = self._ends[message["archive"]]
         if message["do"] != "wait":
             return {"reached": True, "ended": True, **self._end}
         if "silent" in self._end:
@@ -68,17 +68,15 @@ class Agent:
         left: JsonObject = ONE,
         untouched: JsonObject = ZERO,
         usage: CpuUsage | None = None,
-        copied: Execution | None = None,
         removal: type[OSError] = PermissionError,
     ) -> None:
         self._ends = {"untouched": untouched, WORK: left}
         self._usage = usage or CpuUsage()
-        self._copied = copied
         self._removal = removal
         self.removed = 0
 
     def shell(self, *_: object) -> Execution:
-        return self._copied or Execution("", 0)
+        return Execution("", 0)
 
     def remove_files(self, *_: object) -> None:
         self.removed += 1
@@ -245,22 +243,3 @@ def test_tests_that_say_that_the_machine_is_too_busy_are_an_error_to_retry() -> 
 def test_tests_that_did_not_wait_are_not_believed_that_the_machine_is_too_busy() -> None:
     assert "neither" in graded(Agent(TOO_BUSY)).details["reason"]
     assert graded(Agent({**TOO_BUSY, **ONE}, usage=CpuUsage(runnable=True))).score == 1.0
-
-
-@pytest.mark.parametrize(
-    ("copied", "work"),
-    [
-        (Execution(WORK, 0), WORK),
-        (Execution(WORK, 0, truncated=True), None),
-        (Execution("", None, timed_out=True), None),
-        (Execution("no such folder", 1), ""),
-    ],
-)
-def test_a_copy_is_what_the_agent_left(copied: Execution, work: str | None) -> None:
-    assert copy_work(Agent(copied=copied), 10) == work  # type: ignore[arg-type]
-
-
-def test_a_shell_that_is_killed_is_the_sandboxs_failure() -> None:
-    with pytest.raises(WorldError) as caught:
-        copy_work(Agent(copied=Execution("", None, died=True)), 10)  # type: ignore[arg-type]
-    assert caught.value.code == "sandbox_failed"

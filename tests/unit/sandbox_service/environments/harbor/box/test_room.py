@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.environments.harbor.box.grading import copy_work
+from sandbox_service.environments.harbor.box.copies import copy_folders
 from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE, Room, free_share, has_strangers
 from sandbox_service.runner.world import WorldError
 from tests.harness.agent import FakeAgent
@@ -67,7 +67,7 @@ def test_what_is_too_large_to_be_kept_comes_back_as_far_as_it_was_graded(
     agent: FakeAgent, scratch: Path
 ) -> None:
     agent.write_files({"app/a.py": b"a", "logs/b": b"b"})
-    work = copy_work(agent, 10)
+    work = copy_folders(agent, 10)
     agent.write_file("cache", os.urandom(LEAST_ARCHIVE * 3 // 4 + 1))
     taken = room(agent, scratch, work)
     taken.make()

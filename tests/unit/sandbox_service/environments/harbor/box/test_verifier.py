@@ -1,4 +1,7 @@
+import base64
+import io
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -117,3 +120,47 @@ def test_a_part_of_what_the_agent_left_is_not_graded(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     with pytest.raises(OSError, match="No space left"):
         verifier.unpack("AAAA", last=True, apart=False)
+
+
+def packed(folder: Path) -> str:
+    """The archive of a folder's content."""
+    with io.BytesIO() as data:
+        with tarfile.open(fileobj=data, mode="w:gz") as archive:
+            archive.add(folder, ".")
+        return base64.b64encode(data.getvalue()).decode()
+
+
+def test_an_artifact_from_another_box_keeps_inner_links_alone(verifier: Verifier, tmp_path: Path) -> None:
+    (tmp_path / "tests/expected").write_text("42")
+    (tmp_path / "app/src/old").write_text("which the agent removed")
+    sent = tmp_path / "sent"
+    (sent / "deep").mkdir(parents=True)
+    (sent / "deep/kept").write_text("mine")
+    links = {
+        "inner": "deep/kept",
+        "deep/up": "../inner",
+        "absolute": str(tmp_path / "tests/expected"),
+        "above": "../../tests/expected",
+        "chain": "above",
+        "loop": "loop",
+        "folder": "../..",
+        "nowhere": "missing",
+    }
+    for name, target in links.items():
+        (sent / name).symlink_to(target)
+    os.mkfifo(sent / "pipe")
+    archive = packed(sent)
+    half = len(archive) // 8 * 4
+    verifier.unpack_artifact("app/src", "d", archive[:half], last=False)
+    verifier.unpack_artifact("app/src", "d", archive[half:], last=True)
+    found = {str(path.relative_to(tmp_path / "app/src")) for path in (tmp_path / "app/src").rglob("*")}
+    assert found == {"deep", "deep/kept", "deep/up", "inner"}
+
+
+def test_a_file_from_another_box_takes_the_place_of_a_folder(verifier: Verifier, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    (sent / "src").write_text("a file")
+    verifier.unpack_artifact("app/src", "f", packed(sent), last=True)
+    verifier.unpack_artifact("app/new/src", "f", packed(sent), last=True)
+    assert (tmp_path / "app/src").read_text() == (tmp_path / "app/new/src").read_text() == "a file"

@@ -60,12 +60,14 @@ def test_a_dockerfile_beside_shared_tests_is_one_of_their_files(tmp_path: Path) 
 def test_an_image_by_its_name_comes_before_a_dockerfile_and_needs_no_tests_in_the_folder(
     tmp_path: Path,
 ) -> None:
-    toml = '[verifier.environment]\ndocker_image = "marks:1"\nmemory_mb = 64\nworkdir = "/w"'
+    own = 'docker_image = "marks:1"\nmemory_mb = 64\nworkdir = "/w"'
+    toml = f"[environment]\nmemory_mb = 900\nstorage_mb = 200\n[verifier.environment]\n{own}"
     folder = write(tmp_path / "t", toml, **{"tests/Dockerfile": DOCKERFILE})
     (folder / "tests/test.sh").unlink()
     found = image(folder)
     assert (found.dockerfile, found.context, found.workdir) == ("FROM marks:1\n", None, "/w")
-    assert found.resources == BoxResources(memory_mib=64)
+    # Artifacts find the room there that they had in the box of the agent.
+    assert found.resources == BoxResources(memory_mib=64, storage_mib=200)
 
 
 def test_what_a_verifier_without_an_image_asks_for_is_in_the_tasks_box(
@@ -105,7 +107,7 @@ def test_verifiers_that_boxes_cannot_have_are_refused_by_name(
     assert words in refusal(write(tmp_path / "t", toml, **({file: DOCKERFILE} if file else {})))
 
 
-def test_the_verifiers_box_gets_variables_of_its_own_and_the_agents_box_hands_over_artifacts(
+def test_the_verifiers_box_gets_variables_of_its_own_and_the_agents_box_knows_the_artifacts(
     tmp_path: Path,
 ) -> None:
     toml = (
@@ -116,7 +118,8 @@ def test_the_verifiers_box_gets_variables_of_its_own_and_the_agents_box_hands_ov
     write(tmp_path / "t", toml, **{"tests/Dockerfile": DOCKERFILE})
     payload = HarborCatalog("harbor", HarborConfig(), {"mine": tmp_path}).payload("t")
     assert payload.verifier is not None
-    assert payload.task["copied_paths"] == ["logs/artifacts", "app/answer.txt", "logs/agent/notes"]
+    sources = [each["source"] for each in payload.task["artifacts"]]
+    assert sources == ["logs/artifacts", "app/answer.txt", "logs/agent/notes"]
     assert (payload.task["env"], payload.verifier.task["env"]) == ({"A": "agent"}, {"B": "tests"})
     assert payload.task["steps"][0]["collect"] == [{"command": "true", "timeout_s": 60.0}]
     # The tests are in the image, and nowhere else.

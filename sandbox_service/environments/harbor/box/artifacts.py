@@ -1,0 +1,62 @@
+"""Pack the artifacts of a task for a verifier in another box. Standard library only."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent
+
+
+JsonObject = dict[str, Any]
+
+FOLDER, FILE = "d", "f"
+"""Kinds of artifacts: a folder's archive has its content, a file's the file itself."""
+_LEAST_S = 1.0
+
+
+def pack_artifacts(
+    agent: Agent, artifacts: Sequence[JsonObject], timeout_s: float, most_bytes: int
+) -> list[JsonObject] | None:
+    """Return ``source``, ``kind`` and ``archive`` (a tar.gz as base64) of each artifact that is there.
+
+    None if the archives are longer than ``most_bytes`` in all, or are not packed within ``timeout_s``. What
+    ``exclude``, patterns of tar, matches in a folder is no part of it, and a link is no artifact. Raises
+    WorldError: step_timeout when the machine is too busy, sandbox_failed.
+    """
+    deadline = time.monotonic() + timeout_s
+    packed: list[JsonObject] = []
+    for artifact in artifacts:
+        command = _command(agent.workspace, artifact["source"], artifact["exclude"])
+        left = most_bytes - sum(len(each["archive"]) for each in packed)
+        done = agent.shell(command, max(_LEAST_S, deadline - time.monotonic()), left)
+        if done.truncated or done.timed_out:
+            return None
+        if done.exit_code is None:
+            detail = f"an artifact could not be packed: {done.output[-200:]}"
+            raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
+        kind, archive = done.output[:1], done.output[1:]
+        # Nothing comes of a place that the agent has closed to itself.
+        if kind in (FOLDER, FILE) and archive:
+            packed.append({"source": artifact["source"], "kind": kind, "archive": archive})
+    return packed
+
+
+def _command(workspace: str, source: str, exclude: Sequence[str]) -> str:
+    """Return the command that writes the kind of an artifact and its archive, or nothing."""
+    place = shlex.quote(posixpath.join(workspace, source))
+    folder, name = (shlex.quote(part) for part in posixpath.split(posixpath.join(workspace, source)))
+    patterns = " ".join(shlex.quote(f"--exclude={pattern}") for pattern in exclude)
+    packed = "2>/dev/null | gzip -1 | base64 -w0"
+    return (
+        f"if [ -L {place} ]; then :; "
+        f"elif [ -d {place} ]; then printf {FOLDER}; tar -c {patterns} -C {place} -f - . {packed}; "
+        f"elif [ -f {place} ]; then printf {FILE}; tar -c -C {folder} -f - -- {name} {packed}; fi"
+    )

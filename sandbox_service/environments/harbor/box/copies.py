@@ -1,0 +1,84 @@
+"""Copies of what an agent left: made when a step or the episode ends, for the tests.
+
+Collect hooks run before each copy. Standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
+
+from .artifacts import pack_artifacts
+from .collecting import collect, wanted_s
+from .layout import pack
+from .room import LEAST_ARCHIVE
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent
+
+    from .step_tests import Work
+
+
+JsonObject = dict[str, Any]
+
+_LONGEST_COPY_S = 60.0
+_COPY_S = 5.0
+"""Time for a copy of the least length that may be graded; longer ones have more in proportion."""
+_LEAST_S = 1.0
+
+
+class Copies:
+    """The copies of one episode, which lie in the memory of its box."""
+
+    def __init__(self, agent: Agent, task: JsonObject) -> None:
+        self._agent = agent
+        self._most_bytes: int = task["archive_bytes"]
+        self._all_bytes: int = task["all_archives_bytes"]
+        self._artifacts: list[JsonObject] | None = task["artifacts"]
+        self._copy_s: float = _COPY_S * max(1.0, self._most_bytes / LEAST_ARCHIVE)
+        self.works: list[Work | None] = []
+        """The copies by step; None is too large."""
+        self.failed_hooks: list[JsonObject] = []
+        """Hooks that failed: step, number and exit code."""
+
+    def reserved_s(self, step: JsonObject, timeout_s: float, *, ends: bool) -> float:
+        """Return the part of a step's time for hooks and a copy; ``ends``: one may follow this action."""
+        hooks_s = wanted_s(step["collect"])
+        if ends and (self._copy_s > _COPY_S or hooks_s > 0):
+            return min(self._copy_s + hooks_s, timeout_s / (2 if hooks_s else 3))
+        return min(_COPY_S, timeout_s / 6)
+
+    def keep_copy(self, step: JsonObject, prologue: str, timeout_s: float) -> None:
+        """Keep a copy of what the agent left in a step. Raises WorldError."""
+        self.works.append(self.copy_work(step, prologue, timeout_s))
+
+    def copy_work(self, step: JsonObject, prologue: str, timeout_s: float) -> Work | None:
+        """Run the hooks of a step; return a copy of what the agent and they have left. Raises WorldError."""
+        deadline = time.monotonic() + timeout_s
+        hooks_s = timeout_s - min(self._copy_s, timeout_s / 2)
+        failed = collect(self._agent, prologue, step["collect"], hooks_s)
+        before = [hook for hook in self.failed_hooks if hook["step"] != step["name"]]
+        self.failed_hooks = before + [{"step": step["name"], **hook} for hook in failed]
+        left_s = deadline - time.monotonic()
+        if self._artifacts is not None:
+            return pack_artifacts(self._agent, self._artifacts, left_s, self._most_bytes)
+        left = self._all_bytes - sum(len(work or "") for work in self.works)
+        return copy_folders(self._agent, left_s, min(self._most_bytes, left))
+
+
+def copy_folders(agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE) -> str | None:
+    """Return the agent's working directory as base64 of a tar.gz; None when it is longer than ``most_bytes``.
+
+    One that the agent has made unreadable is empty. Raises WorldError: step_timeout when the machine is too
+    busy to copy it within ``timeout_s``, sandbox_failed.
+    """
+    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_LONGEST_COPY_S, timeout_s)), most_bytes)
+    if packed.truncated or packed.timed_out:
+        return None
+    if packed.exit_code is None:
+        detail = f"the working directory could not be copied: {packed.output[-200:]}"
+        raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
+    return packed.output if packed.exit_code == 0 else ""
