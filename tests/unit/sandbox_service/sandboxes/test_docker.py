@@ -31,7 +31,7 @@ class _Client:
 async def build(client: _Client, log: Path) -> None:
     engine = DockerEngine(client)
     try:
-        await engine.build(io.BytesIO(), "box:1", {}, 10.0, log=log)
+        await engine.build(io.BytesIO(), "box:1", {}, 10.0, log=log, labels={})
     finally:
         await engine.close()
 
