@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _REVISION_DIGITS = 12
+_UNNAMED = "<none>:<none>"
 
 
 def list_images(
@@ -50,7 +51,9 @@ def list_images(
     for image in found:
         each = _record(image)
         sizes = (f"{each['mib']:.0f}", f"{each['own_mib']:.0f}")
-        table.add_row(image.reference, *sizes, str(each["version"]), str(each["revision"])[:_REVISION_DIGITS])
+        commit, mark, changes = str(each["revision"]).partition("-")
+        revision = f"{commit[:_REVISION_DIGITS]}{mark}{changes}"
+        table.add_row(image.reference, *sizes, str(each["version"]), revision)
     results().print(table)
 
 
@@ -67,7 +70,12 @@ async def _listed(config: ServiceConfig) -> list[KeptImage]:
 
 
 def is_of_the_project(image: KeptImage, prefix: str) -> bool:
-    """Return whether an image is one that the project builds; those of earlier releases have no label."""
+    """Return whether an image is one that the project builds; those of earlier releases have no label.
+
+    What a build of several stages leaves has the labels of the stage's base, but no name.
+    """
+    if image.reference == _UNNAMED:
+        return False
     return MARK in image.labels or is_box_image(image.reference, prefix)
 
 

@@ -20,6 +20,7 @@ def image(reference: str, *, labelled: bool) -> KeptImage:
     ("reference", "labelled", "expected"),
     [
         ("registry.example/any-name:1", True, True),
+        ("<none>:<none>", True, False),
         (f"team/sandbox-code:echo-{DIGEST}", False, True),
         (f"other/sandbox-code:echo-{DIGEST}", False, False),
         ("postgres:17", False, False),
