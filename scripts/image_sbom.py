@@ -101,7 +101,10 @@ def packages_of(reference: str) -> dict[ImagePackage, list[str]]:
             raise subprocess.CalledProcessError(export.returncode, words)
     finally:
         subprocess.run(
-            ["docker", "rm", "--force", container], stdout=subprocess.PIPE, check=False, timeout=_ASK_S
+            ["docker", "rm", "--force", "--volumes", container],
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=_ASK_S,
         )
     return found
 
