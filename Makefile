@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool test-packages service-image trainer-image chart sbom audit dist clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool test-packages service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -88,6 +88,9 @@ promtool: ## Install Prometheus's promtool from Debian's package, for the tests 
 service-image: $(STAMP) ## Build the container image of the service, in the locked versions.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image service
 
+gvisor-image: service-image ## Build the service's image with runsc and the root folder of gVisor boxes.
+	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image gvisor
+
 trainer-image: $(STAMP) ## Build the container image of the trainer; ENGINE=vllm for GPUs.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image trainer
 
@@ -112,6 +115,10 @@ sbom: $(SUPPLY_TOOLS)/.installed ## Write a CycloneDX bill of materials of each 
 	    $(SUPPLY_TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON \
 	        --output-reproducible -o var/sbom/$$build.cdx.json constraints/$$build.txt || exit 1; \
 	done
+
+image-sbom: $(SUPPLY_TOOLS)/.installed ## Write that of the packages in a built image, IMAGE=NAME.
+	@[ -n "$(IMAGE)" ] || { echo "name an image: make image-sbom IMAGE=training-sandbox:0.1.0" >&2; exit 2; }
+	$(SUPPLY_TOOLS)/bin/python -m scripts.image_sbom "$(IMAGE)" var/sbom
 
 audit: $(SUPPLY_TOOLS)/.installed ## Report known vulnerabilities of the locked packages (asks an advisory service).
 	for build in cpu cuda; do \

@@ -16,7 +16,7 @@ from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, try_runtim
 from sandbox_service.sandboxes.factory import open_engine
 from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
-from sandbox_service.sandboxes.root_folder import is_root, make_root, root_folder
+from sandbox_service.sandboxes.root_folder import is_root, make_root, root_folder, with_links
 from sandbox_service.sandboxes.runsc import installed_runsc
 
 if TYPE_CHECKING:
@@ -94,15 +94,23 @@ def _report_protections(config: ServiceConfig, report: Callable[[str], None]) ->
 
 
 async def build_root(config: ServiceConfig, report: Callable[[str], None], *, force: bool = False) -> Path:
-    """Make the root folder of gVisor boxes unless it exists, and return it."""
+    """Make the root folder of gVisor boxes unless it exists, and return it.
+
+    Environments whose boxes have links in their root get a folder with them beside it: a service whose root
+    folder is part of a read-only image cannot make it later.
+    """
     try:
         engine = await open_engine(config.sandbox)
     except ServiceError:
-        return await make_root(report, force=force)
-    try:
-        return await make_root(report, engine, force=force)
-    finally:
-        await engine.close()
+        root = await make_root(report, force=force)
+    else:
+        try:
+            root = await make_root(report, engine, force=force)
+        finally:
+            await engine.close()
+    for catalog in build_registry(config.environments).catalogs.values():
+        await asyncio.to_thread(with_links, root, catalog.spec.root_links)
+    return root
 
 
 async def build_all_images(

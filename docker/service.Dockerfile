@@ -9,20 +9,14 @@ RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps
     --break-system-packages --root-user-action ignore --root /built /wheels/*.whl
 
 FROM ${BASE}
-ARG VERSION=unknown
-ARG REVISION=unknown
-LABEL org.opencontainers.image.title="training-sandbox" \
-      org.opencontainers.image.description="Episodes of real tasks in isolated sandboxes, served over HTTP" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
 COPY --from=packages /built/ /
 # The id is above those of a machine's own users. The cache is that of this user, so that environments are set up in it.
 RUN useradd --uid 10001 --user-group --home-dir /var/lib/sandbox-service --create-home --shell /usr/sbin/nologin service \
  && mkdir -p /var/cache/training-sandbox /etc/sandbox-service \
  && chown 10001:10001 /var/cache/training-sandbox \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
-ENV HOME=/var/lib/sandbox-service XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1
+# `envs setup` installs by pip, whose own cache would be beside the service's, where this user cannot write.
+ENV HOME=/var/lib/sandbox-service XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
 USER 10001:10001
 WORKDIR /var/lib/sandbox-service
 VOLUME ["/var/lib/sandbox-service", "/var/cache/training-sandbox"]

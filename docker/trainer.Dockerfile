@@ -8,13 +8,6 @@ RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps
 
 FROM ${BASE}
 ARG LIBRARIES=libnuma1
-ARG VERSION=unknown
-ARG REVISION=unknown
-LABEL org.opencontainers.image.title="training-sandbox-trainer" \
-      org.opencontainers.image.description="Reinforcement learning of LLM agents on episodes in sandboxes" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
 COPY --from=packages /built/ /
 # vLLM for CPUs links libnuma; Triton, which compiles for GPUs, takes a C compiler and Python's headers.
 RUN apt-get update -q \

@@ -37,6 +37,10 @@ _PARTS = {
     ),
     "placement": re.compile(r"trainer/engines/gpu_shares\.py|trainer/launch/(?:fit|shared_workers)\.py"),
     "plugins": re.compile(r"pyproject\.toml|(?:sandbox_plugins|sandbox_conformance)/.+|trainer/plugins\.py"),
+    "project_images": re.compile(
+        r"docker/(?:base|gvisor|service)\.Dockerfile|scripts/(?:project_image\.py|runsc\.sh)|"
+        r"sandbox_service/sandboxes/(?:root_folder|runsc|oci_bundle)\.py"
+    ),
     "ranks": re.compile(r"trainer/update/.+"),
     "scaling": re.compile(r"sandbox_service/fleet/scal\w+\.py"),
     "serve": re.compile(r"deploy/\w+\.py|local_processes/.+|service_cli/commands/\w+\.py"),

@@ -2,6 +2,8 @@
 # Installs gVisor's program runsc for boxes of kind gvisor, unless one that is new enough is there.
 # Debian 12 has a release of 2022, in which `ls FOLDER` fails; that of Debian 13 is a static program, which
 # runs on both. It is fetched from the mirror that apt uses, checked, and unpacked to /usr/local/bin.
+# Usage: runsc.sh [RECORD]
+# The package's description is written to the file RECORD: an image lists so what dpkg has not installed.
 set -eu
 oldest=20240729
 version=0.0~20240729.0-4+b7
@@ -48,4 +50,5 @@ PYTHON
 echo "$sum  $work/runsc.deb" | sha256sum --check --quiet
 dpkg-deb --extract "$work/runsc.deb" "$work/tree"
 as_root install -m 0755 "$work/tree/usr/bin/runsc" "$target"
+if [ -n "${1:-}" ]; then dpkg-deb --field "$work/runsc.deb" >"$1"; fi
 echo "runsc $(release): $target"

@@ -213,6 +213,7 @@ class DockerEngine:
         timeout_s: float,
         *,
         log: Path,
+        labels: Mapping[str, str],
         network: str = "none",
     ) -> None:
         """Build an image from a tar that contains a Dockerfile, and write the output to ``log``."""
@@ -224,6 +225,7 @@ class DockerEngine:
                     custom_context=True,
                     tag=tag,
                     buildargs=dict(arguments),
+                    labels=dict(labels),
                     network_mode=network,
                     rm=True,
                     forcerm=True,

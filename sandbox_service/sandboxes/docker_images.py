@@ -67,6 +67,9 @@ class KeptImage:
     """Bytes of layers that no other image has."""
     created: float
     """Seconds since the epoch."""
+    all_bytes: int = 0
+    """Bytes of all its layers."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class DockerImages:
@@ -139,9 +142,7 @@ class DockerImages:
 
         def ask(client: docker.APIClient) -> list[KeptImage]:
             return [
-                KeptImage(tag, max(0, each["Size"] - each["SharedSize"]), float(each["Created"]))
-                for each in client.df()["Images"] or []
-                for tag in each["RepoTags"] or []
+                _kept(tag, each) for each in client.df()["Images"] or [] for tag in each["RepoTags"] or []
             ]
 
         return await self._engine.use("list its images", ask, timeout_s)
@@ -159,13 +160,20 @@ class DockerImages:
 
         def ask(client: docker.APIClient) -> list[KeptImage]:
             found = [each for each in client.df()["Images"] or [] if label in (each["Labels"] or {})]
-            return [
-                KeptImage(tag, max(0, each["Size"] - each["SharedSize"]), float(each["Created"]))
-                for each in found
-                for tag in (each["RepoTags"] or [])[:1]
-            ]
+            return [_kept(tag, each) for each in found for tag in (each["RepoTags"] or [])[:1]]
 
         return await self._engine.use("measure its images", ask, timeout_s)
+
+
+def _kept(reference: str, listed: Mapping[str, Any]) -> KeptImage:
+    """Return an image of the engine's report on its disk."""
+    return KeptImage(
+        reference,
+        max(0, listed["Size"] - listed["SharedSize"]),
+        float(listed["Created"]),
+        int(listed["Size"]),
+        dict(listed["Labels"] or {}),
+    )
 
 
 def _begin(

@@ -24,6 +24,7 @@ from sandbox_service.environments.provisions import cache_root
 from sandbox_service.errors import ServiceError
 
 from .content import box_files, box_modules
+from .image_labels import image_labels
 
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
@@ -100,7 +101,7 @@ async def build_images(
         arguments = {"BASE": base, "MODULES": " ".join(box_modules(files))}
         log = cache / f"box-{spec.name}.log"
         with _building(progress, reference, log):
-            await engine.build(context, reference, arguments, _BUILD_S, log=log)
+            await engine.build(context, reference, arguments, _BUILD_S, log=log, labels=_box_labels(spec))
         progress(f"{reference}: built")
     return references
 
@@ -116,7 +117,8 @@ async def base_image(
     source = await _system(engine, progress, cache)
     log = cache / "base.log"
     with _building(progress, base, log):
-        await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S, log=log)
+        labels = image_labels(_BASE, "Debian with Python 3.11 and no setuid program, the base of all boxes")
+        await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S, log=log, labels=labels)
     return base
 
 
@@ -138,8 +140,14 @@ async def _packages_image(
     log = cache / f"packages-{spec.name}.log"
     with _building(progress, reference, log), tempfile.TemporaryFile() as context:
         await asyncio.to_thread(_write_context, context, recipe, provisions.folder)
-        await engine.build(context, reference, {"BASE": base}, _PACKAGES_S, log=log)
+        labels = image_labels(_PACKAGES, f"Packages and data of the environment {spec.name}")
+        await engine.build(context, reference, {"BASE": base}, _PACKAGES_S, log=log, labels=labels)
     return reference
+
+
+def _box_labels(spec: EnvironmentSpec) -> dict[str, str]:
+    description = f"Boxes of the environment {spec.name}"
+    return image_labels(spec.image, description, licensed=spec.provisions is None)
 
 
 @contextmanager

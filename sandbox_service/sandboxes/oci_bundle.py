@@ -40,6 +40,9 @@ CODE = "/opt/code"
 """The runner and the environment's box modules, as the service lays them out."""
 ENVIRONMENT = "/opt/environment"
 """The folder above packages and data; only the group of the environments' processes can enter it."""
+FUSE_DEVICE = "/dev/fuse"
+_AGENTS = "agents"
+"""Folder in the bundle with an empty one for each of the agents' packages."""
 _PIDS = "/sys/fs/cgroup/pids"
 AGENTS_GROUP = f"{_PIDS}/agents"
 """The control group of agents' processes, in gVisor's kernel, which ignores RLIMIT_NPROC."""
@@ -70,6 +73,8 @@ class BundleRequest:
 def write_bundle(folder: Path, request: BundleRequest) -> None:
     """Make a bundle's folder, which nobody else can read."""
     folder.mkdir(mode=0o700)
+    for name in request.agent_packages:
+        (folder / _AGENTS / name).mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(bundle_config(request)), encoding="utf-8")
 
 
@@ -109,7 +114,7 @@ def _covers() -> list[Json]:
     """Hide the devices that gVisor makes and other containers do not have."""
     options: list[Json] = [*GVISOR_COVER]
     tun: Json = {"destination": "/dev/net", "type": "tmpfs", "source": "tmpfs", "options": options}
-    return [tun, _bind("/dev/null", "/dev/fuse", "ro")]
+    return [tun, _bind("/dev/null", FUSE_DEVICE, "ro")]
 
 
 def _mounts(request: BundleRequest) -> list[Json]:
@@ -124,6 +129,9 @@ def _mounts(request: BundleRequest) -> list[Json]:
         mounts.append(_bind(str(request.packages), BOX_PACKAGES, "ro"))
     if request.data is not None:
         mounts.append(_bind(str(request.data), BOX_DATA, "ro"))
+    if request.agent_packages:
+        # The root folder may belong to another user and to no configuration: it has no places for the names.
+        mounts.append(_bind(_AGENTS, BOX_AGENTS, "ro"))
     for name, folder in sorted(request.agent_packages.items()):
         mounts.append(_bind(str(folder), f"{BOX_AGENTS}/{name}", "ro"))
     for path in (WORKSPACE, *SCRATCH):

@@ -23,8 +23,17 @@ from sandbox_service.environments.digests import digest
 from sandbox_service.environments.provisions import cache_root
 from sandbox_service.errors import ServiceError
 
-from .hardening import BOX_PYTHON, BOX_SOCKET_DIR, WORKSPACE
+from .hardening import (
+    BOX_AGENTS,
+    BOX_CODE,
+    BOX_DATA,
+    BOX_PACKAGES,
+    BOX_PYTHON,
+    BOX_SOCKET_DIR,
+    WORKSPACE,
+)
 from .images import BUILD_COMMAND, base_recipe, base_tarball
+from .oci_bundle import CODE, FUSE_DEVICE
 from .state import storage_errors
 
 if TYPE_CHECKING:
@@ -91,12 +100,22 @@ def _make(tarball: Path, root: Path) -> None:
             raise
 
 
+def add_mount_points(root: Path) -> None:
+    """Make what boxes mount over: runsc makes what is missing, but not in a root folder of another user."""
+    for folder in (BOX_CODE, CODE, BOX_PACKAGES, BOX_DATA, BOX_AGENTS, BOX_SOCKET_DIR, WORKSPACE):
+        (root / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    device = root / FUSE_DEVICE.lstrip("/")
+    device.parent.mkdir(exist_ok=True)
+    device.touch()
+
+
 def _unpack(tarball: Path, root: Path) -> None:
     with tarfile.open(tarball) as archive:
-        # The archive is the base image's own tree: absolute links and owners are to be kept.
-        archive.extractall(root, numeric_owner=True, filter="fully_trusted")
-    for folder in ("opt/sandbox", "opt/code", "opt/environment", "opt/agents", BOX_SOCKET_DIR, WORKSPACE):
-        (root / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        # The archive is the base image's own tree: absolute links and owners are to be kept. An attribute,
+        # since Python 3.11.2, which Debian 12 has, knows no argument for it.
+        archive.extraction_filter = lambda member, _: member
+        archive.extractall(root, numeric_owner=True)
+    add_mount_points(root)
     for folder, _, files in os.walk(root):
         for name in files:
             path = Path(folder) / name

@@ -18,6 +18,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from .docker_images import DockerImages, ImageBuild
+from .image_labels import image_labels
 from .images import BUILD_COMMAND, recipe_files, recipes_folder
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class TaskImages:
             "TASK_WORKDIR": image.workdir or ".",
             "TASK_HOLDS_TESTS": "1" if image.holds_tests else "",
         }
-        labels = {self._label: image.task_id}
+        described = image_labels(_IMAGE, f"Boxes of the task {image.task_id}")
+        labels = {self._label: image.task_id, **described}
         ours = ImageBuild(
             reference, recipes_folder(), layer, log.with_suffix(".layer.log"), False, arguments, labels
         )

@@ -1,4 +1,4 @@
-"""``sandbox-service images``: build the container images of the environments, and remove old ones."""
+"""``sandbox-service images``: build the container images of the environments, list and remove them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from deploy.preparation import build_all_images, build_root
 from sandbox_service.config.reading import read_config
 
+from .images_list import list_images
 from .images_prune import prune
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes_line, results
@@ -18,10 +19,12 @@ from .terminal import explained, notes_line, results
 def build() -> typer.Typer:
     """Build the sub-commands."""
     cli = typer.Typer(
-        help="Build the container images of the environments, and remove old ones.", no_args_is_help=True
+        help="Build the container images of the environments, list them, and remove old ones.",
+        no_args_is_help=True,
     )
     cli.callback()(_images)
     cli.command("build")(build_command)
+    cli.command("list")(list_images)
     cli.command("prune")(prune)
     return cli
 

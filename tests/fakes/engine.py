@@ -15,6 +15,7 @@ class Build:
     context: bytes
     tag: str
     arguments: dict[str, str]
+    labels: dict[str, str]
 
 
 @dataclass
@@ -33,8 +34,8 @@ class FakeEngine:
     async def has_image(self, reference):
         return reference in self.images
 
-    async def build(self, context, tag, arguments, timeout_s, *, log):
-        self.built.append(Build(context.read(), tag, dict(arguments)))
+    async def build(self, context, tag, arguments, timeout_s, *, log, labels):
+        self.built.append(Build(context.read(), tag, dict(arguments), dict(labels)))
         self.logs.append(log)
         self.images.add(tag)
 

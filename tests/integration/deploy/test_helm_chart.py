@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sandbox_service.config import ServiceConfig
-from tests.harness.chart_tools import chart_python
+from tests.harness.tool_environments import chart_python
 
 ROOT = Path(__file__).parents[3]
 RENDER = """
@@ -57,6 +57,7 @@ ASKED = {
         "trainer": {"enabled": True, "runsClaim": "runs"},
     },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
+    "an image of one's own": {**SET, "image": {"repository": "registry.example/mine", "tag": "7"}},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
 }
 
@@ -114,6 +115,12 @@ def test_the_fields_of_all_values_are_known_to_kuberay(rendered) -> None:
 def test_the_least_values_give_valid_manifests(rendered) -> None:
     assert "kind: RayService" in rendered["answers"]["least"]
     assert "kind: RayCluster\n" not in rendered["answers"]["least"]
+
+
+def test_an_image_of_ones_own_is_run_as_it_is_named(rendered) -> None:
+    assert 'image: "registry.example/mine:7"' in rendered["answers"]["an image of one's own"]
+    release = yaml.safe_load((ROOT / "deploy/helm/training-sandbox/Chart.yaml").read_text())["appVersion"]
+    assert f'image: "training-sandbox:{release}-gvisor"' in rendered["answers"]["least"]
 
 
 def test_autoscaling_is_set_for_ray_and_for_the_service_alike(rendered) -> None:

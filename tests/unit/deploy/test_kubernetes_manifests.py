@@ -13,7 +13,7 @@ from deploy.exposure import check_reach
 from sandbox_service.config import ServiceConfig
 from sandbox_service.trajectories.engine import store_url
 from scripts.install import Machine, choose
-from scripts.project_image import Recipe
+from scripts.project_image import Recipe, recipe_of
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "training-sandbox"
@@ -178,6 +178,23 @@ def test_trainers_with_gpus_run_the_image_that_is_built_for_gpus() -> None:
         assert container["image"].endswith(f"/{built}")
 
 
+@pytest.mark.parametrize(("kind", "boxes"), [("service", "docker"), ("gvisor", "gvisor")])
+def test_pods_of_the_service_run_the_image_that_is_built_for_their_boxes(kind, boxes) -> None:
+    cluster = read(DEPLOY / "kubernetes" / f"{boxes}.yaml")["RayService", "sandbox"]["spec"][
+        "rayClusterConfig"
+    ]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["image"].endswith(f"/{recipe_of(kind).tag}")
+
+
+def test_the_image_for_gvisor_has_its_parts_where_the_chart_expects_them() -> None:
+    recipe = (DEPLOY.parent / "docker" / "gvisor.Dockerfile").read_text()
+    paths = DEFAULTS["boxes"]["gvisor"]
+    assert f" {paths['runsc']}\n" in recipe
+    assert f'"sandbox.gvisor_root={paths["root"]}"]' in recipe
+
+
 def test_kuberay_knows_every_field(documents) -> None:
     for (kind, _), document in documents.items():
         if document["apiVersion"].startswith("ray.io/"):
@@ -212,6 +229,7 @@ WRONG = {
     },
     "a Ray without token authentication": {"rayVersion": "1.13.0"},
     "an unfiltered container by a typing error": {"boxes": {"gvisor": {"seccompProfile": {"type": "None"}}}},
+    "a trainer's image without a tag": {"trainer": {"image": {"repository": "trainer", "tag": ""}}},
     "a quantity without a unit that Kubernetes knows": {"sandbox": {"sharedMemory": "512MB"}},
     "no port": {"postgresql": {"port": 0}},
     "Redis without a port": {"ray": {"redis": {"address": "redis"}}},
@@ -232,6 +250,7 @@ def test_a_key_may_be_read_only() -> None:
 def test_the_chart_and_its_image_are_of_one_release() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
-    assert chart["appVersion"] == DEFAULTS["image"]["tag"] == project["project"]["version"]
+    assert chart["appVersion"] == project["project"]["version"]
+    assert DEFAULTS["image"]["tag"] == "", "the release's, by the kind of boxes"
     pins = project["project"]["optional-dependencies"]["service"]
     assert f"ray[serve]=={DEFAULTS['rayVersion']}" in pins

@@ -84,10 +84,16 @@ gcsFaultToleranceOptions:
 {{- end }}
 {{- end -}}
 
-{{/* What every container of Ray has in common; takes the root, the image, and whether SIGTERM empties the node. */}}
+{{/* The tag of the service's image: of this release, with runsc and the boxes' root folder for gVisor boxes. */}}
+{{- define "sandbox.tag" -}}
+{{- $built := ternary (printf "%s-gvisor" .Chart.AppVersion) .Chart.AppVersion (eq .Values.boxes.kind "gvisor") -}}
+{{- .Values.image.tag | default $built -}}
+{{- end -}}
+
+{{/* What every container of Ray has in common; takes the root, and whether SIGTERM empties the node. */}}
 {{- define "sandbox.container" -}}
-image: "{{ .image.repository }}:{{ .image.tag }}"
-imagePullPolicy: {{ .image.pullPolicy | default .root.Values.image.pullPolicy }}
+image: "{{ .root.Values.image.repository }}:{{ include "sandbox.tag" .root }}"
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 # KubeRay's command, in the environment of the HTTP front that refuses what `serve` refuses.
 command: ["/bin/bash", "-c"]
 args:

@@ -26,7 +26,7 @@ topologySpreadConstraints:
         app.kubernetes.io/component: sandbox
 containers:
   - name: ray-worker
-    {{- include "sandbox.container" (dict "root" . "image" .Values.image "drains" true) | nindent 4 }}
+    {{- include "sandbox.container" (dict "root" . "drains" true) | nindent 4 }}
     envFrom:
       - secretRef: {name: {{ .Values.postgresql.secret }}}
     resources: {{- toYaml .Values.sandbox.resources | nindent 6 }}

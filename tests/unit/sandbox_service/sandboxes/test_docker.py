@@ -20,8 +20,10 @@ class _Client:
 
     def __init__(self, *lines: dict[str, str]) -> None:
         self._lines = lines
+        self.labels: dict[str, str] = {}
 
-    def build(self, **_: Any) -> Iterator[dict[str, str]]:
+    def build(self, *, labels: dict[str, str], **_: Any) -> Iterator[dict[str, str]]:
+        self.labels = labels
         yield from self._lines
 
     def close(self) -> None:
@@ -31,7 +33,7 @@ class _Client:
 async def build(client: _Client, log: Path) -> None:
     engine = DockerEngine(client)
     try:
-        await engine.build(io.BytesIO(), "box:1", {}, 10.0, log=log)
+        await engine.build(io.BytesIO(), "box:1", {}, 10.0, log=log, labels={"title": "box"})
     finally:
         await engine.close()
 
@@ -41,6 +43,12 @@ async def test_the_output_of_a_build_is_in_its_log_and_that_of_an_earlier_one_is
     await build(_Client({"stream": "Step 1/1 : FROM scratch\n"}), log)
     await build(_Client({"stream": "Step 1/1 : FROM base\n"}, {"stream": "Successfully built\n"}), log)
     assert log.read_text() == "Step 1/1 : FROM base\nSuccessfully built\n"
+
+
+async def test_an_image_gets_the_labels_of_its_build(tmp_path: Path) -> None:
+    client = _Client({"stream": "Successfully built\n"})
+    await build(client, tmp_path / "box.log")
+    assert client.labels == {"title": "box"}
 
 
 async def test_a_failed_build_ends_its_log_with_the_failure(tmp_path: Path) -> None:

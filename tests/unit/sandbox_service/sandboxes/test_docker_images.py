@@ -36,6 +36,14 @@ class _Client:
             )
         yield from self._lines
 
+    def df(self) -> dict[str, Any]:
+        sizes = {"Size": 300, "SharedSize": 200, "Created": 7}
+        listed = [
+            {**sizes, "RepoTags": ["box:1", "box:2"], "Labels": {"title": "box"}},
+            {**sizes, "RepoTags": None, "Labels": None},
+        ]
+        return {"Images": listed, "LayersSize": 300}
+
     def inspect_image(self, _: str) -> dict[str, Any]:
         return {"RepoTags": self._tags}
 
@@ -94,3 +102,14 @@ async def test_the_layers_of_a_failed_build_go_but_no_image_with_a_name(
     found = await failure(client, tmp_path)
     assert client.removed == removed
     assert "--->" not in found.detail
+
+
+async def test_images_are_listed_by_each_name_with_both_sizes_and_their_labels() -> None:
+    engine = DockerEngine(_Client([]))
+    try:
+        found = await DockerImages(engine).named()
+    finally:
+        await engine.close()
+    assert [image.reference for image in found] == ["box:1", "box:2"]
+    assert {(image.all_bytes, image.own_bytes) for image in found} == {(300, 100)}
+    assert found[0].labels == {"title": "box"}

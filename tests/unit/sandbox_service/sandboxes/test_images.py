@@ -10,6 +10,7 @@ import pytest
 from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.sandboxes import images
+from sandbox_service.sandboxes.image_labels import MARK, PREFIX
 from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
 from tests.fakes.engine import FakeEngine
 from tests.harness.waiting import until
@@ -64,6 +65,17 @@ async def test_a_missing_image_is_built_on_a_base_from_the_registry(tmp_path):
     assert image.tag == image_reference(SPEC)
     assert image.arguments["BASE"] == base.tag
     assert "sandbox_service.environments.echo.box.world" in image.arguments["MODULES"].split()
+
+
+async def test_every_image_that_is_built_has_the_projects_labels(tmp_path):
+    engine = FakeEngine(registry={"python:3.11-slim"})
+    (tmp_path / "packages").mkdir()
+    provided = dataclasses.replace(SPEC, provisions=Provisions(tmp_path / "packages", "0" * 16))
+    await build_images(engine, [SPEC, provided], lambda _: None, cache_dir=tmp_path)
+    titles = [build.labels[MARK] for build in engine.built]
+    assert titles == ["sandbox-base", "sandbox-code", "sandbox-packages", "sandbox-code"]
+    licensed = [f"{PREFIX}licenses" in build.labels for build in engine.built]
+    assert licensed == [False, True, False, False], "others chose what is in a base and in packages"
 
 
 async def test_without_a_registry_the_cached_tree_is_the_base(tmp_path):

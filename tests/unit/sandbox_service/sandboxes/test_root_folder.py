@@ -7,8 +7,16 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.hardening import BOX_PYTHON
-from sandbox_service.sandboxes.root_folder import check_root, make_root, root_folder, with_links
+from sandbox_service.sandboxes.oci_bundle import BundleRequest, bundle_config, write_bundle
+from sandbox_service.sandboxes.root_folder import (
+    add_mount_points,
+    check_root,
+    make_root,
+    root_folder,
+    with_links,
+)
 
 
 @pytest.fixture
@@ -33,6 +41,27 @@ def test_a_root_with_links_shares_its_files_and_is_made_once(root):
     assert (linked / "etc/hosts").stat().st_ino == (root / "etc/hosts").stat().st_ino
     assert with_links(root, ("tests", "app")) == linked
     assert with_links(root, ()) == root
+
+
+def test_all_that_boxes_mount_has_its_place_in_a_root_of_another_user(tmp_path):
+    root, folder = tmp_path / "root", tmp_path / "bundle"
+    root.mkdir()
+    add_mount_points(root)
+    request = BundleRequest(
+        root,
+        ("/bin/true",),
+        Path("/state/box"),
+        Path("/state/code"),
+        SandboxLimits(),
+        packages=Path("/e/packages"),
+        data=Path("/e/data"),
+        agent_packages={"mine": Path("/agents/mine")},
+    )
+    write_bundle(folder, request)
+    bound = {each["destination"] for each in bundle_config(request)["mounts"] if each["type"] == "bind"}
+    missing = {path for path in bound if not (root / path.lstrip("/")).exists()}
+    assert missing == {"/opt/agents/mine"}
+    assert (folder / "agents" / "mine").is_dir(), "mounted at /opt/agents"
 
 
 async def test_a_source_without_python_is_refused_and_leaves_nothing(tmp_path):
