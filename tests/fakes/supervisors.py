@@ -96,14 +96,19 @@ class FakeCore:
     def _adopt(self, instance_id: str) -> None:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        self._check_lease()
+        self.instances.setdefault(instance_id, 0)
+
+    def _check_lease(self) -> None:
         if self.held:
             self.held -= 1
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the lease holds", retry_after_s=1.0)
-        self.instances.setdefault(instance_id, 0)
 
     def _create(self, frame: Frame) -> Frame:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if "adopt_from" in frame.meta:
+            self._check_lease()
         instance_id = frame.instance_id or f"{self.name}.{len(self.instances):032x}"
         self.instances[instance_id] = 0
         return frame.reply(json.dumps({"instance_id": instance_id}).encode())
