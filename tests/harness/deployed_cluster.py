@@ -193,14 +193,25 @@ class DeployedCluster:
             assert not deadline.passed, left
             time.sleep(0.5)
 
+    def wait_metric(self, name: str) -> None:
+        """Wait until a gateway shows a metric."""
+        deadline = Deadline.after(WAIT_S)
+        while not any(line.startswith(name) for line in self._get("/metrics").splitlines()):
+            assert not deadline.passed, name
+            time.sleep(0.5)
+
+    def _get(self, path: str) -> str:
+        """Return the body of a successful answer, else nothing."""
+        try:
+            reply = httpx.get(f"{self.url}{path}", timeout=10)
+        except httpx.TransportError:
+            return ""
+        return reply.text if reply.is_success else ""
+
     def _supervisors(self) -> int:
         """Return the number of supervisors that a gateway reaches and that take instances."""
-        try:
-            reply = httpx.get(f"{self.url}/v1/stats", timeout=10)
-        except httpx.TransportError:
-            return 0
-        known = reply.json()["supervisors"] if reply.is_success else []
-        return sum(not each["draining"] for each in known)
+        known = json.loads(self._get("/v1/stats") or '{"supervisors": []}')
+        return sum(not each["draining"] for each in known["supervisors"])
 
     def _serve(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [str(BIN / "serve"), verb, "-a", f"http://127.0.0.1:{self._dashboard}", *words]
