@@ -35,7 +35,7 @@ class FakeCore:
         self.fenced = asyncio.Event()
         """Set by a test: another supervisor has taken over."""
         self.adopts = False
-        """Instances of others are taken over when a gateway asks for it."""
+        """Instances and creates of others are taken over when a gateway asks for it."""
         self.owner_on_record: str | None = None
         """The owner that the store names of what is not here; empty for none, None without a shared store."""
         self.held = 0
@@ -107,6 +107,8 @@ class FakeCore:
     def _create(self, frame: Frame) -> Frame:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if "adopt_from" in frame.meta and not self.adopts:
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the store is not shared", retry_after_s=1.0)
         if "adopt_from" in frame.meta:
             self._check_lease()
         instance_id = frame.instance_id or f"{self.name}.{len(self.instances):032x}"
