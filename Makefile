@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool test-packages service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool redis test-packages service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -84,6 +84,9 @@ test-packages: $(STAMP) ## Install torchao for the tests of 8-bit moments, besid
 
 promtool: ## Install Prometheus's promtool from Debian's package, for the tests of the alert rules (asks for root).
 	sh scripts/promtool.sh
+
+redis: ## Install Debian's package redis-server, for the tests of a Ray head that restarts (asks for root).
+	sh scripts/redis.sh
 
 service-image: $(STAMP) ## Build the container image of the service, in the locked versions.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.project_image service

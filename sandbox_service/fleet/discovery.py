@@ -3,6 +3,7 @@
 A supervisor of another version of the service is no member: it might read frames and settings otherwise.
 
 Addresses are cached; Ray is asked every few seconds in the background, and at once when a connection failed.
+While its control plane does not answer, the cached ones are used.
 A supervisor that Ray knows but that does not answer keeps its last address: it is restarting, and its
 instances are not lost. One that runs and is silent for too long hangs: it is killed, and Ray starts it again.
 """
@@ -41,6 +42,9 @@ REFRESH_INTERVAL_S = 5.0
 """Seconds between two refreshes in the background."""
 REFRESH_GAP_S = 0.2
 """Least time between two refreshes."""
+REFRESH_TIMEOUT_S = 3.0
+"""Longest time for which a call waits for a refresh: Ray's control plane may be away for minutes, and others
+take instances over without it."""
 ANSWER_TIMEOUT_S = 2.0
 """Longest time for which a refresh waits for addresses."""
 
@@ -87,8 +91,10 @@ class RayDiscovery:
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self._refresh(), name="refresh the fleet once")
             self._refreshing.add_done_callback(self._refresh_ended)
-        # Shielded, because all callers of this moment share the one refresh.
-        await asyncio.shield(self._refreshing)
+        # Not cancelled at the timeout, because all callers of this moment share the one refresh.
+        ended, _ = await asyncio.wait({self._refreshing}, timeout=REFRESH_TIMEOUT_S)
+        for refresh in ended:
+            refresh.result()
         return self._members
 
     async def close(self) -> None:

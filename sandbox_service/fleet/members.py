@@ -60,7 +60,10 @@ class Discovery(Protocol):
         ...
 
     async def refresh(self) -> Mapping[str, Member]:
-        """Find the supervisors again, after a cached address failed. Concurrent calls share one refresh."""
+        """Find the supervisors again, after a cached address failed, and return what is known by then.
+
+        Concurrent calls share one refresh, which goes on if a call does not wait for its end.
+        """
         ...
 
     async def close(self) -> None:

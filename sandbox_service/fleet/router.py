@@ -11,7 +11,8 @@ reports that it did not act on it. Everything else is settled by the idempotency
 A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
 the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
 keeps its order, in which its repetition finds the instance: the first supervisor reads in a shared store of
-it, or refuses it again as long as its node lacks image or room.
+it, or refuses it again as long as its node lacks image or room. While the first one is not reached, the next
+one is asked in its place, too, and the store allows it when the lease of the first has run out.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class Router:
         Returns its answer; None if there is none, or while the owner's lease holds.
         """
         wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
-        for name in rank(frame.instance_id, members):
+        for name in rank(_placed_by(frame), members):
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
             if reply is None or _code_of(reply) is ErrorCode.DRAINING:
                 continue
@@ -223,8 +224,8 @@ class Router:
             self._refusing.forget(_environment_of(frame), name)
 
     def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
-        """Remember who has an instance that went from one supervisor to another."""
-        if reply.op is Op.REPLY:
+        """Remember who has an instance that went from one supervisor to another; an id of ours says it."""
+        if reply.op is Op.REPLY and frame.instance_id:
             self._heirs.note(frame.instance_id, name)
 
     async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:
@@ -241,12 +242,8 @@ class Router:
         owner = self._heirs.owner(frame.instance_id)
         if owner is not None and owner in members:
             return [owner]
-        if frame.instance_id:
-            return rank(frame.instance_id, members)
-        key = frame.meta.get("key")
-        if key is not None:
-            # A create that is sent again must reach the supervisor that remembers its key.
-            return rank(f"{frame.meta['tenant']}\0{key}", members)
+        if placed_by := _placed_by(frame):
+            return rank(placed_by, members)
         self._turn += 1
         order = least_loaded(self._connections.load, members, self._turn)
         now = asyncio.get_running_loop().time()
@@ -279,7 +276,8 @@ class Router:
     async def _send(self, name: str, frame: Frame, deadline: float, *, wait: bool) -> Frame:
         """Send to a supervisor; with ``wait``, look it up again until the frame could be sent.
 
-        An instance whose supervisor stays away is taken over by another meanwhile, if there is one.
+        An instance whose supervisor stays away is taken over by another meanwhile, if there is one; so is a
+        create that only this supervisor would answer.
         """
         until = _end_of_search(deadline)
         loop = asyncio.get_running_loop()
@@ -298,7 +296,7 @@ class Router:
                 late = loop.time() + MOVED_PAUSE_S >= until
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
-            if _is_on_instance(frame) and loop.time() >= ask_others_at:
+            if _placed_by(frame) and loop.time() >= ask_others_at:
                 reply = await self._ask_successors(frame, members, deadline, name)
                 if reply is not None and not _is_unknown(reply):
                     return reply
@@ -323,6 +321,15 @@ def _end_of_search(deadline: float) -> float:
 
 def _is_on_instance(frame: Frame) -> bool:
     return bool(frame.instance_id) and frame.op is not Op.CREATE
+
+
+def _placed_by(frame: Frame) -> str:
+    """Return what decides which supervisor is responsible; empty for a new instance that any may create."""
+    key = frame.meta.get("key")
+    if frame.instance_id or key is None:
+        return frame.instance_id
+    # A create that is sent again must reach the supervisor that remembers its key.
+    return f"{frame.meta['tenant']}\0{key}"
 
 
 def _environment_of(frame: Frame) -> str:

@@ -278,6 +278,7 @@ class SupervisorCore:
             admission=self._admission,
             journal=self._journal,
             tasks=self._tasks,
+            takeover=self._takeover,
         )
 
     def _build_operations(self) -> Mapping[Op, Operation]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .instance_setup import InstanceSetup
     from .instances import Instance, InstanceTable
     from .journal import Journal
+    from .takeover import Takeover
     from .termination import Termination
 
 
@@ -45,12 +46,14 @@ class Creation:
         admission: Admission,
         journal: Journal,
         tasks: BackgroundTasks,
+        takeover: Takeover,
     ) -> None:
         self._keys = keys
         self._creator = creator
         self._admission = admission
         self._journal = journal
         self._tasks = tasks
+        self._takeover = takeover
 
     async def create(self, frame: Frame) -> Frame:
         """Create an instance, or answer from the key."""
@@ -80,6 +83,9 @@ class Creation:
         """
         answer: Frame | None = None
         try:
+            if (owner := frame.meta.get("adopt_from")) is not None:
+                # The gateway does not reach the supervisor that remembers the key.
+                await self._takeover.answer_creates_of(str(owner))
             earlier = None if tenant_key is None else await self._keys.find_earlier(*tenant_key)
             if earlier is not None:
                 answer = recorded_answer(earlier, frame, frame.body)

@@ -106,6 +106,17 @@ class Takeover:
             return instance
         return await self._take_over(frame)
 
+    async def answer_creates_of(self, owner: str) -> None:
+        """Return once a create that ``owner`` is responsible for may be answered here.
+
+        What that one has recorded is in the store, and from now on it records nothing. Raises ServiceError:
+        SUPERVISOR_UNAVAILABLE while its lease holds, or if the store is not shared; DRAINING.
+        """
+        if not self._store.is_shared():
+            detail = f"supervisor {owner} does not answer, and its store is its own"
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
+        await self._claim_of(owner, "")
+
     async def _take_over(self, frame: Frame) -> Instance:
         """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does."""
         tenant, instance_id = frame.meta["tenant"], frame.instance_id
@@ -137,11 +148,23 @@ class Takeover:
 
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING.
         """
-        owner, now = record.owner, self._clock.monotonic()
+        owner = record.owner
+        if await self._claim_of(owner, record.instance_id):
+            return self._name
+        # Another one was faster, or it has ended meanwhile.
+        later = await self._store.instance(record.tenant, public_id(record.instance_id))
+        return owner if later is None else later.owner
+
+    async def _claim_of(self, owner: str, instance_id: str) -> bool:
+        """Fence a supervisor and claim an instance of it, if it has that one; return whether it had it.
+
+        Raises ServiceError as ``_claim`` does.
+        """
+        now = self._clock.monotonic()
         self._admission.check_open()
         if (until := self._held_until.get(owner, 0.0)) > now:
             raise _held_error(owner, until - now)
-        claim = await self._store.claim(record.instance_id, owner)
+        claim = await self._store.claim(instance_id, owner)
         if claim.held_s > 0:
             self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
             raise _held_error(owner, claim.held_s)
@@ -149,11 +172,7 @@ class Takeover:
         if claim.fenced:
             logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
             self._tasks.spawn(self._write_off_of(owner))
-        if claim.taken:
-            return self._name
-        # Another one was faster, or it has ended meanwhile.
-        later = await self._store.instance(record.tenant, public_id(record.instance_id))
-        return owner if later is None else later.owner
+        return claim.taken
 
     async def _write_off_of(self, supervisor: str) -> None:
         """Record as lost those instances of a dead supervisor that cannot be rebuilt, before their calls."""
@@ -218,7 +237,7 @@ class Takeover:
 
 
 def _held_error(owner: str, seconds: float) -> ServiceError:
-    detail = f"supervisor {owner} does not answer and may have the instance for another {seconds:.1f} s"
+    detail = f"supervisor {owner} does not answer and has its lease for another {seconds:.1f} s"
     return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=seconds)
 
 

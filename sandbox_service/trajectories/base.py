@@ -102,7 +102,10 @@ class TrajectoryStore(Protocol):
         ...
 
     async def claim(self, instance_id: str, owner: str) -> Claim:
-        """Take an instance over from ``owner`` if its lease has run out and it has the instance still."""
+        """Take an instance over from ``owner`` if its lease has run out and it has the instance still.
+
+        From then on ``owner`` records nothing, whether it has the instance or not.
+        """
         ...
 
     async def disown(self, instance_ids: Collection[str]) -> None:

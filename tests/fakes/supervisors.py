@@ -35,7 +35,7 @@ class FakeCore:
         self.fenced = asyncio.Event()
         """Set by a test: another supervisor has taken over."""
         self.adopts = False
-        """Instances of others are taken over when a gateway asks for it."""
+        """Instances and creates of others are taken over when a gateway asks for it."""
         self.owner_on_record: str | None = None
         """The owner that the store names of what is not here; empty for none, None without a shared store."""
         self.held = 0
@@ -96,14 +96,21 @@ class FakeCore:
     def _adopt(self, instance_id: str) -> None:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        self._check_lease()
+        self.instances.setdefault(instance_id, 0)
+
+    def _check_lease(self) -> None:
         if self.held:
             self.held -= 1
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the lease holds", retry_after_s=1.0)
-        self.instances.setdefault(instance_id, 0)
 
     def _create(self, frame: Frame) -> Frame:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if "adopt_from" in frame.meta and not self.adopts:
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the store is not shared", retry_after_s=1.0)
+        if "adopt_from" in frame.meta:
+            self._check_lease()
         instance_id = frame.instance_id or f"{self.name}.{len(self.instances):032x}"
         self.instances[instance_id] = 0
         return frame.reply(json.dumps({"instance_id": instance_id}).encode())

@@ -118,7 +118,9 @@ class MemoryTrajectoryStore:
             return Claim(taken=False, held_s=self.held[owner])
         first = owner not in ("", *self.fenced)
         self.fenced |= {owner} if first else set()
-        record = self.records[instance_id]
+        record = self.records.get(instance_id)
+        if record is None:
+            return Claim(taken=False, fenced=first)
         ended = any(event.kind.ends for event in self.own_events[instance_id])
         taken = record.owner == owner and not ended
         if taken:

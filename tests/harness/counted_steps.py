@@ -11,14 +11,17 @@ import asyncio
 import itertools
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-__all__ = ["CallFailed", "Client", "Toll"]
+__all__ = ["CallFailed", "Client", "Toll", "counted_load"]
 
 _PATIENCE_S = 90.0
+_CALL_S = 180.0
 _PAUSE_S = 0.2
 _THINKS_S = 0.01
 _AGAIN = {
@@ -55,6 +58,8 @@ class Toll:
     """Episodes whose world heard more than was answered."""
     repeated: int = 0
     """Calls that were sent again under their key."""
+    longest_s: float = 0.0
+    """Longest time that a client waited for the outcome of a call, with its repetitions."""
 
 
 class Client:
@@ -130,13 +135,16 @@ class Client:
 
     async def _until_known(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         """Send a call until its outcome is known."""
-        deadline = asyncio.get_running_loop().time() + _PATIENCE_S
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while True:
             try:
                 return await self._post(path, body)
             except CallFailed as error:
-                if error.code not in _AGAIN or asyncio.get_running_loop().time() > deadline:
+                if error.code not in _AGAIN or loop.time() > began + _PATIENCE_S:
                     raise
+            finally:
+                self._toll.longest_s = max(self._toll.longest_s, loop.time() - began)
             self._toll.repeated += 1
             await asyncio.sleep(_PAUSE_S)
 
@@ -152,6 +160,19 @@ class Client:
 
     def _key(self) -> str:
         return f"{self._name}-{next(self._serial)}"
+
+
+@asynccontextmanager
+async def counted_load(url: str, clients: int, steps: int) -> AsyncIterator[Toll]:
+    """Have clients that count play episodes while the block runs; play the last ones to their gradings."""
+    toll, stop = Toll(), asyncio.Event()
+    async with httpx.AsyncClient(base_url=url, timeout=_CALL_S) as http, asyncio.TaskGroup() as tasks:
+        for _ in range(clients):
+            tasks.create_task(Client(http, toll, counts=True, compatible=False).play(stop, steps))
+        try:
+            yield toll
+        finally:
+            stop.set()
 
 
 def _failure_of(answer: httpx.Response) -> CallFailed:

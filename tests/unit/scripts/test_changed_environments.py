@@ -66,7 +66,7 @@ def test_a_file_changes_the_environments_that_use_it(project, path, names):
         ("examples/data/lines.jsonl", []),
         ("trainer/update/mesh.py", ["ranks"]),
         ("trainer/batches/journal.py", ["evolve", "killed_runs"]),
-        ("sandbox_service/fleet/scaler.py", ["scaling"]),
+        ("sandbox_service/fleet/scaler.py", ["clusters", "scaling"]),
         ("trainer/chat/template.py", []),
     ],
 )

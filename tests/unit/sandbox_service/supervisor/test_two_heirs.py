@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -65,6 +66,33 @@ async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
             return node
 
         yield start
+
+
+async def test_a_create_is_answered_elsewhere_once_the_lease_of_its_supervisor_has_run_out(
+    nodes: Nodes,
+) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    instance = await first.service.create(key="done")
+
+    async def create(key: str) -> Frame:
+        return await second.service.call(Op.CREATE, "", body, key=key, adopt_from="s1")
+
+    assert error_of(await create("new")).code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    end_lease(second.url, "s1")
+    second.service.clock.advance(1)
+    assert json.loads((await create("done")).body)["instance_id"] == instance
+    created = json.loads((await create("new")).body)["instance_id"]
+    assert created.startswith("s2.")
+    # The former supervisor may still be at work on it, and can record nothing.
+    assert await first.service.refusal(Op.CREATE, "", body, key="late") is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_a_create_of_another_supervisor_is_refused_without_a_shared_store(nodes: Nodes) -> None:
+    alone = await nodes("s1")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    refused = await alone.service.refusal(Op.CREATE, "", body, key="k", adopt_from="s2")
+    assert refused is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
 async def test_an_instance_is_left_to_its_supervisor_while_the_lease_of_that_one_holds(nodes: Nodes) -> None:
