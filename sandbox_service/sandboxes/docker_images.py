@@ -6,6 +6,7 @@ import io
 import re
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
@@ -36,6 +37,9 @@ _ENVIRONMENTAL = re.compile(
 """Errors of the engine's disk or of a registry, which say nothing of the image."""
 _FAILED_COMMAND = "returned a non-zero code"
 """Words of the error of an instruction RUN, whose output may contain any words."""
+_MEASURING = "a disk usage operation is already running"
+"""Words of the engine's error while it measures; it answers one request at a time."""
+_MEASURE_PAUSE_S = 0.5
 _LAYER = re.compile(r" ---> ([0-9a-f]{12})\s*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROGRESS = (" --->", "Removing intermediate container")
@@ -142,7 +146,9 @@ class DockerImages:
 
         def ask(client: docker.APIClient) -> list[KeptImage]:
             return [
-                _kept(tag, each) for each in client.df()["Images"] or [] for tag in each["RepoTags"] or []
+                _kept(tag, each)
+                for each in _disk_usage(client, timeout_s)["Images"] or []
+                for tag in each["RepoTags"] or []
             ]
 
         return await self._engine.use("list its images", ask, timeout_s)
@@ -151,7 +157,7 @@ class DockerImages:
         """Return the bytes of disk that all images take."""
 
         def ask(client: docker.APIClient) -> int:
-            return int(client.df()["LayersSize"])
+            return int(_disk_usage(client, timeout_s)["LayersSize"])
 
         return await self._engine.use("measure its images", ask, timeout_s)
 
@@ -159,7 +165,11 @@ class DockerImages:
         """Return the images with a label."""
 
         def ask(client: docker.APIClient) -> list[KeptImage]:
-            found = [each for each in client.df()["Images"] or [] if label in (each["Labels"] or {})]
+            found = [
+                each
+                for each in _disk_usage(client, timeout_s)["Images"] or []
+                if label in (each["Labels"] or {})
+            ]
             return [_kept(tag, each) for each in found for tag in (each["RepoTags"] or [])[:1]]
 
         return await self._engine.use("measure its images", ask, timeout_s)
@@ -223,6 +233,19 @@ def _remove_unnamed(client: docker.APIClient, layer: str) -> None:
     with suppress(docker.errors.DockerException, requests.exceptions.RequestException):
         if layer and not _inspect(client, layer)["RepoTags"]:
             client.remove_image(layer)
+
+
+def _disk_usage(client: docker.APIClient, timeout_s: float) -> dict[str, Any]:
+    """Return what takes the engine's disk, once it has finished measuring for somebody else."""
+    measure: Callable[[], dict[str, Any]] = client.df
+    deadline = time.monotonic() + timeout_s - _MEASURE_PAUSE_S
+    while True:
+        try:
+            return measure()
+        except docker.errors.APIError as error:
+            if _MEASURING not in str(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(_MEASURE_PAUSE_S)
 
 
 def _inspect(client: docker.APIClient, reference: str) -> dict[str, Any]:

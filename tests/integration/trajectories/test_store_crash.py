@@ -16,6 +16,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
 from tests.harness.episodes import event, instance
 from tests.harness.store_writer import INSTANCES
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,6 +89,8 @@ async def test_a_full_disk_makes_the_store_refuse_until_there_is_room_again(smal
     assert error.code is ErrorCode.STORAGE_FULL
     assert store.stats().last_error
     ballast.unlink()
+    # It tries again by itself.
+    await until(lambda: not store.stats().last_error)
     assert [one.sequence for one in await store.events("s1.a")] == list(range(taken))
     store.append(event(sequence=taken))
     await store.close()

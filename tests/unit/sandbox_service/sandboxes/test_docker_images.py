@@ -113,3 +113,38 @@ async def test_images_are_listed_by_each_name_with_both_sizes_and_their_labels()
     assert [image.reference for image in found] == ["box:1", "box:2"]
     assert {(image.all_bytes, image.own_bytes) for image in found} == {(300, 100)}
     assert found[0].labels == {"title": "box"}
+
+
+class _Measuring(_Client):
+    """An engine that measures its disk for somebody else, as often as is asked."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__([])
+        self._times = times
+
+    def df(self) -> dict[str, Any]:
+        if self._times:
+            self._times -= 1
+            response = requests.Response()
+            response.status_code = 500
+            raise docker.errors.APIError(
+                "refused", response=response, explanation="a disk usage operation is already running"
+            )
+        return super().df()
+
+
+async def test_an_engine_that_measures_for_somebody_else_is_asked_again() -> None:
+    engine = DockerEngine(_Measuring(2))
+    try:
+        assert await DockerImages(engine).disk_bytes() == 300
+    finally:
+        await engine.close()
+
+
+async def test_an_engine_that_measures_for_ever_is_given_up() -> None:
+    engine = DockerEngine(_Measuring(10**6))
+    try:
+        with pytest.raises(ServiceError, match="already running"):
+            await DockerImages(engine).disk_bytes(timeout_s=0.6)
+    finally:
+        await engine.close()
