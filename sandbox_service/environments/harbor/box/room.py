@@ -34,6 +34,8 @@ _COPY_SHARE = 0.25
 """Share of the remaining time that the copy of the agent's files may take."""
 _COPY_S = 5.0
 """Longest time for a copy of the least length that may be kept; longer ones have more in proportion."""
+_BUSY = 4
+"""Real time that a copy may take on a busy machine, in times of its own."""
 _LEAST_S = 1.0
 _WAIT_S = 30.0
 """Longest wait for the removal of what an earlier verifier has left."""
@@ -137,8 +139,11 @@ class Room:
         left_s = self._deadline - time.monotonic()
         command = pack_all(self._folders)
         with contextlib.suppress(WorldError):
-            copy_s = min(_COPY_S * self._archive_bytes / LEAST_ARCHIVE, left_s * _COPY_SHARE)
-            packed = self._agent.shell(command, max(_LEAST_S, copy_s), self._archive_bytes)
+            copy_s = _COPY_S * self._archive_bytes / LEAST_ARCHIVE
+            most_s = max(_LEAST_S, left_s * _COPY_SHARE)
+            # A busy machine takes longer for the same.
+            wall_s = min(_BUSY * copy_s, most_s)
+            packed = self._agent.shell(command, min(copy_s, most_s), self._archive_bytes, wall_s)
             if packed.exit_code == 0 and not packed.truncated:
                 return packed.output, "/"
         return None if self._work is None else (self._work, self._agent.workspace)
