@@ -27,6 +27,7 @@ from .instances import InstanceState, Tombstone, end_error, unknown_error
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.trajectories.base import TrajectoryStore
+    from sandbox_service.trajectories.ownership import Claim
     from sandbox_service.trajectories.records import InstanceRecord
     from sandbox_service.wire.frames import Frame
 
@@ -110,12 +111,12 @@ class Takeover:
         """Return once a create that ``owner`` is responsible for may be answered here.
 
         What that one has recorded is in the store, and from now on it records nothing. Raises ServiceError:
-        SUPERVISOR_UNAVAILABLE while its lease holds, or if the store is not shared; DRAINING.
+        SUPERVISOR_UNAVAILABLE while its lease holds, or if this is not its store; DRAINING.
         """
-        if not self._store.is_shared():
+        # A file that had another name before counts as shared, and yet is one node's.
+        if not self._store.is_shared() or not (await self._claim_of(owner, "")).known:
             detail = f"supervisor {owner} does not answer, and its store is its own"
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
-        await self._claim_of(owner, "")
 
     async def _take_over(self, frame: Frame) -> Instance:
         """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does."""
@@ -149,14 +150,14 @@ class Takeover:
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING.
         """
         owner = record.owner
-        if await self._claim_of(owner, record.instance_id):
+        if (await self._claim_of(owner, record.instance_id)).taken:
             return self._name
         # Another one was faster, or it has ended meanwhile.
         later = await self._store.instance(record.tenant, public_id(record.instance_id))
         return owner if later is None else later.owner
 
-    async def _claim_of(self, owner: str, instance_id: str) -> bool:
-        """Fence a supervisor and claim an instance of it, if it has that one; return whether it had it.
+    async def _claim_of(self, owner: str, instance_id: str) -> Claim:
+        """Fence a supervisor and claim an instance of it, if it has that one.
 
         Raises ServiceError as ``_claim`` does.
         """
@@ -172,7 +173,7 @@ class Takeover:
         if claim.fenced:
             logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
             self._tasks.spawn(self._write_off_of(owner))
-        return claim.taken
+        return claim
 
     async def _write_off_of(self, supervisor: str) -> None:
         """Record as lost those instances of a dead supervisor that cannot be rebuilt, before their calls."""

@@ -58,6 +58,8 @@ class Claim:
     """Seconds for which the owner's lease still holds; the claim may be repeated afterwards."""
     fenced: bool = False
     """This claim was the first on an instance of the owner since its lease ran out."""
+    known: bool = True
+    """The owner has had a lease in this store; without one, it may be alive on a store of its own."""
 
 
 def fenced_error() -> ServiceError:
@@ -114,18 +116,18 @@ def claim_instance(
     """
     # First of all, since a write takes SQLite's lock: what is read below stays true.
     renew_lease(connection, claimant, lease_s)
-    fenced = False
+    fenced, known = False, True
     if owner != NOBODY:
         held_s = _lease_left(connection, owner, lease_s)
-        if held_s > 0:
+        if held_s is not None and held_s > 0:
             return Claim(taken=False, held_s=held_s)
-        fenced = _fence(connection, owner)
+        fenced, known = _fence(connection, owner), held_s is not None
     change = (
         instances.update()
         .where(instances.c.instance_id == instance_id, instances.c.ended_at.is_(None), owned_by(owner))
         .values(owner=claimant.supervisor)
     )
-    return Claim(taken=bool(connection.execute(change).rowcount), fenced=fenced)
+    return Claim(taken=bool(connection.execute(change).rowcount), fenced=fenced, known=known)
 
 
 def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collection[str]) -> None:
@@ -160,15 +162,15 @@ def _lease(connection: Connection, lease_s: float) -> dict[str, float]:
     return {"leased_until": _now(connection) + lease_s, "lease_s": lease_s}
 
 
-def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) -> float:
-    """Return the seconds for which a supervisor's lease holds; its row is locked until the end.
+def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) -> float | None:
+    """Return the seconds for which a supervisor's lease holds, None if it never had one; locks its row.
 
     ``unrecorded_s`` is the duration of leases that an earlier release took, which recorded none.
     """
     query = sa.select(lives.c.leased_until, lives.c.lease_s).where(lives.c.supervisor == supervisor)
     row = connection.execute(query.with_for_update()).first()
     if row is None:
-        return 0.0
+        return None
     left = float(row.leased_until) - _now(connection)
     longest = unrecorded_s if row.lease_s is None else row.lease_s
     return left if 0.0 < left <= longest else 0.0

@@ -137,6 +137,8 @@ class StoreOwnershipContract:
         record = await stores[1].instance("acme", "s1.a")
         assert (record.owner, record.supervisor) == ("", "s1")
         assert (await stores[1].claim("s1.a", "")).taken
+        assert (await stores[1].claim("s1.a", "")).known
+        assert not (await stores[1].claim("", "never here")).known
         assert not (await stores[2].claim("s1.a", "")).taken
         assert not (await stores[2].claim("s1.b", "s1")).taken
         assert len(await stores[1].events("s1.a")) == 2

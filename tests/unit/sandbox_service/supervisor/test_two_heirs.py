@@ -95,6 +95,16 @@ async def test_a_create_of_another_supervisor_is_refused_without_a_shared_store(
     assert refused is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
+async def test_a_create_is_left_to_a_supervisor_that_the_store_never_knew(nodes: Nodes) -> None:
+    # A store with two names counts as shared, and may still be the file of one node.
+    await nodes("former name")
+    alone = await nodes("s1")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    refused = await alone.service.refusal(Op.CREATE, "", body, key="k", adopt_from="elsewhere")
+    assert refused is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert await alone.service.states() == {}
+
+
 async def test_an_instance_is_left_to_its_supervisor_while_the_lease_of_that_one_holds(nodes: Nodes) -> None:
     first, second = await nodes("s1"), await nodes("s2")
     instance = await first.service.create()
