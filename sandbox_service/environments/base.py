@@ -92,7 +92,7 @@ class TaskImage:
     resources: BoxResources = BoxResources()
     """Needs of its boxes."""
     holds_tests: bool = False
-    """Its boxes are for grading: it brings the tests, and its working directory may be that of the tests."""
+    """It brings the tests, and its boxes are for grading."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ reports that it did not act on it. Everything else is settled by the idempotency
 A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
 the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
 keeps its order, in which its repetition finds the instance: the first supervisor reads in a shared store of
-it, or refuses it again as long as its node lacks image or room. While the first one is not reached, the next
-one is asked in its place, too, and the store allows it when the lease of the first has run out.
+it, or refuses it again as long as its node lacks image or room. While the first one is not reached, a create
+with a key goes to the next one, and the store allows it when the lease of the first has run out. One with an
+id waits: if the first one returned meanwhile, two instances could have the id.
 """
 
 from __future__ import annotations
@@ -224,7 +225,10 @@ class Router:
             self._refusing.forget(_environment_of(frame), name)
 
     def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
-        """Remember who has an instance that went from one supervisor to another; an id of ours says it."""
+        """Remember who has an instance that went from one supervisor to another.
+
+        The id of a new instance names its supervisor.
+        """
         if reply.op is Op.REPLY and frame.instance_id:
             self._heirs.note(frame.instance_id, name)
 
@@ -277,7 +281,7 @@ class Router:
         """Send to a supervisor; with ``wait``, look it up again until the frame could be sent.
 
         An instance whose supervisor stays away is taken over by another meanwhile, if there is one; so is a
-        create that only this supervisor would answer.
+        create with a key and without an id.
         """
         until = _end_of_search(deadline)
         loop = asyncio.get_running_loop()
@@ -296,7 +300,7 @@ class Router:
                 late = loop.time() + MOVED_PAUSE_S >= until
                 if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
-            if _placed_by(frame) and loop.time() >= ask_others_at:
+            if _may_be_taken_over(frame) and loop.time() >= ask_others_at:
                 reply = await self._ask_successors(frame, members, deadline, name)
                 if reply is not None and not _is_unknown(reply):
                     return reply
@@ -330,6 +334,11 @@ def _placed_by(frame: Frame) -> str:
         return frame.instance_id
     # A create that is sent again must reach the supervisor that remembers its key.
     return f"{frame.meta['tenant']}\0{key}"
+
+
+def _may_be_taken_over(frame: Frame) -> bool:
+    # An id that the tenant chose could have two instances, if its supervisor returns during the create.
+    return bool(_placed_by(frame)) and (_is_on_instance(frame) or not frame.instance_id)
 
 
 def _environment_of(frame: Frame) -> str:

@@ -236,7 +236,7 @@ def _remove_unnamed(client: docker.APIClient, layer: str) -> None:
 
 
 def _disk_usage(client: docker.APIClient, timeout_s: float) -> dict[str, Any]:
-    """Return what takes the engine's disk, once it has finished measuring for somebody else."""
+    """Return what takes the engine's disk, once it has finished what another client asked for."""
     measure: Callable[[], dict[str, Any]] = client.df
     deadline = time.monotonic() + timeout_s - _MEASURE_PAUSE_S
     while True:

@@ -55,6 +55,9 @@ class InstanceSetup:
         finally:
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
+        if instance.box is None or instance.box.discarded:
+            detail = "the sandbox died while the box of the verifier was made"
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         return reply
 
     async def _set_up(

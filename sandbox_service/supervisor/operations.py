@@ -20,7 +20,7 @@ from sandbox_service.wire.frames import Frame, Op
 from .calls import NotStartedError, parse_request
 from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
-from .instances import InstanceState, end_error
+from .instances import InstanceState
 from .model_tunnel import ModelTunnel
 from .verifier_boxes import EXPORT_WORK
 
@@ -122,8 +122,6 @@ class InstanceOperations:
         reply = await self._verifiers.grade_instance(
             instance, payload, params, export, invocation.timer, limit_s
         )
-        if instance.ended:
-            raise end_error(instance.state, instance.reason)
         if instance.state is InstanceState.FINISHED:
             # Without what the box says of this run of it.
             read = {name: reply.meta[name] for name in ("score", "success")}

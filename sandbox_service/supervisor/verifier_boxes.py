@@ -71,6 +71,9 @@ class VerifierBoxes:
         if pool.proven:
             return
         slot = await self._slot(instance, verifier)
+        if slot.box.pool.proven:
+            slot.box.leave(slot.name, clean=True)
+            return
         try:
             await self._set_up(slot, instance, payload)
             pool.proven = True
@@ -86,13 +89,12 @@ class VerifierBoxes:
         timer: RequestTimer,
         limit_s: float,
     ) -> Frame:
-        """Return the answer of a verifier's box; all that precedes it counts to its ``limit_s`` seconds, too.
+        """Return the answer of a verifier's box, within ``limit_s`` seconds from when there is one.
 
         ``export`` gets what the agent left from the instance's box, within the seconds that it is given.
         Raises ServiceError: as ``BoxPool.acquire`` and ``export`` do, GRADER_FAILED, DEADLINE_EXCEEDED,
         SANDBOX_FAILED, or that the instance has ended meanwhile.
         """
-        end = self._clock.monotonic() + limit_s
         if instance.verifier_cleanup is not None:
             # In its box the next grading of the instance has the same name.
             await asyncio.shield(instance.verifier_cleanup)
@@ -102,19 +104,35 @@ class VerifierBoxes:
         try:
             if instance.ended:
                 raise end_error(instance.state, instance.reason)
-            exported = await export(end - self._clock.monotonic())
+            # Only now: the time in the queue must not be missing for the tests.
+            end = self._clock.monotonic() + limit_s
+            exported = await export(limit_s)
             timer.add_run(exported)
-            await self._set_up(slot, instance, payload)
-            rest_s = max(_LEAST_S, end - self._clock.monotonic())
-            frame = _evaluate_frame(instance, payload, params, exported.body, rest_s)
-            del exported
-            return await _request(slot.box, frame, rest_s)
-        except ServiceError:
-            if instance.ended:
-                raise end_error(instance.state, instance.reason) from None
-            raise
+            return await self._grade_work(slot, instance, payload, params, exported.body, end)
         finally:
             instance.clear_verifier(self._tasks, self._deadlines.release_s)
+
+    async def _grade_work(
+        self,
+        slot: VerifierSlot,
+        instance: Instance,
+        payload: TaskPayload,
+        params: dict[str, JsonValue],
+        work: bytes,
+        end: float,
+    ) -> Frame:
+        try:
+            await self._set_up(slot, instance, payload)
+            rest_s = max(_LEAST_S, end - self._clock.monotonic())
+            frame = _evaluate_frame(instance, payload, params, work, rest_s)
+            reply = await _request(slot.box, frame, rest_s)
+        except ServiceError as error:
+            if instance.ended:
+                raise end_error(instance.state, instance.reason) from error
+            raise
+        if instance.ended:
+            raise end_error(instance.state, instance.reason)
+        return reply
 
     async def _slot(self, instance: Instance, verifier: VerifierBox) -> VerifierSlot:
         # Its pool knows it by a name of its own. The box knows it by the instance's id, which its answer has.

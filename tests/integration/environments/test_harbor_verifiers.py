@@ -73,9 +73,9 @@ CHEATING = (
 
 
 def write_task(folder: Path, name: str, toml: str, **files: str) -> None:
-    told = {"task.toml": toml, "instruction.md": "Find the number.", "tests/test.sh": CHECK}
-    told |= {"tests/expected.sh": "EXPECTED=42", "environment/Dockerfile": AGENTS, **files}
-    for path, text in told.items():
+    content = {"task.toml": toml, "instruction.md": "Find the number.", "tests/test.sh": CHECK}
+    content |= {"tests/expected.sh": "EXPECTED=42", "environment/Dockerfile": AGENTS, **files}
+    for path, text in content.items():
         (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / name / path).write_text(text)
 
@@ -170,7 +170,7 @@ async def test_links_that_lead_out_of_an_artifact_are_no_part_of_it(service: Ser
         await episode.step(bash(planted))
         assert (await episode.evaluate()).score == 0.0
         # What an artifact excludes does not count to its size, and links within it are kept.
-        inner = "rm out/*; printf EXPECTED=42 > out/told; ln -s told out/answer.txt"
+        inner = "rm out/*; printf EXPECTED=42 > out/number; ln -s number out/answer.txt"
         await episode.step(bash(inner))
         assert (await episode.evaluate()).score == 1.0
 

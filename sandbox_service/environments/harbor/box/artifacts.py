@@ -31,12 +31,16 @@ def pack_artifacts(
     ``exclude``, patterns of tar, matches in a folder is no part of it, and a link is no artifact. Raises
     WorldError: step_timeout when the machine is too busy, sandbox_failed.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + max(_LEAST_S, timeout_s)
     packed: list[JsonObject] = []
     for artifact in artifacts:
+        # No more once the time is used up, or many slow artifacts would outlast the step.
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return None
         command = _command(agent.workspace, artifact["source"], artifact["exclude"])
         left = most_bytes - sum(len(each["archive"]) for each in packed)
-        done = agent.shell(command, max(_LEAST_S, deadline - time.monotonic()), left)
+        done = agent.shell(command, left_s, left)
         if done.truncated or done.timed_out:
             return None
         if done.exit_code is None:

@@ -271,6 +271,8 @@ def _copy_folder(origin: Path, place: Path, exclude: list[str]) -> None:
 def _keep_inner(place: Path) -> None:
     """Remove special files of an artifact, and links that are absolute or lead out of it or nowhere."""
     top = place.resolve()
+    if place.is_dir() and not place.is_symlink():
+        place.chmod(place.stat().st_mode | stat.S_IRWXU)
     for parent, folders, names in os.walk(place):
         for path in (Path(parent, name) for name in (*folders, *names)):
             if path.is_symlink():

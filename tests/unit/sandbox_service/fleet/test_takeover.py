@@ -139,26 +139,34 @@ async def test_a_call_gives_up_at_its_deadline_when_the_lease_holds_for_longer(t
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
-@pytest.mark.parametrize(("mine", "key"), [("mine", None), ("", "k")], ids=["own id", "key"])
-async def test_a_create_is_answered_by_the_next_supervisor_when_the_lease_has_run_out(town, mine, key):
-    away, heir, other = rank(mine or "t\0k", NAMES)
+async def test_a_create_with_a_key_is_answered_by_the_next_supervisor_when_the_lease_has_run_out(town):
+    away, heir, other = rank("t\0k", NAMES)
     await town.stop(away)
     town.cores[heir].held = 2
-    meta = {} if key is None else {"key": key}
-    await town.create(mine, **meta)
-    await town.create(mine, **meta)
+    await town.create(key="k")
+    await town.create(key="k")
     assert set(asked(town)) == {heir}
     assert town.cores[other].handled == []
 
 
 async def test_a_create_waits_for_its_supervisor_while_the_lease_holds(town):
-    away = rank("mine", NAMES)[0]
+    away = rank("t\0k", NAMES)[0]
     await town.stop(away)
     for core in town.cores.values():
         core.held = 1000
     with pytest.raises(ServiceError) as caught:
-        await town.call(Op.CREATE, "mine", timeout_s=0.3)
+        await town.call(Op.CREATE, key="k", timeout_s=0.3)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+@pytest.mark.parametrize("meta", [{}, {"key": "k"}], ids=["no key", "key"])
+async def test_a_create_with_an_id_of_the_tenants_own_is_never_taken_over(town, meta):
+    away = rank("mine", NAMES)[0]
+    await town.stop(away)
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.CREATE, "mine", timeout_s=0.3, **meta)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert asked(town) == []
 
 
 async def test_an_instance_that_keeps_moving_is_an_error_and_no_endless_search(town):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig, TaskImagesConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
-from sandbox_service.wire.frames import Op
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.sandboxes import FakeSandbox, FakeSandboxFactory
 from tests.harness.supervised import Supervised, supervised
 from tests.harness.waiting import settle
@@ -20,9 +20,18 @@ from tests.harness.waiting import settle
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sandbox_service.environments.base import EnvironmentSpec
+
 
 class Engine(FakeSandboxFactory):
     kind = "docker"
+    image_gate: asyncio.Event | None = None
+    """Starts of boxes of images wait for it, where there is one."""
+
+    async def start(self, spec: EnvironmentSpec, *listeners: Any) -> FakeSandbox:
+        if spec.task_image is not None and self.image_gate is not None:
+            await self.image_gate.wait()
+        return await super().start(spec, *listeners)
 
     def of_verifiers(self) -> list[FakeSandbox]:
         return [box for box in self.alive if box.spec.task_image is not None]
@@ -79,6 +88,27 @@ async def test_every_create_is_refused_until_a_box_of_the_verifier_was_set_up() 
         factory.failing = None
         served.pass_time(60.0)
         assert (await served.evaluate(await written(served, "well")))["score"] == 1.0
+
+
+async def test_creates_that_waited_for_the_same_proof_do_not_repeat_it() -> None:
+    async with service() as (served, factory):
+        await asyncio.gather(*(served.create("essay") for _ in range(2)))
+        await settle()
+        (box,) = factory.of_verifiers()
+        assert box.runner.resets_with_release == 1
+
+
+async def test_an_instance_whose_box_dies_meanwhile_is_not_created() -> None:
+    async with service() as (served, factory):
+        factory.image_gate = asyncio.Event()
+        create = asyncio.ensure_future(served.refusal(Op.CREATE, "", ESSAY))
+        await settle()
+        (home,) = factory.alive
+        assert home.runner.places
+        home.die()
+        factory.image_gate.set()
+        assert await create is ErrorCode.SANDBOX_FAILED
+        assert await served.states() == {}
 
 
 @pytest.mark.parametrize("kind", ["process", "gvisor"])
@@ -175,11 +205,17 @@ async def test_a_grading_waits_for_a_box_before_the_agents_work_is_fetched() -> 
         await settle()
         home = factory.home_of(second)
         home.hold(Op.EVALUATE)
+        asked: list[Frame] = []
+        answer = home.runner.answer
+        home.runner.answer = lambda frame: (asked.append(frame), answer(frame))[1]  # type: ignore[method-assign]
+        # The time in the queue is not missing for what follows.
+        served.clock.advance(30.0)
         box.let_go(Op.EVALUATE)
         await home.waiting.wait()
         assert (await gradings[0])["score"] == 1.0
         home.let_go(Op.EVALUATE)
         assert (await gradings[1])["score"] == 0.0
+        assert [frame.meta["deadline_s"] for frame in asked if frame.op is Op.EVALUATE] == [5.0]
 
 
 async def test_gradings_are_no_instances_of_the_statistics() -> None:

@@ -4,6 +4,7 @@ import base64
 import io
 import subprocess
 import tarfile
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +80,24 @@ def test_more_than_the_bound_in_all_is_nothing(workspace: Path) -> None:
     assert one is not None
     bound = len(one[0]["archive"]) + 8
     assert pack_artifacts(Shell(workspace), wanted, 20.0, bound) is None  # type: ignore[arg-type]
+
+
+class Slow(Shell):
+    """Each command takes a little longer than the time of all."""
+
+    ran = 0
+
+    def shell(self, command: str, timeout_s: float, max_output: int) -> Execution:
+        self.ran += 1
+        time.sleep(timeout_s + 0.01)
+        return Execution("", 0)
+
+
+def test_nothing_is_packed_when_the_time_of_all_is_used_up(workspace: Path) -> None:
+    slow = Slow(workspace)
+    wanted = [artifact("app/out"), artifact("app/build"), artifact("logs/artifacts")]
+    assert pack_artifacts(slow, wanted, 0.0, 10**6) is None  # type: ignore[arg-type]
+    assert slow.ran == 1
 
 
 def test_a_box_that_cannot_pack_is_the_sandboxs_failure(workspace: Path) -> None:

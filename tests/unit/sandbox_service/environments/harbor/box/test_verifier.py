@@ -149,12 +149,15 @@ def test_an_artifact_from_another_box_keeps_inner_links_alone(verifier: Verifier
     for name, target in links.items():
         (sent / name).symlink_to(target)
     os.mkfifo(sent / "pipe")
+    sent.chmod(0o555)
     archive = packed(sent)
     half = len(archive) // 8 * 4
     verifier.unpack_artifact("app/src", "d", archive[:half], last=False)
     verifier.unpack_artifact("app/src", "d", archive[half:], last=True)
     found = {str(path.relative_to(tmp_path / "app/src")) for path in (tmp_path / "app/src").rglob("*")}
     assert found == {"deep", "deep/kept", "deep/up", "inner"}
+    # Its own mode kept no link in.
+    assert (tmp_path / "app/src").stat().st_mode & 0o700 == 0o700
 
 
 def test_a_file_from_another_box_takes_the_place_of_a_folder(verifier: Verifier, tmp_path: Path) -> None:

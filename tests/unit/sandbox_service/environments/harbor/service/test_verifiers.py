@@ -17,10 +17,10 @@ DOCKERFILE = "FROM python:3.12-slim\nCOPY . /tests\n"
 
 
 def write(folder: Path, toml: str, **files: str) -> Path:
-    told = {"task.toml": toml, "instruction.md": "Do it.", "tests/test.sh": "true"}
+    content = {"task.toml": toml, "instruction.md": "Do it.", "tests/test.sh": "true"}
     for name in ("one", "two") if STEPS in toml else ():
-        told[f"steps/{name}/instruction.md"] = "Do it."
-    for path, text in {**told, **files}.items():
+        content[f"steps/{name}/instruction.md"] = "Do it."
+    for path, text in {**content, **files}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     return folder
