@@ -27,6 +27,9 @@ _PARTS = {
     "agents": re.compile(r"trainer/(?:agents|model_gateway)/.+|clients/sandbox_client/\w*agent\w*\.py"),
     "bench": re.compile(r"service_cli/bench/.+"),
     "clusters": re.compile(r"deploy/\w+\.(?:py|yaml)|sandbox_service/fleet/\w+\.py"),
+    "counterparts": re.compile(
+        r"trainer/(?:rollout/(?:counterparts|episode|episode_steps)|reward/sides|config/counterpart)\.py"
+    ),
     "documented_runs": re.compile(r"docs/trainer/configuration\.md|trainer/(?:config|launch|tasks|sft)/.+"),
     "evolve": re.compile(
         r"trainer/(?:evolve|batches|launch|recorded)/.+|deploy/runs/(?:evolve_cpu|cpu_demo)\.toml"

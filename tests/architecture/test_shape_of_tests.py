@@ -15,6 +15,7 @@ STARTING_CALLS = {
     "os.posix_spawn",
     "ray.init",
 }
+SAMPLED = re.compile(r"\b(?:where_changed|is_whole|sampled)\(\s*\"(\w+)\"")
 SHARED_MODULE = re.compile(r"\btests\.(?:fakes|harness)(?:\.[a-z_0-9]+)+")
 
 
@@ -64,3 +65,11 @@ def test_shared_modules_that_tests_name_exist():
             if not (file.is_dir() or file.with_suffix(".py").is_file()):
                 missing.add((str(path.relative_to(TESTS.parent)), name))
     assert missing == set()
+
+
+def test_the_contributors_page_names_each_part_that_runs_where_it_changed():
+    used = {name for path in FILES for name in SAMPLED.findall(path.read_text())}
+    lines = (TESTS.parent / "CONTRIBUTING.md").read_text().splitlines()
+    row = next(line for line in lines if "CONFORMANCE_PARTS=" in line)
+    assert "clusters" in used
+    assert used <= set(re.findall(r"`(\w+)`", row))

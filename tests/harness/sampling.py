@@ -27,9 +27,12 @@ def where_changed(part: str, beside: str = "") -> pytest.MarkDecorator:
 
 def where_environment_changed(name: str) -> pytest.MarkDecorator:
     """A mark of an environment's tests beside the conformance suite, which it passes in each run."""
-    return _skipped_unless(
-        _is_named(name, "CONFORMANCE_ENVIRONMENTS"), f"CONFORMANCE_ENVIRONMENTS={name}", ""
-    )
+    return _skipped_unless(is_environment_whole(name), f"CONFORMANCE_ENVIRONMENTS={name}", "")
+
+
+def is_environment_whole(name: str) -> bool:
+    """Whether an environment's long tests run, too."""
+    return _is_named(name, "CONFORMANCE_ENVIRONMENTS")
 
 
 def sampled(part: str, every: Collection[T], sample: Collection[T]) -> list[T]:

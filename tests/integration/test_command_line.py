@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from local_processes.ports import free_port
+from tests.harness.sampling import where_changed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -72,6 +73,7 @@ def test_the_demo_solves_every_bundled_task_and_shows_one(tmp_path: Path) -> Non
     assert json.loads(shown.stdout)["task_id"] == body["trajectory"]["task_id"]
 
 
+@where_changed("serve", "the demo before this one is the same but for its last line")
 def test_a_demo_in_which_a_reference_fails_says_which_and_exits_with_1(tmp_path: Path) -> None:
     task = {
         "id": "sums/one-and-one",

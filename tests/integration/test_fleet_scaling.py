@@ -85,7 +85,7 @@ async def wait_for_nodes(discovery: RayDiscovery, count: int) -> None:
             pass
 
 
-@pytest.fixture(params=sampled("autoscalers", [1, 2], [2]), ids="autoscaler v{}".format)
+@pytest.fixture(params=sampled("scaling", [1, 2], [2]), ids="autoscaler v{}".format)
 def cluster(request, tmp_path):
     with autoscaled_nodes(NODE, most=3, idle_s=3.0, version=request.param):
         yield

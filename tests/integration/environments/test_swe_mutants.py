@@ -19,6 +19,7 @@ from sandbox_conformance.actions import native
 from sandbox_conformance.serving import serve
 from sandbox_service.config import SweMutantsConfig
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
+from tests.harness.sampling import is_environment_whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -236,6 +237,8 @@ async def test_agents_have_pytest_and_no_tests(service: tuple[Service, HarborCat
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_a_cheat_is_given_no_reward(service: tuple[Service, HarborCatalog], cheat: str) -> None:
     served, catalog = service
+    if cheat == "forks a writer" and served.kind == "docker" and not is_environment_whole("swe_mutants"):
+        pytest.skip("takes 40 s of CPU time, and is not what changed: process boxes show it")
     async with served.client.episode("swe_mutants", catalog.task_ids("train")[0]) as episode:
         await episode.step(bash(CHEATS[cheat]))
         await episode.step(native("submit", {}))

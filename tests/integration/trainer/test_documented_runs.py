@@ -48,6 +48,7 @@ def metrics(folder, name):
     return [json.loads(line)["metrics"] for line in lines]
 
 
+@where_changed("documented_runs")
 def test_questions_and_answers_become_a_model_that_was_fine_tuned_on_them(tmp_path):
     (tmp_path / "questions.jsonl").write_text(sample("docs/trainer/recipes.md", '"question"'))
     text = sample("docs/trainer/recipes.md", "questions.demonstrations.jsonl", "[service]")
@@ -58,7 +59,7 @@ def test_questions_and_answers_become_a_model_that_was_fine_tuned_on_them(tmp_pa
     assert any("loss/sft" in line for line in metrics(tmp_path, "questions"))
 
 
-@where_changed("documented_runs", "the run before this one is longer")
+@where_changed("documented_runs")
 def test_the_shortest_run_file_trains(tmp_path):
     text = sample("docs/trainer/configuration.md", 'name = "sums"')
     (tmp_path / "RUN.toml").write_text(text)

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
+from tests.harness.sampling import where_changed
+
 from .test_documented_runs import trainer
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -62,6 +64,7 @@ def said_by_counterpart(episode):
     return [line["content"] for line in episode["lines"] if line["role"] == "counterpart: assistant"]
 
 
+@where_changed("counterparts", "the test after this one plays both sides, and learns from both")
 def test_the_policy_serves_a_customer_whom_it_plays_itself(tmp_path):
     episodes = two_steps(tmp_path, "bike_rental", '{ user = "model" }', "trained = false")
     for each in episodes:

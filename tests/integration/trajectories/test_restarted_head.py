@@ -42,6 +42,7 @@ def cluster() -> Iterator[DeployedCluster]:
         yield nodes
 
 
+@where_changed("clusters")
 async def test_no_step_waits_for_a_control_plane_that_restarts(
     url: str, redis: RedisServer, cluster: DeployedCluster
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_file_changes_the_environments_that_use_it(project, path, names):
         ("trainer/update/mesh.py", ["ranks"]),
         ("trainer/batches/journal.py", ["evolve", "killed_runs"]),
         ("sandbox_service/fleet/scaler.py", ["clusters", "scaling"]),
+        ("trainer/reward/sides.py", ["counterparts"]),
         ("trainer/chat/template.py", []),
     ],
 )
