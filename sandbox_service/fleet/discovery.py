@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -94,7 +95,9 @@ class RayDiscovery:
         # Not cancelled at the timeout, because all callers of this moment share the one refresh.
         ended, _ = await asyncio.wait({self._refreshing}, timeout=REFRESH_TIMEOUT_S)
         for refresh in ended:
-            refresh.result()
+            # A failure is in the log; supervisors that are known are as good as before.
+            if not self._members:
+                refresh.result()
         return self._members
 
     async def close(self) -> None:
@@ -107,7 +110,9 @@ class RayDiscovery:
     async def _refresh_forever(self) -> None:
         while True:
             await asyncio.sleep(REFRESH_INTERVAL_S)
-            await self.refresh()
+            # A failure is in the log; the next refresh may succeed.
+            with suppress(Exception):
+                await self.refresh()
 
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None

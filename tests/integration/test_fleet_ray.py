@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from sandbox_service.supervisor.options import running_version
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
 from tests.harness.ray_nodes import NODE, ray_nodes
+from tests.harness.waiting import until
 
 pytestmark = [
     pytest.mark.ray,
@@ -98,6 +101,38 @@ async def test_a_killed_supervisor_is_restarted_under_its_name_and_found_again(t
         assert set(await discovery.members()) == set(members)
     finally:
         await router.close()
+        assert roster.end_all(roster.find().values(), 30)
+
+
+async def test_a_fleet_that_could_not_be_refreshed_is_known_still_and_refreshed_later(two_nodes, monkeypatch):
+    find, looks, broken = Roster.find, itertools.count(), asyncio.Event()
+
+    def find_or_fail(roster):
+        next(looks)
+        if broken.is_set():
+            raise ValueError("nobody foresaw this")
+        return find(roster)
+
+    async def looked_three_times():
+        seen = next(looks)
+        await until(lambda: next(copy(looks)) > seen + 3)
+
+    monkeypatch.setattr("sandbox_service.fleet.discovery.REFRESH_INTERVAL_S", 0.1)
+    monkeypatch.setattr(Roster, "find", find_or_fail)
+    roster = Roster("fleet-broken", build_fake_core, tcp=True)
+    discovery = RayDiscovery(roster)
+    try:
+        members = await members_of(discovery, 2)
+        assert await discovery.members() == members
+        broken.set()
+        assert await discovery.refresh() == members
+        await looked_three_times()
+        broken.clear()
+        await looked_three_times()
+        assert await discovery.members() == members
+    finally:
+        broken.clear()
+        await discovery.close()
         assert roster.end_all(roster.find().values(), 30)
 
 
