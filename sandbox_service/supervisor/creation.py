@@ -82,10 +82,15 @@ class Creation:
         Never raises, so that all calls that join it get the same answer.
         """
         answer: Frame | None = None
+        taken_over = False
         try:
-            if (owner := frame.meta.get("adopt_from")) is not None:
+            if (owner := frame.meta.get("adopt_from")) is not None and tenant_key is not None:
                 # The gateway does not reach the supervisor that remembers the key.
-                await self._takeover.answer_creates_of(str(owner))
+                await self._takeover.claim_create(*tenant_key, str(owner))
+                taken_over = True
+            elif tenant_key is not None:
+                # First, since a claim ends after its record is there.
+                await self._takeover.check_create(*tenant_key)
             earlier = None if tenant_key is None else await self._keys.find_earlier(*tenant_key)
             if earlier is not None:
                 answer = recorded_answer(earlier, frame, frame.body)
@@ -96,6 +101,8 @@ class Creation:
             return error_answer(frame, error)
         finally:
             self._keys.cache.finish(frame.meta["tenant"], tenant_key, answer)
+            if taken_over and tenant_key is not None:
+                await self._takeover.end_create(*tenant_key)
         return answer
 
 

@@ -108,6 +108,22 @@ class TrajectoryStore(Protocol):
         """
         ...
 
+    async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
+        """Take a create with a key over from ``owner`` if its lease has run out and no other one has it.
+
+        From then on ``owner`` records nothing until it takes a lease again, and learns of the claim by
+        ``create_claimant``.
+        """
+        ...
+
+    async def create_claimant(self, tenant: str, key: str) -> str | None:
+        """Return the supervisor that executes a create in another's place at this moment."""
+        ...
+
+    async def end_create_claim(self, tenant: str, key: str) -> None:
+        """Record that a create that was taken over is recorded, or has failed."""
+        ...
+
     async def disown(self, instance_ids: Collection[str]) -> None:
         """Leave instances to whoever claims them first (flushes first)."""
         ...

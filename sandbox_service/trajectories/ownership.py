@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -53,7 +53,7 @@ class Claim:
     """The outcome of a claim."""
 
     taken: bool
-    """The instance belongs to the claimant now."""
+    """The instance, or the create, is the claimant's now."""
     held_s: float = 0.0
     """Seconds for which the owner's lease still holds; the claim may be repeated afterwards."""
     fenced: bool = False
@@ -114,20 +114,30 @@ def claim_instance(
 
     Raises FencedError if the claimant is fenced itself.
     """
-    # First of all, since a write takes SQLite's lock: what is read below stays true.
-    renew_lease(connection, claimant, lease_s)
-    fenced, known = False, True
-    if owner != NOBODY:
-        held_s = _lease_left(connection, owner, lease_s)
-        if held_s is not None and held_s > 0:
-            return Claim(taken=False, held_s=held_s)
-        fenced, known = _fence(connection, owner), held_s is not None
+    claim = fence_owner(connection, claimant, owner, lease_s)
+    if claim.held_s > 0:
+        return claim
     change = (
         instances.update()
         .where(instances.c.instance_id == instance_id, instances.c.ended_at.is_(None), owned_by(owner))
         .values(owner=claimant.supervisor)
     )
-    return Claim(taken=bool(connection.execute(change).rowcount), fenced=fenced, known=known)
+    return replace(claim, taken=bool(connection.execute(change).rowcount))
+
+
+def fence_owner(connection: Connection, claimant: Epoch, owner: str, lease_s: float) -> Claim:
+    """Have a supervisor write nothing any more, unless its lease holds; nothing is claimed by this alone.
+
+    Raises FencedError if the claimant is fenced itself.
+    """
+    # First of all, since a write takes SQLite's lock: what is read below stays true.
+    renew_lease(connection, claimant, lease_s)
+    if owner == NOBODY:
+        return Claim(taken=False)
+    held_s = _lease_left(connection, owner, lease_s)
+    if held_s is not None and held_s > 0:
+        return Claim(taken=False, held_s=held_s)
+    return Claim(taken=False, fenced=_fence(connection, owner), known=held_s is not None)
 
 
 def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collection[str]) -> None:
@@ -140,7 +150,7 @@ def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collect
 
 def living_supervisors(connection: Connection) -> frozenset[str]:
     """Return the supervisors whose leases hold."""
-    now = _now(connection)
+    now = database_time(connection)
     query = sa.select(lives.c.supervisor, lives.c.leased_until, lives.c.lease_s)
     rows = connection.execute(query.where(lives.c.leased_until.is_not(None))).all()
     left = {row.supervisor: float(row.leased_until) - now for row in rows}
@@ -153,13 +163,21 @@ def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
     return sa.or_(instances.c.owner == supervisor, created)
 
 
+def database_time(connection: Connection) -> float:
+    """Return the time in seconds on the clock on which leases are compared."""
+    if connection.dialect.name == "sqlite":
+        return time.monotonic()
+    # Not now(), which is the time of the transaction's start: it may have waited for a lock.
+    return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())
+
+
 def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:
     return lives.c.supervisor == epoch.supervisor, lives.c.epoch == epoch.number
 
 
 def _lease(connection: Connection, lease_s: float) -> dict[str, float]:
     """Return the columns of a lease from now on."""
-    return {"leased_until": _now(connection) + lease_s, "lease_s": lease_s}
+    return {"leased_until": database_time(connection) + lease_s, "lease_s": lease_s}
 
 
 def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) -> float | None:
@@ -171,7 +189,7 @@ def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) ->
     row = connection.execute(query.with_for_update()).first()
     if row is None:
         return None
-    left = float(row.leased_until) - _now(connection)
+    left = float(row.leased_until) - database_time(connection)
     longest = unrecorded_s if row.lease_s is None else row.lease_s
     return left if 0.0 < left <= longest else 0.0
 
@@ -181,10 +199,3 @@ def _fence(connection: Connection, supervisor: str) -> bool:
     change = lives.update().where(lives.c.supervisor == supervisor, lives.c.leased_until != _GIVEN_UP)
     result = connection.execute(change.values(epoch=lives.c.epoch + 1, leased_until=_GIVEN_UP))
     return bool(result.rowcount)
-
-
-def _now(connection: Connection) -> float:
-    if connection.dialect.name == "sqlite":
-        return time.monotonic()
-    # Not now(), which is the time of the transaction's start: it may have waited for a lock.
-    return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-REVISION = "0005"
+REVISION = "0006"
 """The newest migration."""
 
 metadata = sa.MetaData()
@@ -87,3 +87,13 @@ lives = sa.Table(
 )
 """One row per supervisor: how its latest life wrote, until when others leave its instances to it, and for how
 many seconds each of its leases is taken."""
+
+create_claims = sa.Table(
+    "trajectory_create_claims",
+    metadata,
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("idempotency_key", sa.Text, primary_key=True),
+    sa.Column("supervisor", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+"""One row per create that a supervisor executes at this moment in the place of another one that is away."""

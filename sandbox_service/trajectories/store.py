@@ -24,6 +24,7 @@ from sandbox_service.telemetry import get_logger
 from . import reader
 from .commits import Commits, unwritable
 from .condition import unreachable
+from .create_claims import claim_create, create_claimant, end_create_claim
 from .documents import DocumentPart, is_small, page_document, part_of_page, part_of_row
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
@@ -162,6 +163,19 @@ class SqlTrajectoryStore:
         return await self._change(
             lambda connection: claim_instance(connection, epoch, instance_id, owner, lease_s)
         )
+
+    async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
+        epoch, lease_s = self._epoch(), self._config.lease_s
+        return await self._change(
+            lambda connection: claim_create(connection, epoch, tenant, key, owner, lease_s)
+        )
+
+    async def create_claimant(self, tenant: str, key: str) -> str | None:
+        return await self._read(lambda connection: create_claimant(connection, tenant, key))
+
+    async def end_create_claim(self, tenant: str, key: str) -> None:
+        name = self._epoch().supervisor
+        await self._change(lambda connection: end_create_claim(connection, name, tenant, key))
 
     async def disown(self, instance_ids: Collection[str]) -> None:
         # Whoever claims them reads their history, so that has to be complete.

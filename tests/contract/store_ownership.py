@@ -143,6 +143,31 @@ class StoreOwnershipContract:
         assert not (await stores[2].claim("s1.b", "s1")).taken
         assert len(await stores[1].events("s1.a")) == 2
 
+    async def test_one_of_many_claimants_gets_a_create_until_it_ends_the_claim(self, stores, url):
+        assert (await stores[1].claim_create("acme", "k", "s1")).held_s > 0
+        assert not (await stores[1].claim_create("acme", "k", "never here")).known
+        assert await stores[0].create_claimant("acme", "k") is None
+        end_lease(url, "s1")
+        claims = await asyncio.gather(*(store.claim_create("acme", "k", "s1") for store in stores[1:]))
+        assert sum(claim.taken for claim in claims) == 1
+        assert sum(claim.fenced for claim in claims) == 1
+        heir = 1 + [claim.taken for claim in claims].index(True)
+        other = stores[3 - heir]
+        assert await other.create_claimant("acme", "k") == f"s{heir + 1}"
+        assert await other.create_claimant("nobody", "k") is None
+        await other.end_create_claim("acme", "k")
+        assert not (await other.claim_create("acme", "k", "s1")).taken
+        assert (await other.claim_create("acme", "another", "s1")).taken
+        await stores[heir].end_create_claim("acme", "k")
+        assert (await other.claim_create("acme", "k", "s1")).taken
+
+    async def test_a_create_of_a_claimant_whose_lease_ran_out_may_be_claimed_again(self, stores, url):
+        end_lease(url, "s1")
+        assert (await stores[1].claim_create("acme", "k", "s1")).taken
+        end_lease(url, "s2")
+        assert await stores[0].create_claimant("acme", "k") is None
+        assert (await stores[2].claim_create("acme", "k", "s1")).taken
+
     async def test_an_instance_that_has_ended_is_not_claimed(self, stores, url):
         await stores[0].end_life("s1")
         engine = connect(url)

@@ -390,6 +390,7 @@ def make_first_release(connection: sa.Connection) -> None:
     for statement in (
         "DROP TABLE trajectory_revision",
         "DROP TABLE trajectory_lives",
+        "DROP TABLE trajectory_create_claims",
         "DROP INDEX instances_by_parent",
         "DROP INDEX instances_taken_over",
         "ALTER TABLE instances DROP COLUMN owner",

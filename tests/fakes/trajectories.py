@@ -50,6 +50,8 @@ class MemoryTrajectoryStore:
         """Seconds for which leases hold, by supervisor; all others have run out."""
         self.fenced: set[str] = set()
         """Supervisors from which an instance was claimed."""
+        self.create_claims: dict[tuple[str, str], str] = {}
+        """Supervisors that execute a create in another's place, by tenant and key."""
         self.complete = True
         """Supervisors that begin now leave nothing out when they die."""
         self.room: int | None = None
@@ -126,6 +128,18 @@ class MemoryTrajectoryStore:
         if taken:
             self.records[instance_id] = replace(record, taken_by=self.latest)
         return Claim(taken=taken, fenced=first)
+
+    async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
+        claim = await self.claim("", owner)
+        if not claim.held_s:
+            self.create_claims[tenant, key] = self.latest
+        return replace(claim, taken=not claim.held_s)
+
+    async def create_claimant(self, tenant: str, key: str) -> str | None:
+        return self.create_claims.get((tenant, key))
+
+    async def end_create_claim(self, tenant: str, key: str) -> None:
+        self.create_claims.pop((tenant, key), None)
 
     async def disown(self, instance_ids: Collection[str]) -> None:
         self.check()

@@ -88,6 +88,37 @@ async def test_a_create_is_answered_elsewhere_once_the_lease_of_its_supervisor_h
     assert await first.service.refusal(Op.CREATE, "", body, key="late") is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
+async def test_a_create_is_executed_once_though_its_supervisor_returns_meanwhile(nodes: Nodes) -> None:
+    await nodes("s1")
+    heir, third = await nodes("s2"), await nodes("s3")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    end_lease(heir.url, "s1")
+    factory = heir.service.factory
+    factory.gate = asyncio.Event()
+    first = asyncio.create_task(heir.service.call(Op.CREATE, "", body, key="k", adopt_from="s1"))
+    await until(lambda: factory.attempts)
+    again = await nodes("s1")
+    elsewhere = ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert await again.service.refusal(Op.CREATE, "", body, key="k") is elsewhere
+    assert await third.service.refusal(Op.CREATE, "", body, key="k") is elsewhere
+    assert (await again.service.create(key="other")).startswith("s1.")
+    factory.gate.set()
+    created = json.loads((await first).body)["instance_id"]
+    assert created.startswith("s2.")
+    assert await again.service.create(key="k") == await third.service.create(key="k") == created
+
+
+async def test_a_create_that_failed_in_anothers_place_may_be_executed_again(nodes: Nodes) -> None:
+    await nodes("s1")
+    heir = await nodes("s2")
+    end_lease(heir.url, "s1")
+    body = {"environment": "echo", "task_id": "unknown"}
+    await heir.service.refusal(Op.CREATE, "", body, key="k", adopt_from="s1")
+    assert heir.store.is_shared()
+    again = await nodes("s1")
+    assert (await again.service.create(key="k")).startswith("s1.")
+
+
 async def test_a_create_of_another_supervisor_is_refused_without_a_shared_store(nodes: Nodes) -> None:
     alone = await nodes("s1")
     body = {"environment": "echo", "task_id": "echo-10"}
