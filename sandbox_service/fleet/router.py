@@ -200,12 +200,16 @@ class Router:
     ) -> Frame | None:
         """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
-        Returns its answer; None if there is none, or while the owner's lease holds.
+        Returns its answer; None if there is none, or while the owner's lease holds. A create whose image or
+        room its node lacks goes on to the next one, which claims it as well.
         """
         wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
         for name in rank(_placed_by(frame), members):
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
             if reply is None or _code_of(reply) is ErrorCode.DRAINING:
+                continue
+            if frame.op is Op.CREATE and reply.op is Op.ERROR and is_of_node(error := error_of(reply)):
+                self._note_refusal(frame, name, error)
                 continue
             self._note_heir(wanted, name, reply)
             return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.errors import MovedError, NodeFullError, ServiceError
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
 from tests.harness.town import Town, town_of
@@ -147,6 +147,20 @@ async def test_a_create_with_a_key_is_answered_by_the_next_supervisor_when_the_l
     await town.create(key="k")
     assert set(asked(town)) == {heir}
     assert town.cores[other].handled == []
+
+
+async def test_a_create_that_an_heirs_node_cannot_take_is_claimed_by_the_next_supervisor(town):
+    away, heir, other = rank("t\0k", NAMES)
+    await town.stop(away)
+    town.cores[heir].refusal = NodeFullError("no space left on device")
+    await town.create(key="k", environment="code")
+    assert set(asked(town)) == {heir, other}
+    assert [len(town.cores[name].instances) for name in (heir, other)] == [0, 1]
+    town.cores[other].refusal = NodeFullError("no space left on device")
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.CREATE, key="k", environment="code", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert asked(town) == [name for name, core in town.cores.items() for _ in core.handled]
 
 
 async def test_a_create_waits_for_its_supervisor_while_the_lease_holds(town):
