@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from sandbox_client.errors import RequestError
+from sandbox_client.errors import PolicyError, RequestError, SandboxError
 
 from .conversation import text_of, tool_call_message
 
@@ -83,8 +83,12 @@ class InstanceServer:
                 return _answer("The episode is over; no tool can be called any more.", is_error=True)
             try:
                 result = await self._episode.step(message)
-            except RequestError as error:
+            except (RequestError, PolicyError) as error:
                 return _answer(str(error), is_error=True)
+            except SandboxError as error:
+                # Not an answer of the tool, which the model would take for the outcome of its call.
+                problem = {"problem_code": error.code, "failure_class": error.failure_class.value}
+                raise MCPError(types.INTERNAL_ERROR, str(error), problem) from error
         meta: dict[str, object] = {
             META + "reward": result.reward,
             META + "terminated": result.terminated,

@@ -10,6 +10,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Op
 from tests.fakes.pictures import PNG
 
 
@@ -51,6 +54,20 @@ async def test_an_unknown_prompt_is_refused(client):
     async with instance_server(client, "echo", "echo-1") as (server, _), Client(server) as mcp:
         with pytest.raises(MCPError, match="no prompt"):
             await mcp.get_prompt("nope")
+
+
+async def test_a_failure_of_the_service_is_an_error_of_the_protocol_with_its_class(client, backend):
+    async with instance_server(client, "tools", "echo-10") as (server, _), Client(server) as mcp:
+        backend.failures[Op.STEP] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        with pytest.raises(MCPError, match="broken") as caught:
+            await mcp.call_tool("shout", {})
+        assert caught.value.error.data == {"problem_code": "sandbox_failed", "failure_class": "sandbox"}
+        backend.failures[Op.STEP] = ServiceError(ErrorCode.INVALID_REQUEST, "too long")
+        refused = await mcp.call_tool("shout", {})
+        assert refused.is_error
+        assert "too long" in refused.content[0].text
+        del backend.failures[Op.STEP]
+        assert not (await mcp.call_tool("shout", {})).is_error
 
 
 async def test_calls_at_once_are_taken_one_after_the_other(client, backend):
