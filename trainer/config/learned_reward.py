@@ -23,7 +23,9 @@ class AlarmConfig(Branch):
     least_correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Least mean rank correlation of learned reward and the environment's score over the window."""
     action: Literal["warn", "stop"] = "warn"
-    """warn: a warning in the log, and ``reward/alarm`` is 1. stop: the run ends, too."""
+    """warn: a warning in the log, and ``reward/learned_alarm`` or ``reward/process_alarm`` is 1. stop: the
+    run ends, too.
+    """
 
 
 def _located(model: str) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from sandbox_client.errors import TaskError
 from sandbox_conformance.actions import native
 from sandbox_conformance.serving import serve
 from sandbox_service.config import SweMutantsConfig
@@ -242,11 +241,8 @@ async def test_a_cheat_is_given_no_reward(service: tuple[Service, HarborCatalog]
     async with served.client.episode("swe_mutants", catalog.task_ids("train")[0]) as episode:
         await episode.step(bash(CHEATS[cheat]))
         await episode.step(native("submit", {}))
-        try:
-            verdict = await episode.evaluate()
-        except TaskError:
-            return
-        assert verdict.score == 0.0
+        # Not a failure of the task either, which trainers drop.
+        assert (await episode.evaluate()).score == 0.0
 
 
 async def test_tests_that_the_machine_starves_have_no_outcome(service: tuple[Service, HarborCatalog]) -> None:

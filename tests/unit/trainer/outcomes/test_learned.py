@@ -9,7 +9,7 @@ from tests.harness.reward_folders import process_folder, reward_folder
 from tests.harness.tiny_chat import tiny_folder
 from trainer.config import RewardConfig
 from trainer.config.learned_reward import LearnedRewardConfig, ProcessRewardConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, RewardFailed
 from trainer.outcomes.opening import check_reward_models, open_learned
 from trainer.reward import score
 from trainer.reward_models.model import RewardModel
@@ -50,6 +50,13 @@ async def test_the_score_of_the_whole_episode_is_at_its_last_turn(tmp_path) -> N
     assert found.trajectory.reward == pytest.approx(3 * last["learned"])
     assert found.trajectory.terms["learned"] == pytest.approx(3 * last["learned"])
     assert found.turn_rewards == (0.0, pytest.approx(3 * last["learned"]))
+
+
+@pytest.mark.parametrize(("kind", "folder"), [("learned", reward_folder), ("process", process_folder)])
+async def test_a_model_whose_scores_are_not_numbers_gives_no_reward(tmp_path, kind, folder) -> None:
+    made = folder(tmp_path / "model", weights=float("nan"))
+    with pytest.raises(RewardFailed, match="no finite number"):
+        await rewarded(config(kind, made))
 
 
 async def test_an_ensemble_is_taken_at_its_bound_and_capped(tmp_path) -> None:

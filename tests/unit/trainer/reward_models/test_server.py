@@ -96,7 +96,8 @@ async def test_a_busy_server_is_asked_again_and_nonsense_is_no_score() -> None:
     client = ServedRewardModel("http://r", 20, transport=httpx.MockTransport(lambda _: answers.pop(0)))
     (found,) = await client.score_rows(ROWS[:1])
     assert found.tolist() == [[2.0]]
-    for body in (b"no", b'{"dimensions": ["reward"], "outputs": []}'):
+    outputs = (b"[]", b"[[[NaN]]]", b"[[[1e400]]]", b"[[[1.0, 2.0]]]")
+    for body in (b"no", *(b'{"dimensions": ["reward"], "outputs": %b}' % each for each in outputs)):
         client = ServedRewardModel(
             "http://r",
             20,
