@@ -71,6 +71,8 @@ class RayDiscovery:
         self._members: Mapping[str, Member] = MappingProxyType({})
         self._excluded: Mapping[str, ServiceError] = MappingProxyType({})
         self._refreshed_at = 0.0
+        self._failed = ""
+        """The exception of the last refresh, which is logged once."""
         self._refreshing: asyncio.Task[None] | None = None
         self._background: asyncio.Task[None] | None = None
 
@@ -85,6 +87,7 @@ class RayDiscovery:
     async def members(self) -> Mapping[str, Member]:
         if self._background is None:
             await self.refresh()
+        if self._background is None:  # another call may have come first
             self._background = asyncio.create_task(self._refresh_forever(), name="refresh the fleet")
         return self._members
 
@@ -95,7 +98,7 @@ class RayDiscovery:
         # Not cancelled at the timeout, because all callers of this moment share the one refresh.
         ended, _ = await asyncio.wait({self._refreshing}, timeout=REFRESH_TIMEOUT_S)
         for refresh in ended:
-            # A failure is in the log; supervisors that are known are as good as before.
+            # A failure is in the log, and the known supervisors are still used.
             if not self._members:
                 refresh.result()
         return self._members
@@ -116,8 +119,10 @@ class RayDiscovery:
 
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("supervisors_refresh_failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None and repr(error) != self._failed:
+            logger.error("supervisors_refresh_failed", exc_info=error)
+        self._failed = "" if error is None else repr(error)
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()

@@ -200,8 +200,8 @@ class Router:
     ) -> Frame | None:
         """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
-        Returns its answer; None if there is none, or while the owner's lease holds. A create whose image or
-        room its node lacks goes on to the next one, which claims it as well.
+        Returns its answer; None if there is none, or while the owner's lease holds. A create that a node
+        refuses for lack of the image or of disk space goes on to the next one, which claims it as well.
         """
         wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
         for name in rank(_placed_by(frame), members):

@@ -20,6 +20,7 @@ from .admission import Admission
 from .background import BackgroundTasks
 from .calls import BoxCalls
 from .clock import Clock, SystemClock
+from .create_claims import CreateClaims
 from .create_keys import CreateKeys
 from .creation import Creation, InstanceCreator
 from .exclusive import ExclusiveExecutor
@@ -278,7 +279,9 @@ class SupervisorCore:
             admission=self._admission,
             journal=self._journal,
             tasks=self._tasks,
-            takeover=self._takeover,
+            claims=CreateClaims(
+                name=self._name, store=self._store, takeover=self._takeover, tasks=self._tasks
+            ),
         )
 
     def _build_operations(self) -> Mapping[Op, Operation]:

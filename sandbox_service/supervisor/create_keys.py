@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from sandbox_service.trajectories.records import KeyedCreate
+
 from .idempotency import KeyCache
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class CreateKeys:
         keys = await self._store.create_keys(_MOST_KEYS)
         self._filter = None if keys is None else BloomFilter(keys)
 
-    async def find_earlier(self, tenant: str, key: str) -> EventRecord | None:
+    async def find_earlier(self, tenant: str, key: str) -> KeyedCreate:
         """Return the create under a key that is not in memory any more, and note that the key is used."""
         if self._filter is None or self._store.is_shared():
             # The filter does not have the keys of others.
@@ -51,14 +53,14 @@ class CreateKeys:
             return await self._store.created_by_key(tenant, key)
         if key not in self._filter:
             self._filter.add(key)
-            return None
-        return await self.find_recorded(tenant, key)
+            return KeyedCreate()
+        return KeyedCreate(await self.find_recorded(tenant, key))
 
     async def find_recorded(self, tenant: str, key: str) -> EventRecord | None:
         """Return the create under a key from the store."""
         # A key that left the memory a moment ago may still be on its way to the store.
         await self._store.flush()
-        return await self._store.created_by_key(tenant, key)
+        return (await self._store.created_by_key(tenant, key)).event
 
 
 class BloomFilter:

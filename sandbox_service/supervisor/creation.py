@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.episodes import CreateInstanceRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.records import EventKind, record_id
+from sandbox_service.trajectories.records import EventKind, KeyedCreate, record_id
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import parse_request
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from .admission import Admission
     from .background import BackgroundTasks
     from .clock import Clock
+    from .create_claims import CreateClaims
     from .create_keys import CreateKeys
     from .instance_setup import InstanceSetup
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .takeover import Takeover
     from .termination import Termination
 
 
@@ -46,14 +46,14 @@ class Creation:
         admission: Admission,
         journal: Journal,
         tasks: BackgroundTasks,
-        takeover: Takeover,
+        claims: CreateClaims,
     ) -> None:
         self._keys = keys
         self._creator = creator
         self._admission = admission
         self._journal = journal
         self._tasks = tasks
-        self._takeover = takeover
+        self._claims = claims
 
     async def create(self, frame: Frame) -> Frame:
         """Create an instance, or answer from the key."""
@@ -82,27 +82,27 @@ class Creation:
         Never raises, so that all calls that join it get the same answer.
         """
         answer: Frame | None = None
-        taken_over = False
+        claimed: tuple[str, str] | None = None
         try:
-            if (owner := frame.meta.get("adopt_from")) is not None and tenant_key is not None:
-                # The gateway does not reach the supervisor that remembers the key.
-                await self._takeover.claim_create(*tenant_key, str(owner))
-                taken_over = True
-            elif tenant_key is not None:
-                # First, since a claim ends after its record is there.
-                await self._takeover.check_create(*tenant_key)
-            earlier = None if tenant_key is None else await self._keys.find_earlier(*tenant_key)
-            if earlier is not None:
-                answer = recorded_answer(earlier, frame, frame.body)
+            found = KeyedCreate() if tenant_key is None else await self._keys.find_earlier(*tenant_key)
+            away = frame.meta.get("adopt_from")
+            if tenant_key is not None and found.event is None and (away or found.claimant):
+                await self._claims.claim(*tenant_key, found, away)
+                claimed = tenant_key
+                # The other one may have recorded it before it was fenced.
+                found = await self._keys.find_earlier(*tenant_key)
+            if found.event is not None:
+                answer = recorded_answer(found.event, frame, frame.body)
             else:
                 answer = await self._creator.create_instance(frame)
                 await self._journal.committed()
         except Exception as error:  # noqa: BLE001  # capture point: a create's own failure is an answer
             return error_answer(frame, error)
         finally:
+            # In this order: the next call under the key may claim it again.
+            if claimed is not None:
+                await self._claims.end(*claimed)
             self._keys.cache.finish(frame.meta["tenant"], tenant_key, answer)
-            if taken_over and tenant_key is not None:
-                await self._takeover.end_create(*tenant_key)
         return answer
 
 

@@ -107,36 +107,24 @@ class Takeover:
             return instance
         return await self._take_over(frame)
 
-    async def claim_create(self, tenant: str, key: str, owner: str) -> None:
-        """Return once a create that ``owner`` is responsible for may be executed here, and nowhere else.
+    async def fence(self, owner: str, make_claim: Callable[[], Awaitable[Claim]]) -> Claim:
+        """Return the outcome of a claim that fences ``owner``.
 
-        What that one has recorded is in the store. ``end_create`` follows. Raises ServiceError:
-        SUPERVISOR_UNAVAILABLE while its lease holds, while another one executes the create, or if this is not
-        its store; DRAINING.
+        Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING, STORAGE_FULL.
         """
-        # A file that had another name before counts as shared, and yet is one node's.
-        claim = None
-        if self._store.is_shared():
-            claim = await self._fence(owner, lambda: self._store.claim_create(tenant, key, owner))
-        if claim is None or not claim.known:
-            detail = f"supervisor {owner} does not answer, and its store is its own"
-            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
-        if not claim.taken:
-            raise _elsewhere_error("another one")
-
-    async def end_create(self, tenant: str, key: str) -> None:
-        """Let others execute the create again, or find its record."""
-        try:
-            await self._store.end_create_claim(tenant, key)
-        except ServiceError as error:
-            # The claim counts no more after a time, nor once this supervisor ends.
-            logger.warning("create_claim_left", reason=error.detail)
-
-    async def check_create(self, tenant: str, key: str) -> None:
-        """Raise ServiceError(SUPERVISOR_UNAVAILABLE) while another one executes a create of this one."""
-        holder = await self._store.create_claimant(tenant, key) if self._store.is_shared() else None
-        if holder is not None and holder != self._name:
-            raise _elsewhere_error(holder)
+        now = self._clock.monotonic()
+        self._admission.check_open()
+        if (until := self._held_until.get(owner, 0.0)) > now:
+            raise _held_error(owner, until - now)
+        claim = await make_claim()
+        if claim.held_s > 0:
+            self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
+            raise _held_error(owner, claim.held_s)
+        self._held_until.pop(owner, None)
+        if claim.fenced:
+            logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
+            self._tasks.spawn(self._write_off_of(owner))
+        return claim
 
     async def _take_over(self, frame: Frame) -> Instance:
         """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does."""
@@ -167,31 +155,15 @@ class Takeover:
     async def _claim(self, record: InstanceRecord) -> str:
         """Claim an instance of another supervisor; return who has it now.
 
-        Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING.
+        Raises ServiceError as ``fence`` does.
         """
         owner = record.owner
-        claim = await self._fence(owner, lambda: self._store.claim(record.instance_id, owner))
+        claim = await self.fence(owner, lambda: self._store.claim(record.instance_id, owner))
         if claim.taken:
             return self._name
         # Another one was faster, or it has ended meanwhile.
         later = await self._store.instance(record.tenant, public_id(record.instance_id))
         return owner if later is None else later.owner
-
-    async def _fence(self, owner: str, make_claim: Callable[[], Awaitable[Claim]]) -> Claim:
-        """Return the outcome of a claim that fences ``owner``. Raises ServiceError as ``_claim`` does."""
-        now = self._clock.monotonic()
-        self._admission.check_open()
-        if (until := self._held_until.get(owner, 0.0)) > now:
-            raise _held_error(owner, until - now)
-        claim = await make_claim()
-        if claim.held_s > 0:
-            self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
-            raise _held_error(owner, claim.held_s)
-        self._held_until.pop(owner, None)
-        if claim.fenced:
-            logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
-            self._tasks.spawn(self._write_off_of(owner))
-        return claim
 
     async def _write_off_of(self, supervisor: str) -> None:
         """Record as lost those instances of a dead supervisor that cannot be rebuilt, before their calls."""
@@ -258,11 +230,6 @@ class Takeover:
 def _held_error(owner: str, seconds: float) -> ServiceError:
     detail = f"supervisor {owner} does not answer and has its lease for another {seconds:.1f} s"
     return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=seconds)
-
-
-def _elsewhere_error(holder: str) -> ServiceError:
-    detail = f"supervisor {holder} executes this create in the place of the one responsible for it"
-    return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
 
 
 def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:

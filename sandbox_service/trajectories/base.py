@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .documents import DocumentPart
     from .ownership import Claim
     from .pages import PageBounds
-    from .records import EventRecord, InstanceRecord, Recorded
+    from .records import EventRecord, InstanceRecord, KeyedCreate, Recorded
     from .search import EpisodePage, EpisodeQuery
 
 
@@ -111,17 +111,13 @@ class TrajectoryStore(Protocol):
     async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
         """Take a create with a key over from ``owner`` if its lease has run out and no other one has it.
 
-        From then on ``owner`` records nothing until it takes a lease again, and learns of the claim by
-        ``create_claimant``.
+        From then on ``owner`` records nothing until it takes a lease again, and finds the claim by
+        ``created_by_key``.
         """
         ...
 
-    async def create_claimant(self, tenant: str, key: str) -> str | None:
-        """Return the supervisor that executes a create in another's place at this moment."""
-        ...
-
     async def end_create_claim(self, tenant: str, key: str) -> None:
-        """Record that a create that was taken over is recorded, or has failed."""
+        """End the claim of a create that is recorded or has failed (flushes first)."""
         ...
 
     async def disown(self, instance_ids: Collection[str]) -> None:
@@ -140,7 +136,7 @@ class TrajectoryStore(Protocol):
         """Return the event of a tenant's instance with an idempotency key (flushes first)."""
         ...
 
-    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+    async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:
         """Return the create that a tenant made with an idempotency key.
 
         Does not flush: queued records are also in the supervisor's memory.

@@ -1,19 +1,26 @@
 """Let one supervisor execute a create in another's place, while no third one does.
 
-A create with an idempotency key belongs to one supervisor. Another one may execute it once the lease of that
-one has run out. It claims the create in the transaction that fences the first supervisor, and ends the claim
-when the create is recorded or has failed. A first supervisor that comes back meanwhile, under a new epoch,
-finds the claim and leaves the create to the claimant; so does every other one.
+A create with an idempotency key belongs to one supervisor. Another one may execute it once that one's lease
+has run out. It claims the create in the transaction that fences the first supervisor, and ends the claim once
+the create is recorded or has failed. A first supervisor that comes back meanwhile, under a new epoch, finds
+the claim.
+
+A claim lasts as long as the epoch of its holder, even if the holder's lease runs out and is renewed later.
+Whoever wants the create nevertheless has to fence the holder.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
-from .ownership import Claim, database_time, fence_owner, living_supervisors
-from .schema import create_claims
+from .ownership import Claim, fence_owner
+from .reader import create_of_key
+from .records import KeyedCreate
+from .schema import create_claims, lives
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -21,44 +28,56 @@ if TYPE_CHECKING:
     from .ownership import Epoch
 
 
-LONGEST_S = 3600.0
-"""Time after which a claim that was not ended counts no more: no create waits as long for box and image."""
-
-
 def claim_create(
     connection: Connection, claimant: Epoch, tenant: str, key: str, owner: str, lease_s: float
 ) -> Claim:
-    """Claim a create of ``owner``, unless its lease holds, or it is unknown, or another one has the create.
+    """Claim a create of ``owner``.
 
+    Refused while the owner's lease holds, if it has none, and while another supervisor has claimed it.
     Raises FencedError if the claimant is fenced itself.
     """
-    # Locks the owner's row, so that of two claimants the second one finds what the first has written.
     claim = fence_owner(connection, claimant, owner, lease_s)
-    holder = create_claimant(connection, tenant, key)
-    if claim.held_s > 0 or not claim.known or holder not in (None, claimant.supervisor):
+    if claim.held_s > 0 or not claim.known:
         return claim
-    now = database_time(connection)
-    ended = sa.or_(sa.and_(*_is(tenant, key)), create_claims.c.at < now - LONGEST_S, create_claims.c.at > now)
-    connection.execute(create_claims.delete().where(ended))
-    values = {"tenant": tenant, "idempotency_key": key, "supervisor": claimant.supervisor, "at": now}
-    connection.execute(create_claims.insert(), values)
-    return Claim(taken=True, fenced=claim.fenced)
+    holder = _holder(connection, tenant, key)
+    if holder is not None:
+        return replace(claim, taken=holder == claimant.supervisor, holder=holder)
+    connection.execute(create_claims.delete().where(*_is(tenant, key), ~_holds()))
+    values = {
+        "tenant": tenant,
+        "idempotency_key": key,
+        "supervisor": claimant.supervisor,
+        "epoch": claimant.number,
+    }
+    # Two claimants that fenced different supervisors may both have come this far: one of them inserts.
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    inserted = connection.execute(insert(create_claims).values(values).on_conflict_do_nothing())
+    return replace(claim, taken=bool(inserted.rowcount))
 
 
-def create_claimant(connection: Connection, tenant: str, key: str) -> str | None:
-    """Return the supervisor that executes a create in another's place; None if none that lives does."""
-    query = sa.select(create_claims.c.supervisor, create_claims.c.at).where(*_is(tenant, key))
-    row = connection.execute(query).first()
-    if row is None or not 0.0 <= database_time(connection) - float(row.at) < LONGEST_S:
-        return None
-    return str(row.supervisor) if row.supervisor in living_supervisors(connection) else None
+def create_under(connection: Connection, tenant: str, key: str) -> KeyedCreate:
+    """Return what the store knows of a create."""
+    # In this order: a claim ends after its create is recorded.
+    holder = _holder(connection, tenant, key)
+    return KeyedCreate(create_of_key(connection, tenant, key), holder)
 
 
-def end_create_claim(connection: Connection, supervisor: str, tenant: str, key: str) -> None:
+def end_create_claim(connection: Connection, holder: Epoch, tenant: str, key: str) -> None:
     """Let others execute a create again, or find its record."""
-    own = create_claims.c.supervisor == supervisor
-    connection.execute(create_claims.delete().where(*_is(tenant, key), own))
+    own = (create_claims.c.supervisor == holder.supervisor, create_claims.c.epoch == holder.number)
+    connection.execute(create_claims.delete().where(*_is(tenant, key), *own))
+
+
+def _holder(connection: Connection, tenant: str, key: str) -> str | None:
+    query = sa.select(create_claims.c.supervisor).where(*_is(tenant, key), _holds())
+    return connection.execute(query).scalar()
 
 
 def _is(tenant: str, key: str) -> tuple[sa.ColumnElement[bool], ...]:
     return create_claims.c.tenant == tenant, create_claims.c.idempotency_key == key
+
+
+def _holds() -> sa.ColumnElement[bool]:
+    """Return the condition that a claim's holder still has the epoch under which it claimed."""
+    same = (lives.c.supervisor == create_claims.c.supervisor, lives.c.epoch == create_claims.c.epoch)
+    return sa.exists().where(*same).correlate(create_claims)

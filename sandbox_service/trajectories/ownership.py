@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .schema import instances, lives
+from .schema import create_claims, instances, lives
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -57,9 +57,11 @@ class Claim:
     held_s: float = 0.0
     """Seconds for which the owner's lease still holds; the claim may be repeated afterwards."""
     fenced: bool = False
-    """This claim was the first on an instance of the owner since its lease ran out."""
+    """This claim was the first on anything of the owner since its lease ran out."""
     known: bool = True
     """The owner has had a lease in this store; without one, it may be alive on a store of its own."""
+    holder: str = ""
+    """The supervisor that has claimed the create before."""
 
 
 def fenced_error() -> ServiceError:
@@ -74,6 +76,8 @@ def acquire_epoch(connection: Connection, supervisor: str, lease_s: float) -> Ep
     lease = _lease(connection, lease_s)
     values = {"epoch": lives.c.epoch + 1, **lease}
     known = lives.c.supervisor == supervisor
+    # Whatever an earlier process of the name was executing, it no longer is.
+    connection.execute(create_claims.delete().where(create_claims.c.supervisor == supervisor))
     if not connection.execute(lives.update().where(known).values(values)).rowcount:
         first = {"supervisor": supervisor, "durability": "", "needs_boot": "", "ended": False}
         connection.execute(lives.insert(), {**first, "epoch": 1, **lease})
@@ -126,11 +130,11 @@ def claim_instance(
 
 
 def fence_owner(connection: Connection, claimant: Epoch, owner: str, lease_s: float) -> Claim:
-    """Have a supervisor write nothing any more, unless its lease holds; nothing is claimed by this alone.
+    """Fence a supervisor unless its lease holds; this alone claims nothing.
 
     Raises FencedError if the claimant is fenced itself.
     """
-    # First of all, since a write takes SQLite's lock: what is read below stays true.
+    _lock(connection, claimant.supervisor, owner)
     renew_lease(connection, claimant, lease_s)
     if owner == NOBODY:
         return Claim(taken=False)
@@ -150,7 +154,7 @@ def disown_instances(connection: Connection, epoch: Epoch, instance_ids: Collect
 
 def living_supervisors(connection: Connection) -> frozenset[str]:
     """Return the supervisors whose leases hold."""
-    now = database_time(connection)
+    now = _now(connection)
     query = sa.select(lives.c.supervisor, lives.c.leased_until, lives.c.lease_s)
     rows = connection.execute(query.where(lives.c.leased_until.is_not(None))).all()
     left = {row.supervisor: float(row.leased_until) - now for row in rows}
@@ -163,12 +167,14 @@ def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
     return sa.or_(instances.c.owner == supervisor, created)
 
 
-def database_time(connection: Connection) -> float:
-    """Return the time in seconds on the clock on which leases are compared."""
-    if connection.dialect.name == "sqlite":
-        return time.monotonic()
-    # Not now(), which is the time of the transaction's start: it may have waited for a lock.
-    return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())
+def _lock(connection: Connection, *supervisors: str) -> None:
+    """Lock the rows of supervisors in one order, so that two that claim from each other do not deadlock.
+
+    For SQLite the write that follows takes the lock of the whole file: what is read after it stays true.
+    """
+    if connection.dialect.name != "sqlite":
+        query = sa.select(lives.c.supervisor).where(lives.c.supervisor.in_(supervisors))
+        connection.execute(query.order_by(lives.c.supervisor).with_for_update())
 
 
 def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:
@@ -177,7 +183,7 @@ def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:
 
 def _lease(connection: Connection, lease_s: float) -> dict[str, float]:
     """Return the columns of a lease from now on."""
-    return {"leased_until": database_time(connection) + lease_s, "lease_s": lease_s}
+    return {"leased_until": _now(connection) + lease_s, "lease_s": lease_s}
 
 
 def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) -> float | None:
@@ -189,7 +195,7 @@ def _lease_left(connection: Connection, supervisor: str, unrecorded_s: float) ->
     row = connection.execute(query.with_for_update()).first()
     if row is None:
         return None
-    left = float(row.leased_until) - database_time(connection)
+    left = float(row.leased_until) - _now(connection)
     longest = unrecorded_s if row.lease_s is None else row.lease_s
     return left if 0.0 < left <= longest else 0.0
 
@@ -199,3 +205,10 @@ def _fence(connection: Connection, supervisor: str) -> bool:
     change = lives.update().where(lives.c.supervisor == supervisor, lives.c.leased_until != _GIVEN_UP)
     result = connection.execute(change.values(epoch=lives.c.epoch + 1, leased_until=_GIVEN_UP))
     return bool(result.rowcount)
+
+
+def _now(connection: Connection) -> float:
+    if connection.dialect.name == "sqlite":
+        return time.monotonic()
+    # Not now(), which is the time of the transaction's start: it may have waited for a lock.
+    return float(connection.execute(sa.select(sa.extract("epoch", sa.func.clock_timestamp()))).scalar_one())

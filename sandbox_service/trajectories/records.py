@@ -85,6 +85,16 @@ class EventRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedCreate:
+    """What the store knows of a create with an idempotency key."""
+
+    event: EventRecord | None = None
+    """Its record."""
+    claimant: str | None = None
+    """The supervisor that executes it in another's place."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """The bytes recorded for a tenant in an hour."""
 

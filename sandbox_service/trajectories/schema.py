@@ -94,6 +94,7 @@ create_claims = sa.Table(
     sa.Column("tenant", sa.Text, primary_key=True),
     sa.Column("idempotency_key", sa.Text, primary_key=True),
     sa.Column("supervisor", sa.Text, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
 )
-"""One row per create that a supervisor executes at this moment in the place of another one that is away."""
+"""One row per create that a supervisor is executing in place of another one that is away. It counts while the
+supervisor has that epoch."""

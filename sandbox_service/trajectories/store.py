@@ -24,7 +24,7 @@ from sandbox_service.telemetry import get_logger
 from . import reader
 from .commits import Commits, unwritable
 from .condition import unreachable
-from .create_claims import claim_create, create_claimant, end_create_claim
+from .create_claims import claim_create, create_under, end_create_claim
 from .documents import DocumentPart, is_small, page_document, part_of_page, part_of_row
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from .ownership import Epoch
     from .pages import PageBounds, PagePlan
-    from .records import EventRecord, InstanceRecord, Recorded
+    from .records import EventRecord, InstanceRecord, KeyedCreate, Recorded
     from .search import EpisodePage, EpisodeQuery
 
 
@@ -170,12 +170,11 @@ class SqlTrajectoryStore:
             lambda connection: claim_create(connection, epoch, tenant, key, owner, lease_s)
         )
 
-    async def create_claimant(self, tenant: str, key: str) -> str | None:
-        return await self._read(lambda connection: create_claimant(connection, tenant, key))
-
     async def end_create_claim(self, tenant: str, key: str) -> None:
-        name = self._epoch().supervisor
-        await self._change(lambda connection: end_create_claim(connection, name, tenant, key))
+        # Whoever finds no claim looks for the record.
+        await self.flush()
+        epoch = self._epoch()
+        await self._change(lambda connection: end_create_claim(connection, epoch, tenant, key))
 
     async def disown(self, instance_ids: Collection[str]) -> None:
         # Whoever claims them reads their history, so that has to be complete.
@@ -196,8 +195,8 @@ class SqlTrajectoryStore:
         await self.flush()
         return await self._read(lambda connection: reader.event_of_key(connection, tenant, public_id, key))
 
-    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
-        return await self._read(lambda connection: reader.create_of_key(connection, tenant, key))
+    async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:
+        return await self._read(lambda connection: create_under(connection, tenant, key))
 
     async def create_keys(self, most: int) -> Collection[str] | None:
         if self.is_shared():

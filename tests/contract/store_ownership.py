@@ -9,9 +9,10 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.records import KeyedCreate
 from sandbox_service.trajectories.schema import lives
 from sandbox_service.trajectories.store import open_store
-from tests.harness.episodes import event, instance
+from tests.harness.episodes import create, event, instance
 
 
 def end_lease(url, supervisor):
@@ -146,27 +147,67 @@ class StoreOwnershipContract:
     async def test_one_of_many_claimants_gets_a_create_until_it_ends_the_claim(self, stores, url):
         assert (await stores[1].claim_create("acme", "k", "s1")).held_s > 0
         assert not (await stores[1].claim_create("acme", "k", "never here")).known
-        assert await stores[0].create_claimant("acme", "k") is None
+        assert await stores[0].created_by_key("acme", "k") == KeyedCreate()
         end_lease(url, "s1")
         claims = await asyncio.gather(*(store.claim_create("acme", "k", "s1") for store in stores[1:]))
         assert sum(claim.taken for claim in claims) == 1
         assert sum(claim.fenced for claim in claims) == 1
         heir = 1 + [claim.taken for claim in claims].index(True)
-        other = stores[3 - heir]
-        assert await other.create_claimant("acme", "k") == f"s{heir + 1}"
-        assert await other.create_claimant("nobody", "k") is None
+        name, other = f"s{heir + 1}", stores[3 - heir]
+        assert {claim.holder for claim in claims} <= {"", name}
+        assert await other.created_by_key("acme", "k") == KeyedCreate(claimant=name)
+        assert await other.created_by_key("nobody", "k") == KeyedCreate()
         await other.end_create_claim("acme", "k")
-        assert not (await other.claim_create("acme", "k", "s1")).taken
+        assert (await other.claim_create("acme", "k", "s1")).holder == name
         assert (await other.claim_create("acme", "another", "s1")).taken
         await stores[heir].end_create_claim("acme", "k")
         assert (await other.claim_create("acme", "k", "s1")).taken
 
-    async def test_a_create_of_a_claimant_whose_lease_ran_out_may_be_claimed_again(self, stores, url):
+    async def test_of_two_owners_that_are_away_a_create_is_claimed_once(self, stores, url):
+        for name in ("s4", "s5"):
+            away = open_store(StoreConfig(url=url, lease_s=600))
+            await away.acquire_lease(name)
+            await away.close()
+            end_lease(url, name)
+        owners = ("s4", "s5") * 3
+        claims = await asyncio.gather(
+            *(store.claim_create("acme", "k", owner) for store, owner in zip(stores * 2, owners, strict=True))
+        )
+        holders = {(await store.created_by_key("acme", "k")).claimant for store in stores}
+        assert len(holders) == 1
+        taken = [f"s{1 + number % 3}" for number, claim in enumerate(claims) if claim.taken]
+        assert set(taken) == holders
+
+    async def test_a_claim_ends_by_fencing_its_holder_and_not_by_a_late_renewal(self, stores, url):
         end_lease(url, "s1")
         assert (await stores[1].claim_create("acme", "k", "s1")).taken
         end_lease(url, "s2")
-        assert await stores[0].create_claimant("acme", "k") is None
-        assert (await stores[2].claim_create("acme", "k", "s1")).taken
+        assert (await stores[0].created_by_key("acme", "k")).claimant == "s2"
+        assert (await stores[2].claim_create("acme", "k", "s1")).holder == "s2"
+        claim = await stores[2].claim_create("acme", "k", "s2")
+        assert (claim.taken, claim.fenced) == (True, True)
+        assert await code_of(stores[1].renew_lease()) is ErrorCode.SUPERVISOR_UNAVAILABLE
+        await stores[2].end_create_claim("acme", "k")
+
+    async def test_a_claim_ends_with_its_holders_process_also_when_that_is_replaced(self, stores, url):
+        end_lease(url, "s1")
+        assert (await stores[1].claim_create("acme", "k", "s1")).taken
+        again = open_store(StoreConfig(url=url, lease_s=600))
+        await again.acquire_lease("s2")
+        assert await stores[2].created_by_key("acme", "k") == KeyedCreate()
+        assert (await again.claim_create("acme", "k", "s1")).taken
+        # The former process of the name ends nothing that is not its own.
+        await stores[1].end_create_claim("acme", "k")
+        assert (await stores[2].created_by_key("acme", "k")).claimant == "s2"
+        await again.close()
+
+    async def test_a_claim_ends_after_the_records_before_it_are_written(self, stores, url):
+        end_lease(url, "s1")
+        assert (await stores[1].claim_create("acme", "k", "s1")).taken
+        stores[1].open_instance(instance("s2.a"))
+        stores[1].append(create("s2.a", key="k"))
+        await stores[1].end_create_claim("acme", "k")
+        assert (await stores[2].created_by_key("acme", "k")).event == create("s2.a", key="k")
 
     async def test_an_instance_that_has_ended_is_not_claimed(self, stores, url):
         await stores[0].end_life("s1")

@@ -16,7 +16,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import PART_BYTES
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds
-from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
+from sandbox_service.trajectories.records import EventKind, EventRecord, KeyedCreate, record_id
 from sandbox_service.trajectories.schema import REVISION, metadata
 from sandbox_service.trajectories.search import EpisodeQuery
 from sandbox_service.trajectories.store import open_store
@@ -151,9 +151,9 @@ class TrajectoryStoreContract:
         store.append(event("s1.a", 1, EventKind.STEP, idempotency_key="k2"))
         await store.flush()
         found = await store.created_by_key("acme", "k1")
-        assert found == create("s1.a", key="k1")
-        assert await store.created_by_key("acme", "k2") is None
-        assert await store.created_by_key("nobody", "k1") is None
+        assert found == KeyedCreate(create("s1.a", key="k1"))
+        assert await store.created_by_key("acme", "k2") == KeyedCreate()
+        assert await store.created_by_key("nobody", "k1") == KeyedCreate()
 
     async def test_keys_of_creates_are_all_listed_or_not_at_all(self, store):
         for number, tenant in enumerate(["acme", "acme", "other"]):

@@ -16,6 +16,7 @@ from sandbox_service.trajectories.records import (
     EventKind,
     EventRecord,
     InstanceRecord,
+    KeyedCreate,
     Recorded,
     public_id,
     record_id,
@@ -131,12 +132,12 @@ class MemoryTrajectoryStore:
 
     async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
         claim = await self.claim("", owner)
-        if not claim.held_s:
-            self.create_claims[tenant, key] = self.latest
-        return replace(claim, taken=not claim.held_s)
-
-    async def create_claimant(self, tenant: str, key: str) -> str | None:
-        return self.create_claims.get((tenant, key))
+        if claim.held_s:
+            return claim
+        holder = self.create_claims.get((tenant, key))
+        if holder in (None, owner):
+            self.create_claims[tenant, key] = holder = self.latest
+        return replace(claim, taken=holder == self.latest, holder=holder or "")
 
     async def end_create_claim(self, tenant: str, key: str) -> None:
         self.create_claims.pop((tenant, key), None)
@@ -194,7 +195,10 @@ class MemoryTrajectoryStore:
             and not any(event.kind.ends for event in self.own_events[record.instance_id])
         ]
 
-    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+    async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:
+        return KeyedCreate(self._created_by_key(tenant, key), self.create_claims.get((tenant, key)))
+
+    def _created_by_key(self, tenant: str, key: str) -> EventRecord | None:
         for record in self.records.values():
             for event in self.own_events[record.instance_id]:
                 if (

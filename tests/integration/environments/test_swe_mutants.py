@@ -237,7 +237,7 @@ async def test_agents_have_pytest_and_no_tests(service: tuple[Service, HarborCat
 async def test_a_cheat_is_given_no_reward(service: tuple[Service, HarborCatalog], cheat: str) -> None:
     served, catalog = service
     if cheat == "forks a writer" and served.kind == "docker" and not is_environment_whole("swe_mutants"):
-        pytest.skip("takes 40 s of CPU time, and is not what changed: process boxes show it")
+        pytest.skip("takes 40 s of CPU time, and is not what changed; the test on process boxes covers it")
     async with served.client.episode("swe_mutants", catalog.task_ids("train")[0]) as episode:
         await episode.step(bash(CHEATS[cheat]))
         await episode.step(native("submit", {}))

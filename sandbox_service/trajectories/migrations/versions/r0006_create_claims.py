@@ -16,5 +16,5 @@ def upgrade() -> None:
         sa.Column("tenant", sa.Text, primary_key=True),
         sa.Column("idempotency_key", sa.Text, primary_key=True),
         sa.Column("supervisor", sa.Text, nullable=False),
-        sa.Column("at", sa.Double, nullable=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
     )

@@ -98,14 +98,54 @@ async def test_a_create_is_executed_once_though_its_supervisor_returns_meanwhile
     first = asyncio.create_task(heir.service.call(Op.CREATE, "", body, key="k", adopt_from="s1"))
     await until(lambda: factory.attempts)
     again = await nodes("s1")
-    elsewhere = ErrorCode.SUPERVISOR_UNAVAILABLE
-    assert await again.service.refusal(Op.CREATE, "", body, key="k") is elsewhere
-    assert await third.service.refusal(Op.CREATE, "", body, key="k") is elsewhere
+    for other in (again, third):
+        moved = await other.service.call(Op.CREATE, "", body, key="k")
+        assert moved.meta["owner"] == "s2"
+    joined = asyncio.create_task(heir.service.call(Op.CREATE, "", body, key="k"))
     assert (await again.service.create(key="other")).startswith("s1.")
     factory.gate.set()
     created = json.loads((await first).body)["instance_id"]
     assert created.startswith("s2.")
+    assert json.loads((await joined).body)["instance_id"] == created
     assert await again.service.create(key="k") == await third.service.create(key="k") == created
+
+
+async def test_a_create_of_an_heir_that_died_is_executed_by_its_own_supervisor(nodes: Nodes) -> None:
+    await nodes("s1")
+    heir = await nodes("s2")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    end_lease(heir.url, "s1")
+    heir.service.factory.gate = asyncio.Event()
+    first = asyncio.create_task(heir.service.call(Op.CREATE, "", body, key="k", adopt_from="s1"))
+    await until(lambda: heir.service.factory.attempts)
+    again = await nodes("s1")
+    end_lease(heir.url, "s2")
+    created = await again.service.create(key="k")
+    assert created.startswith("s1.")
+    # The heir was alive after all: nothing of it is recorded.
+    heir.service.factory.gate.set()
+    assert error_of(await first).code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert await again.service.create(key="k") == created
+
+
+async def test_a_claim_that_could_not_be_ended_keeps_the_create_where_it_is(
+    nodes: Nodes, monkeypatch
+) -> None:
+    await nodes("s1")
+    heir = await nodes("s2")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    end_lease(heir.url, "s1")
+
+    async def refuse(tenant: str, key: str) -> None:
+        raise ServiceError(ErrorCode.STORAGE_FULL, "away")
+
+    monkeypatch.setattr(heir.store, "end_create_claim", refuse)
+    await heir.service.refusal(Op.CREATE, "", {**body, "task_id": "unknown"}, key="k", adopt_from="s1")
+    done = await heir.service.call(Op.CREATE, "", body, key="recorded", adopt_from="s1")
+    again = await nodes("s1")
+    assert (await again.service.call(Op.CREATE, "", body, key="k")).meta["owner"] == "s2"
+    assert (await heir.service.create(key="k")).startswith("s2.")
+    assert await again.service.create(key="recorded") == json.loads(done.body)["instance_id"]
 
 
 async def test_a_create_that_failed_in_anothers_place_may_be_executed_again(nodes: Nodes) -> None:
