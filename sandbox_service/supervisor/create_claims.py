@@ -36,7 +36,7 @@ class CreateClaims:
         self._tasks = tasks
 
     async def claim(self, tenant: str, key: str, found: KeyedCreate, away: str | None) -> None:
-        """Return once a create may be executed here, and nowhere else; ``end`` follows.
+        """Return once a create may be executed here, and nowhere else; ``end_claim`` follows.
 
         ``found`` is what the store has of it, and ``away`` the supervisor that is responsible for it and that
         the gateway does not reach. Raises MovedError while another one is executing it, and ServiceError:
@@ -62,7 +62,7 @@ class CreateClaims:
         detail = "another supervisor has claimed this create at the same moment"
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
 
-    async def end(self, tenant: str, key: str) -> None:
+    async def end_claim(self, tenant: str, key: str) -> None:
         """Let others execute the create again, or find its record. Never raises."""
         if not await self._ended(tenant, key):
             self._tasks.spawn(self._end_later(tenant, key))

@@ -101,7 +101,7 @@ class Creation:
         finally:
             # In this order: the next call under the key may claim it again.
             if claimed is not None:
-                await self._claims.end(*claimed)
+                await self._claims.end_claim(*claimed)
             self._keys.cache.finish(frame.meta["tenant"], tenant_key, answer)
         return answer
 

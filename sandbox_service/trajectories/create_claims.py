@@ -51,8 +51,10 @@ def claim_create(
     }
     # Two claimants that fenced different supervisors may both have come this far: one of them inserts.
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    inserted = connection.execute(insert(create_claims).values(values).on_conflict_do_nothing())
-    return replace(claim, taken=bool(inserted.rowcount))
+    inserted = insert(create_claims).values(values).on_conflict_do_nothing()
+    # Not its row count, which is unknown for an insert.
+    own = connection.execute(inserted.returning(create_claims.c.epoch)).scalar()
+    return replace(claim, taken=own is not None)
 
 
 def create_under(connection: Connection, tenant: str, key: str) -> KeyedCreate:

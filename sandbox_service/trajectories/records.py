@@ -86,7 +86,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCreate:
-    """What the store knows of a create with an idempotency key."""
+    """A create with an idempotency key, as the store knows it."""
 
     event: EventRecord | None = None
     """Its record."""
