@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from .curves import Curve, curves_of
+from .overview import BarPart
 from .run_folder import first_learning_step, written_at
 from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
 
@@ -97,6 +99,17 @@ class EpisodeColumn:
     lines: tuple[ShownLine, ...]
     above_mean: float | None
     """Its reward minus the mean of its group; None without a verdict."""
+    bar: tuple[BarPart, ...]
+    """Its reward between the least and the greatest of the group and 0; empty without a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """The episodes of a group side by side."""
+
+    columns: tuple[EpisodeColumn, ...]
+    divergence: int | None
+    """The first message in which they differ; None if all are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +178,20 @@ def step_page(run: TrainingRun, step: int) -> StepPage | None:
     )
 
 
-def group_columns(group: RunGroup) -> tuple[EpisodeColumn, ...]:
-    """Return the episodes of a group, to be shown side by side."""
+def group_page(group: RunGroup) -> GroupPage:
+    """Return the page of a group."""
     mean = group.mean_reward
-    return tuple(
+    rewards = [each.reward for each in group.trajectories if each.failure is None]
+    columns = tuple(
         EpisodeColumn(
             episode,
             _lines(episode),
             None if mean is None or episode.failure is not None else episode.reward - mean,
+            () if episode.failure is not None else _reward_bar(episode.reward, rewards),
         )
         for episode in group.trajectories
     )
+    return GroupPage(columns, _divergence(columns))
 
 
 def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: int) -> TokenPage:
@@ -200,6 +216,22 @@ def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: in
 def _step_row(step: int, values: Mapping[str, float], groups: int) -> StepRow:
     failures = sum(value for name, value in values.items() if name.startswith("failures/"))
     return StepRow(step, tuple(values.get(name) for name in _COLUMNS), failures, groups)
+
+
+def _reward_bar(reward: float, rewards: Sequence[float]) -> tuple[BarPart, ...]:
+    """Return a bar from 0 to the reward on the scale of the group."""
+    least, most = min(0.0, *rewards), max(0.0, *rewards)
+    scale = 100.0 / (most - least) if most > least else 0.0
+    start, end = sorted((-least * scale, (reward - least) * scale))
+    return (BarPart("idle" if reward >= 0 else "queue", start, end - start, 1),)
+
+
+def _divergence(columns: Sequence[EpisodeColumn]) -> int | None:
+    said = [[(line.role, line.text) for line in column.lines] for column in columns]
+    for number, row in enumerate(zip_longest(*said)):
+        if len(set(row)) > 1:
+            return number
+    return None
 
 
 def _lines(episode: RunEpisode) -> tuple[ShownLine, ...]:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.run_folder import RunFolders
-from sandbox_service.console.run_views import group_columns, run_page, run_rows, step_page, token_page
+from sandbox_service.console.run_views import group_page, run_page, run_rows, step_page, token_page
 from sandbox_service.errors import ServiceError
 
 from .console_access import CONSOLE
@@ -80,7 +80,7 @@ class RunRoutes:
         """Show the episodes of a group side by side."""
         run = self._run(request)
         group = await self._group(run, request)
-        context = {"run": run.name, "group": group, "columns": group_columns(group)}
+        context = {"run": run.name, "group": group, "view": group_page(group)}
         return page(exchange_of(request), "group.html", context, section="Runs")
 
     @as_page

@@ -58,6 +58,24 @@ async def test_a_group_is_shown_side_by_side_with_its_failure(client):
     for expected in ("5.0", "5.3", "the box is gone", "minus the mean", "mean log-probability"):
         assert expected in text
     assert "&lt;/script&gt;" in text, NASTY
+    assert "All episodes are alike." in text
+    assert 'aria-label="reward ' in text
+
+
+async def test_a_group_leads_to_the_first_message_in_which_its_episodes_differ(client, root):
+    file = root / "mine" / "trajectories.jsonl"
+    # Not splitlines(): the texts have a line separator of their own.
+    group = json.loads(file.read_text().split("\n")[0])
+    group["spec"]["index"] = 77
+    for number, episode in enumerate(group["trajectories"]):
+        said = [("user", "1 + 1?"), ("assistant", f"{number}")]
+        episode["lines"] = [{"role": role, "content": text} for role, text in said]
+    with file.open("a") as lines:
+        lines.write(json.dumps(group) + "\n")
+    text = await read(client, "/console/runs/mine/groups/77")
+    assert text.count("first difference</span>") == len(group["trajectories"])
+    assert text.count('id="first-difference"') == 1
+    assert '<a href="#first-difference">First difference: message 2</a>' in text
 
 
 async def test_tokens_have_their_mask_probability_and_weights(client):

@@ -1,0 +1,59 @@
+"""The page of a group: bars of its rewards, and the first message in which its episodes differ."""
+
+import pytest
+
+from sandbox_service.console.run_records import (
+    RunEpisode,
+    RunFailure,
+    RunGroup,
+    RunLine,
+    RunSpec,
+    RunTask,
+)
+from sandbox_service.console.run_views import group_page
+
+
+def group(*episodes):
+    """A group of episodes with a reward and messages each; one without a reward failed."""
+    played = [
+        RunEpisode(
+            f"5.{number}",
+            lines=tuple(RunLine(*line) for line in said),
+            reward=reward or 0.0,
+            failure=RunFailure("sandbox", "sandbox_lost") if reward is None else None,
+        )
+        for number, (reward, said) in enumerate(episodes)
+    ]
+    return RunGroup(RunSpec(5, RunTask("code", "t")), tuple(played))
+
+
+ASKED, RIGHT, WRONG = ("user", "1 + 1?"), ("assistant", "2"), ("assistant", "3")
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        ([[ASKED, RIGHT], [ASKED, WRONG]], 1),
+        ([[ASKED, RIGHT], [ASKED]], 1),
+        ([[ASKED, RIGHT], [ASKED, RIGHT]], None),
+        ([[ASKED], []], 0),
+        ([[]], None),
+    ],
+    ids=["other words", "one ended", "alike", "one has none", "none"],
+)
+def test_the_first_difference_is_the_first_message_that_not_all_have(said, first):
+    assert group_page(group(*((0.0, lines) for lines in said))).divergence == first
+
+
+def test_bars_begin_at_zero_and_share_the_scale_of_the_group():
+    page = group_page(group((1.0, []), (-0.5, []), (0.25, []), (None, [])))
+    bars = [
+        [(part.kind, round(part.start, 1), round(part.width, 1)) for part in each.bar]
+        for each in page.columns
+    ]
+    assert bars == [[("idle", 33.3, 66.7)], [("queue", 0.0, 33.3)], [("idle", 33.3, 16.7)], []]
+
+
+def test_a_group_without_rewards_has_empty_bars():
+    (column,) = group_page(group((0.0, []))).columns
+    assert [(part.start, part.width) for part in column.bar] == [(0.0, 0.0)]
