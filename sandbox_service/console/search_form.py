@@ -21,6 +21,9 @@ FIELDS = (
     "least_reward",
     "most_reward",
     "failure",
+    "least_steps",
+    "most_steps",
+    "text",
     "since",
     "until",
 )
@@ -28,6 +31,8 @@ FIELDS = (
 FAILURES = (ANY_FAILURE, NO_FAILURE, *(each.value for each in FailureClass))
 """Values of the field ``failure``."""
 _MOST_CHARACTERS = 512
+_DIGITS = 10
+"""Longer numbers are no number of steps."""
 
 
 class FormError(ValueError):
@@ -70,6 +75,9 @@ def query_of(form: SearchForm, tenant: str, before: str | None) -> EpisodeQuery:
         least_reward=_number("least_reward", values),
         most_reward=_number("most_reward", values),
         failure=values["failure"] or None,
+        least_steps=_count("least_steps", values),
+        most_steps=_count("most_steps", values),
+        text=values["text"] or None,
         since=_time("since", values),
         until=_time("until", values),
     )
@@ -103,6 +111,14 @@ def _number(name: str, values: Mapping[str, str]) -> float | None:
     if not math.isfinite(value):
         raise FormError(f"{name}: {values[name]!r} is not a number")
     return value
+
+
+def _count(name: str, values: Mapping[str, str]) -> int | None:
+    if not values[name]:
+        return None
+    if not (values[name].isascii() and values[name].isdecimal() and len(values[name]) < _DIGITS):
+        raise FormError(f"{name}: {values[name]!r} is not a number of steps")
+    return int(values[name])
 
 
 def _time(name: str, values: Mapping[str, str]) -> float | None:

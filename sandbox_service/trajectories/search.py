@@ -11,6 +11,7 @@ body of an event, a fork has its parent's events, and no index bounds what a gro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -66,6 +67,12 @@ class EpisodeQuery:
     most_reward: float | None = None
     failure: str | None = None
     """A failure class, ``any`` or ``none``."""
+    least_steps: int | None = None
+    most_steps: int | None = None
+    text: str | None = None
+    """A part of a request or an answer of the episode itself, in upper and lower case as recorded."""
+    with_others: bool = False
+    """Also episodes without the text; ``EpisodeSummary.has_text`` tells them apart."""
     since: float | None = None
     """Created at this unix time or later."""
     until: float | None = None
@@ -75,24 +82,30 @@ class EpisodeQuery:
     limit: int = 50
 
     def without_outcome(self) -> EpisodeQuery:
-        """Return the query without conditions on outcome and failure, for the largest page."""
+        """Return the query without conditions on what is in an episode, for the largest page."""
         return replace(
-            self, least_reward=None, most_reward=None, failure=None, limit=min(MOST_EPISODES, MOST_EXAMINED)
+            self,
+            least_reward=None,
+            most_reward=None,
+            failure=None,
+            least_steps=None,
+            most_steps=None,
+            with_others=True,
+            limit=min(MOST_EPISODES, MOST_EXAMINED),
         )
 
     def admits(self, episode: EpisodeSummary) -> bool:
-        """Return whether outcome and failure are as wanted."""
+        """Return whether outcome, failure, steps and text are as wanted."""
         failure = episode.failure_class
+        if self.text is not None and not self.with_others and not episode.has_text:
+            return False
+        if not _within(episode.steps, self.least_steps, self.most_steps):
+            return False
         if self.failure is not None and self.failure not in (
             (NO_FAILURE,) if failure is None else (ANY_FAILURE, failure)
         ):
             return False
-        if self.least_reward is None and self.most_reward is None:
-            return True
-        reward = episode.reward
-        least = float("-inf") if self.least_reward is None else self.least_reward
-        most = float("inf") if self.most_reward is None else self.most_reward
-        return reward is not None and least <= reward <= most
+        return _within(episode.reward, self.least_reward, self.most_reward)
 
     def clauses(self) -> list[ColumnElement[bool]]:
         """Return the conditions on table ``instances`` that ``InstanceFilter`` does not have."""
@@ -134,6 +147,8 @@ class EpisodeSummary:
     """Two equal evaluations, with nothing in between, had different scores or verdicts."""
     size: int = 0
     """Bytes of the requests and answers in its history."""
+    has_text: bool = False
+    """The text that was searched is in it."""
 
     @property
     def created_at(self) -> float:
@@ -160,7 +175,9 @@ def find_episodes(connection: Connection, query: EpisodeQuery) -> EpisodePage:
     found: list[EpisodeSummary] = []
     examined = 0
     while chunk := list(islice(listed, min(_CHUNK, MOST_EXAMINED - examined))):
-        for episode in _summaries(connection, chunk):
+        with_text = _with_text(connection, chunk, query.text)
+        for summary in _summaries(connection, chunk):
+            episode = replace(summary, has_text=summary.place.recorded_id in with_text)
             if len(found) == limit:
                 return EpisodePage(tuple(found), found[-1].place)
             if query.admits(episode):
@@ -209,6 +226,26 @@ def _summaries(connection: Connection, stored: Sequence[StoredInstance]) -> Iter
         name = each.record.instance_id
         history = rows.get(name, []) if each.record.parent is None else _inherited(connection, name)
         yield _with_outcome(_summary(each), history)
+
+
+def _with_text(connection: Connection, stored: Sequence[StoredInstance], text: str | None) -> set[str]:
+    """Return the recorded ids of the instances with a text in a request or an answer of their own."""
+    if text is None:
+        return set()
+    place = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
+    # As JSON has it, which clients write with and without escapes.
+    written = {json.dumps(text, ensure_ascii=escaped)[1:-1].encode() for escaped in (True, False)}
+    bodies = (events.c.request, events.c.response)
+    found = sa.or_(*(place(body, each) > 0 for body in bodies for each in sorted(written)))
+    own = events.c.instance_id.in_([each.record.instance_id for each in stored])
+    return set(connection.execute(sa.select(events.c.instance_id).where(own, found).distinct()).scalars())
+
+
+def _within(value: float | None, least: float | None, most: float | None) -> bool:
+    """Return whether a value is in a range; without a range, also None is."""
+    if least is None and most is None:
+        return True
+    return value is not None and (least is None or value >= least) and (most is None or value <= most)
 
 
 def _inherited(connection: Connection, instance_id: str) -> list[Row[Any]]:

@@ -1,6 +1,15 @@
 """The search form: queries, and addresses of related pages."""
 
-from sandbox_service.console.search_form import EXPORT, TASKS, encode_place, query_of, read_form
+import pytest
+
+from sandbox_service.console.search_form import (
+    EXPORT,
+    TASKS,
+    FormError,
+    encode_place,
+    query_of,
+    read_form,
+)
 from sandbox_service.trajectories.search import Place
 
 
@@ -12,6 +21,17 @@ def test_a_page_without_a_field_ignores_it():
 def test_the_whole_id_is_wanted_where_the_form_says_so():
     assert query_of(read_form({"task": "a", "exact": "1"}), "ada", None).exact_task
     assert not query_of(read_form({"task": "a"}), "ada", None).exact_task
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "many", "9" * 12])
+def test_steps_are_a_number(value):
+    with pytest.raises(FormError, match="most_steps"):
+        query_of(read_form({"most_steps": value}), "ada", None)
+
+
+def test_steps_and_text_are_conditions():
+    query = query_of(read_form({"least_steps": "2", "most_steps": "30", "text": " a b "}), "ada", None)
+    assert (query.least_steps, query.most_steps, query.text) == (2, 30, "a b")
 
 
 def test_addresses_have_the_values_that_are_filled_in_and_the_changes():

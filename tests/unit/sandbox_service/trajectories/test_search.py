@@ -77,6 +77,12 @@ def test_episodes_come_newest_first_and_of_one_tenant_only(search):
         ({"most_reward": 0.1}, ["s1.01", "s1.00"]),
         ({"family": "s1.05"}, ["s1.copy", "s1.05"]),
         ({"since": START + 10, "until": START + 12}, ["s1.11", "s1.10"]),
+        ({"least_steps": 1, "since": START + 11}, ["s1.copy", "s1.11"]),
+        ({"most_steps": 1}, ["s1.slow"]),
+        ({"least_steps": 3}, []),
+        ({"text": "Say something.", "since": START + 11}, ["s1.11"]),
+        ({"text": "say something."}, []),
+        ({"text": "%"}, []),
     ],
     ids=str,
 )
@@ -95,6 +101,15 @@ def test_the_size_of_a_history_includes_what_a_fork_inherits(search):
     (copy,) = search(family="s1.05", limit=1).episodes
     (parent,) = search(family="s1.05", since=START + 5, until=START + 6).episodes
     assert 0 < copy.size < parent.size + 1000
+
+
+def test_episodes_with_and_without_a_text_are_told_apart(search):
+    found = search(text="Say something.", with_others=True, since=START + 11).episodes
+    assert [(each.instance_id, each.has_text) for each in found] == [
+        ("s1.copy", False),
+        ("s1.slow", False),
+        ("s1.11", True),
+    ]
 
 
 def test_a_query_without_outcome_finds_all_that_began_alike(search):
