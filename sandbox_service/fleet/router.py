@@ -49,7 +49,7 @@ SEARCH_S = 240.0
 _HELD_PAUSE_S = 0.5
 """Pause between two such requests while the owner's lease holds."""
 _MOVES = 4
-"""Times that a frame follows an instance to another supervisor."""
+"""Times that a frame follows an instance or a create to another supervisor."""
 
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
 _PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
@@ -98,7 +98,7 @@ class Router:
         for name in order:
             try:
                 reply = await self._send(name, frame, deadline, wait=name == awaited)
-                answer = reply_or_raise(await self._follow(frame, reply, deadline))
+                answer = reply_or_raise(await self._follow(frame, reply, deadline, name))
             except ServiceError as error:
                 if error.code not in pass_on and not (op is Op.CREATE and is_of_node(error)):
                     raise
@@ -158,10 +158,16 @@ class Router:
         owner = owner_of(frame.instance_id) or ""
         reply = await self._ask_successors(frame, members or asked, deadline, owner)
         reply = reply or await self._wait_for_successor(frame, deadline, owner)
-        return reply_or_raise(await self._follow(frame, reply, deadline))
+        return reply_or_raise(await self._follow(frame, reply, deadline, owner))
 
-    async def _follow(self, frame: Frame, reply: Frame, deadline: float) -> Frame:
-        """Return the answer of the supervisor that has the instance, if ``reply`` says that it is another."""
+    async def _follow(self, frame: Frame, reply: Frame, deadline: float, first: str) -> Frame:
+        """Return the answer of another supervisor, if ``reply`` says that it has the instance or the create.
+
+        A create is executed by that one only if it is at work on it already; otherwise ``first``, which is
+        responsible for the create, gets it again.
+        """
+        if frame.op is Op.CREATE:
+            frame = replace(frame, meta={**frame.meta, "moved_from": first})
         for _ in range(_MOVES):
             owner = _new_owner(reply)
             if owner is None:
@@ -172,9 +178,14 @@ class Router:
             if owner in members:
                 reply = await self._send(owner, frame, deadline, wait=True)
                 self._note_heir(frame, owner, reply)
+                if owner != first and _is_left_to_others(frame, reply):
+                    self._note_refusal(frame, owner, error_of(reply))
+                    reply = await self._send(first, frame, deadline, wait=True)
             else:
                 reply = await self._wait_for_successor(frame, deadline, owner)
-        raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the instance is being moved", retry_after_s=1.0)
+        raise ServiceError(
+            ErrorCode.SUPERVISOR_UNAVAILABLE, f"the {_subject(frame)} is being moved", retry_after_s=1.0
+        )
 
     async def _wait_for_successor(self, frame: Frame, deadline: float, owner: str) -> Frame:
         """Wait until a supervisor may take the instance over from ``owner``; return its answer.
@@ -208,8 +219,8 @@ class Router:
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
             if reply is None or _code_of(reply) is ErrorCode.DRAINING:
                 continue
-            if frame.op is Op.CREATE and reply.op is Op.ERROR and is_of_node(error := error_of(reply)):
-                self._note_refusal(frame, name, error)
+            if _is_left_to_others(frame, reply):
+                self._note_refusal(frame, name, error_of(reply))
                 continue
             self._note_heir(wanted, name, reply)
             return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
@@ -358,6 +369,18 @@ def _new_owner(reply: Frame) -> str | None:
 
 def _code_of(reply: Frame) -> ErrorCode | None:
     return error_of(reply).code if reply.op is Op.ERROR else None
+
+
+def _is_left_to_others(frame: Frame, reply: Frame) -> bool:
+    """Return whether a supervisor refused a create that another one may execute."""
+    if frame.op is not Op.CREATE or reply.op is not Op.ERROR:
+        return False
+    error = error_of(reply)
+    return error.code is ErrorCode.DRAINING or is_of_node(error)
+
+
+def _subject(frame: Frame) -> str:
+    return "create" if frame.op is Op.CREATE else "instance"
 
 
 def _is_unknown(reply: Frame) -> bool:

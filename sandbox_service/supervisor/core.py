@@ -279,9 +279,7 @@ class SupervisorCore:
             admission=self._admission,
             journal=self._journal,
             tasks=self._tasks,
-            claims=CreateClaims(
-                name=self._name, store=self._store, takeover=self._takeover, tasks=self._tasks
-            ),
+            claims=CreateClaims(name=self._name, store=self._store, takeover=self._takeover),
         )
 
     def _build_operations(self) -> Mapping[Op, Operation]:

@@ -84,13 +84,13 @@ class Creation:
         answer: Frame | None = None
         claimed: tuple[str, str] | None = None
         try:
-            found = KeyedCreate() if tenant_key is None else await self._keys.find_earlier(*tenant_key)
-            away = frame.meta.get("adopt_from")
-            if tenant_key is not None and found.event is None and (away or found.claimant):
-                await self._claims.claim(*tenant_key, found, away)
-                claimed = tenant_key
-                # The other one may have recorded it before it was fenced.
+            found = KeyedCreate()
+            if tenant_key is not None:
                 found = await self._keys.find_earlier(*tenant_key)
+                if found.event is None and await self._claims.claim(frame, tenant_key[1], found):
+                    claimed = tenant_key
+                    # Another one may have recorded it before it was fenced.
+                    found = await self._keys.find_earlier(*tenant_key)
             if found.event is not None:
                 answer = recorded_answer(found.event, frame, frame.body)
             else:

@@ -76,11 +76,11 @@ def acquire_epoch(connection: Connection, supervisor: str, lease_s: float) -> Ep
     lease = _lease(connection, lease_s)
     values = {"epoch": lives.c.epoch + 1, **lease}
     known = lives.c.supervisor == supervisor
-    # Whatever an earlier process of the name was executing, it no longer is.
-    connection.execute(create_claims.delete().where(create_claims.c.supervisor == supervisor))
     if not connection.execute(lives.update().where(known).values(values)).rowcount:
         first = {"supervisor": supervisor, "durability": "", "needs_boot": "", "ended": False}
         connection.execute(lives.insert(), {**first, "epoch": 1, **lease})
+    # An earlier process of the name executes nothing any more. After its row, in whose order others lock.
+    connection.execute(create_claims.delete().where(create_claims.c.supervisor == supervisor))
     return Epoch(supervisor, connection.execute(sa.select(lives.c.epoch).where(known)).scalar_one())
 
 

@@ -244,6 +244,7 @@ class SqlTrajectoryStore:
         except FencedError as error:
             raise fenced_error() from error
         except SQLAlchemyError as error:
+            logger.error("trajectory_write_failed", reason=str(getattr(error, "orig", None) or error))
             raise unwritable() from error
 
     async def _read_aside(self, function: Callable[..., _T], *arguments: object) -> _T:

@@ -27,6 +27,8 @@ class FakeCore:
         self.closed = False
         self.refusal: ServiceError | None = None
         """The answer to every frame while it is set."""
+        self.refusals: list[ServiceError] = []
+        """The answers to the next frames."""
         self.gate = asyncio.Event()
         """Steps wait for it."""
         self.gate.set()
@@ -65,6 +67,8 @@ class FakeCore:
         self.handled.append(frame)
         self.arrived.set()
         try:
+            if self.refusals:
+                raise self.refusals.pop(0)
             if self.refusal is not None:
                 raise self.refusal
             return await self._answer(frame)

@@ -51,8 +51,6 @@ class MemoryTrajectoryStore:
         """Seconds for which leases hold, by supervisor; all others have run out."""
         self.fenced: set[str] = set()
         """Supervisors from which an instance was claimed."""
-        self.create_claims: dict[tuple[str, str], str] = {}
-        """Supervisors that execute a create in another's place, by tenant and key."""
         self.complete = True
         """Supervisors that begin now leave nothing out when they die."""
         self.room: int | None = None
@@ -131,16 +129,10 @@ class MemoryTrajectoryStore:
         return Claim(taken=taken, fenced=first)
 
     async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
-        claim = await self.claim("", owner)
-        if claim.held_s:
-            return claim
-        holder = self.create_claims.get((tenant, key))
-        if holder in (None, owner):
-            self.create_claims[tenant, key] = holder = self.latest
-        return replace(claim, taken=holder == self.latest, holder=holder or "")
+        raise NotImplementedError("claims of creates are tried on a real store")
 
     async def end_create_claim(self, tenant: str, key: str) -> None:
-        self.create_claims.pop((tenant, key), None)
+        raise NotImplementedError("claims of creates are tried on a real store")
 
     async def disown(self, instance_ids: Collection[str]) -> None:
         self.check()
@@ -196,7 +188,7 @@ class MemoryTrajectoryStore:
         ]
 
     async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:
-        return KeyedCreate(self._created_by_key(tenant, key), self.create_claims.get((tenant, key)))
+        return KeyedCreate(self._created_by_key(tenant, key))
 
     def _created_by_key(self, tenant: str, key: str) -> EventRecord | None:
         for record in self.records.values():

@@ -17,6 +17,7 @@ from sandbox_service.trajectories.upgrade import prepare
 from tests.contract.store_ownership import StoreOwnershipContract
 from tests.contract.stored_rows import StoredRowsContract
 from tests.contract.trajectory_pruning import PruningContract, add, nothing
+from tests.contract.trajectory_search import TrajectorySearchContract
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
 from tests.harness.episodes import START, event, instance
@@ -24,7 +25,7 @@ from tests.harness.episodes import START, event, instance
 pytestmark = pytest.mark.postgres
 
 
-class TestPostgresStore(TrajectoryStoreContract, StoredRowsContract):
+class TestPostgresStore(TrajectoryStoreContract, TrajectorySearchContract, StoredRowsContract):
     async def test_the_plain_url_of_a_provider_is_understood(self, url):
         store = open_store(StoreConfig(url=url.replace("postgresql+psycopg:", "postgres:")))
         await store.close()

@@ -163,6 +163,38 @@ async def test_a_create_that_an_heirs_node_cannot_take_is_claimed_by_the_next_su
     assert asked(town) == [name for name, core in town.cores.items() for _ in core.handled]
 
 
+async def test_a_create_that_another_one_is_executing_is_passed_on_to_it(town):
+    first, holder, other = rank("t\0k", NAMES)
+    town.cores[first].refusals = [MovedError("executed elsewhere", holder)]
+    assert (await town.create(key="k")).startswith(f"{holder}.")
+    assert town.handled() == {first: 1, holder: 1, other: 0}
+    assert town.cores[holder].handled[0].meta["moved_from"] == first
+
+
+@pytest.mark.parametrize("refusal", ["moved", "disk", "drain"])
+async def test_a_create_that_the_other_one_does_not_finish_comes_back_to_its_supervisor(town, refusal):
+    first, holder, other = rank("t\0k", NAMES)
+    refusals = {
+        "moved": MovedError("not executed here any more", first),
+        "disk": NodeFullError("no space left on device"),
+        "drain": ServiceError(ErrorCode.DRAINING),
+    }
+    town.cores[first].refusals = [MovedError("executed elsewhere", holder)]
+    town.cores[holder].refusals = [refusals[refusal]]
+    assert (await town.create(key="k", environment="code")).startswith(f"{first}.")
+    assert town.handled() == {first: 2, holder: 1, other: 0}
+
+
+async def test_a_create_of_one_that_is_not_reached_is_claimed_from_it(town):
+    first, holder, other = rank("t\0k", NAMES)
+    town.cores[first].refusals = [MovedError("executed elsewhere", holder)]
+    await town.stop(holder)
+    assert (await town.create(key="k")).startswith(f"{first}.")
+    asked_again = town.cores[first].handled[1].meta
+    assert (asked_again["adopt_from"], asked_again["moved_from"]) == (holder, first)
+    assert town.cores[other].handled == []
+
+
 async def test_a_create_waits_for_its_supervisor_while_the_lease_holds(town):
     away = rank("t\0k", NAMES)[0]
     await town.stop(away)

@@ -120,12 +120,30 @@ async def test_a_create_of_an_heir_that_died_is_executed_by_its_own_supervisor(n
     await until(lambda: heir.service.factory.attempts)
     again = await nodes("s1")
     end_lease(heir.url, "s2")
-    created = await again.service.create(key="k")
+    # As an instance, it is left to its holder until a gateway misses that one.
+    assert (await again.service.call(Op.CREATE, "", body, key="k")).meta["owner"] == "s2"
+    taken = await again.service.call(Op.CREATE, "", body, key="k", adopt_from="s2", moved_from="s1")
+    created = json.loads(taken.body)["instance_id"]
     assert created.startswith("s1.")
     # The heir was alive after all: nothing of it is recorded.
     heir.service.factory.gate.set()
     assert error_of(await first).code is ErrorCode.SUPERVISOR_UNAVAILABLE
     assert await again.service.create(key="k") == created
+
+
+async def test_a_create_that_was_passed_on_is_executed_only_by_who_is_at_work_on_it(
+    nodes: Nodes,
+) -> None:
+    first, restarted, third = await nodes("s1"), await nodes("s2"), await nodes("s3")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    back = await restarted.service.call(Op.CREATE, "", body, key="k", moved_from="s1")
+    assert back.meta["owner"] == "s1"
+    end_lease(first.url, "s2")
+    # The gateway of this one reaches neither; the responsible one lives, and may have begun.
+    held = await third.service.refusal(Op.CREATE, "", body, key="k", adopt_from="s2", moved_from="s1")
+    assert held is ErrorCode.SUPERVISOR_UNAVAILABLE
+    done = await first.service.call(Op.CREATE, "", body, key="k", moved_from="s1")
+    assert json.loads(done.body)["instance_id"].startswith("s1.")
 
 
 async def test_a_claim_that_could_not_be_ended_keeps_the_create_where_it_is(

@@ -16,12 +16,13 @@ from sandbox_service.trajectories.store import open_existing, open_store
 from sandbox_service.trajectories.upgrade import StoreSchemaError
 from tests.contract.store_ownership import StoreOwnershipContract
 from tests.contract.stored_rows import StoredRowsContract
+from tests.contract.trajectory_search import TrajectorySearchContract
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness.episodes import event, instance
 from tests.harness.waiting import until
 
 
-class TestSqliteStore(TrajectoryStoreContract, StoredRowsContract):
+class TestSqliteStore(TrajectoryStoreContract, TrajectorySearchContract, StoredRowsContract):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path}/folder/that/is/new/trajectories.sqlite"

@@ -1,0 +1,35 @@
+"""Searches of episodes, which are other SQL on each kind of database; a subclass has ``store``."""
+
+from sandbox_service.trajectories.search import EpisodeQuery
+from tests.harness.episodes import event, instance
+
+
+class TrajectorySearchContract:
+    async def test_a_text_is_found_as_json_has_it_with_and_without_escapes(self, store):
+        said = {
+            "s1.plain": b'{"content":"gr\xc3\xbc\xc3\x9fe, \\"Ada\\"\\n"}',
+            "s1.escaped": b'{"content":"gr\\u00fc\\u00dfe, \\"Ada\\"\\n"}',
+            "s1.other": b'{"content":"hello"}',
+        }
+        for number, (name, body) in enumerate(said.items()):
+            store.open_instance(instance(name, created_at=number))
+            store.append(event(name, request=body))
+            store.append(event(name, 1, response=b'{"content":"50% \\\\ off"}'))
+        for text, found in (
+            ('grüße, "Ada"\n', ["s1.escaped", "s1.plain"]),
+            ("50% \\ off", ["s1.other", "s1.escaped", "s1.plain"]),
+            ("50_", []),
+            ("HELLO", []),
+        ):
+            page = await store.search_episodes(EpisodeQuery("acme", text=text))
+            assert [each.instance_id for each in page.episodes] == found
+
+    async def test_a_search_sees_what_was_recorded_before_it_and_pages_by_key(self, store):
+        for number in range(3):
+            store.open_instance(instance(f"s1.{number}", created_at=number, task_id=f"echo-{number}"))
+        store.open_instance(instance("s1.eve", tenant="eve"))
+        store.append(event("s1.1", 0, reward=0.5))
+        first = await store.search_episodes(EpisodeQuery("acme", task="echo", limit=2))
+        assert [(each.instance_id, each.reward) for each in first.episodes] == [("s1.2", None), ("s1.1", 0.5)]
+        (last,) = (await store.search_episodes(EpisodeQuery("acme", task="echo", before=first.end))).episodes
+        assert last.instance_id == "s1.0"
