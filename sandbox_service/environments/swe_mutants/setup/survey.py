@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import pytest
 
@@ -26,6 +29,22 @@ _SLOW_S = 0.3
 """A test that takes longer than this is left out."""
 _MOST_TESTS = 40
 _MOST_S = 1.5
+_OTHER_SEED = "1"
+_START_S = 120.0
+"""Time that a process has to start and to end, beside that of its tests."""
+_RUN = """
+import json
+import sys
+from pathlib import Path
+_, folder, tree, file, wall_s = sys.argv
+sys.path.append(folder)
+import pytest
+from setup import grader
+try:
+    print(json.dumps(grader.run_tests(Path(tree), [file], bounded=False, wall_s=float(wall_s))))
+except grader.StarvedTestsError:
+    sys.exit(grader.STARVED_STATUS)
+"""
 
 
 @dataclass(slots=True)
@@ -41,10 +60,9 @@ class Survey:
 class CallRecorder:
     """A pytest plugin that notes which functions of the package each test calls."""
 
-    def __init__(self, root: Path, note: Path) -> None:
+    def __init__(self, root: Path, note: TextIO) -> None:
         self._root = f"{root}/"
-        # Opened before the process gives up writing.
-        self._note = note.open("w", encoding="utf-8")
+        self._note = note
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -89,7 +107,8 @@ def survey(visible: Path, hidden: Path, sources: list[str], scratch: Path) -> Su
         outcomes, honest = run_patiently(partial(_run_file, tree, file, note))
         if not honest:
             continue
-        passed = {node for node, (outcome, _) in outcomes.items() if outcome == "passed"}
+        again, _ = run_patiently(partial(_run_with_other_seed, tree, file))
+        passed = _passed(outcomes) & _passed(again)
         for line in note.read_text(encoding="utf-8").splitlines():
             node, took, called = json.loads(line)
             # Ids with characters that the command line does not carry over cannot be asked for one by one.
@@ -115,8 +134,37 @@ def run_patiently(run: Callable[[float], tuple[Outcomes, bool]]) -> tuple[Outcom
 
 
 def _run_file(tree: Path, file: str, note: Path, wall_s: float) -> tuple[Outcomes, bool]:
-    # Without bound: one test that needs much memory would end the survey of its whole file.
-    return grader.run_tests(tree, [file], CallRecorder(tree, note), bounded=False, wall_s=wall_s)
+    # Opened before the process gives up writing.
+    with note.open("w", encoding="utf-8") as lines:
+        # Without bound: one test that needs much memory would end the survey of its whole file.
+        return grader.run_tests(tree, [file], CallRecorder(tree, lines), bounded=False, wall_s=wall_s)
+
+
+def _run_with_other_seed(tree: Path, file: str, wall_s: float) -> tuple[Outcomes, bool]:
+    """Run a test file in a process that orders sets otherwise: ids and outcomes that depend on that are none.
+
+    One seed orders strings alike everywhere, but not None, whose hash is its address in Python 3.11: tests
+    that are made from a set have other ids with another build of Python.
+    """
+    words = [sys.executable, "-s", "-P", "-B", "-c", _RUN, str(Path(__file__).parents[1])]
+    done = subprocess.run(
+        [*words, str(tree), file, str(wall_s)],
+        env={**os.environ, "PYTHONHASHSEED": _OTHER_SEED},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=wall_s + _START_S,
+        check=False,
+    )
+    if done.returncode == grader.STARVED_STATUS:
+        raise grader.StarvedTestsError
+    done.check_returncode()
+    outcomes, honest = json.loads(done.stdout)
+    return (outcomes if honest else {}), honest
+
+
+def _passed(outcomes: Outcomes) -> set[str]:
+    return {node for node, (outcome, _) in outcomes.items() if outcome == "passed"}
 
 
 def test_files(hidden: Path) -> list[str]:
