@@ -78,7 +78,8 @@ def recipe_in(name: str, folder: Path) -> Recipe | None:
     if not (source / PACKAGES_FILE).is_file():
         return None
     content = _content(source)
-    optional = content.get(OPTIONAL_FILE)
+    # A note for people, which changes nothing of the result.
+    optional = content.pop(OPTIONAL_FILE, None)
     why = optional.decode().strip() if optional is not None else None
     # What the preparation reads is a part of the recipe, so that changed content gets another folder.
     return Recipe(name, source, digest(content, _content(folder / DATA_FOLDER)), why)

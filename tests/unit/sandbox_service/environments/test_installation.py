@@ -62,10 +62,11 @@ def test_the_operators_data_comes_from_the_settings_or_from_the_note(tmp_path, n
     assert find(name, tmp_path, tmp_path / "set").data == tmp_path / "set"
 
 
-def test_changed_authored_content_is_another_recipe_and_a_changed_world_is_not(tmp_path):
+def test_changed_authored_content_is_another_recipe_and_a_changed_world_or_note_is_not(tmp_path):
     digests = []
     for name, content, world in (("a", "1", ""), ("b", "2", ""), ("c", "1", "# changed")):
         files = {"setup/packages.txt": "", "data/people.toml": content, "box/world.py": world}
+        files["setup/OPTIONAL"] = f"it takes {len(world)} minutes"
         for path, text in files.items():
             file = tmp_path / name / "mine" / path
             file.parent.mkdir(parents=True, exist_ok=True)
