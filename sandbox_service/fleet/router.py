@@ -168,21 +168,27 @@ class Router:
         """
         if frame.op is Op.CREATE:
             frame = replace(frame, meta={**frame.meta, "moved_from": first})
+        refused: set[str] = set()
         for _ in range(_MOVES):
             owner = _new_owner(reply)
             if owner is None:
                 return reply
+            if owner in refused:
+                break
             members = await self._discovery.members()
             if owner and owner not in members:
                 members = await self._discovery.refresh()
             if owner in members:
                 reply = await self._send(owner, frame, deadline, wait=True)
                 self._note_heir(frame, owner, reply)
-                if owner != first and _is_left_to_others(frame, reply):
-                    self._note_refusal(frame, owner, error_of(reply))
-                    reply = await self._send(first, frame, deadline, wait=True)
             else:
                 reply = await self._wait_for_successor(frame, deadline, owner)
+            if owner != first and _is_left_to_others(frame, reply):
+                refused.add(owner)
+                self._note_refusal(frame, owner, error_of(reply))
+                reply = await self._send(first, frame, deadline, wait=True)
+        if _new_owner(reply) is None:
+            return reply
         raise ServiceError(
             ErrorCode.SUPERVISOR_UNAVAILABLE, f"the {_subject(frame)} is being moved", retry_after_s=1.0
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -39,15 +40,16 @@ class CreateClaims:
         one that is away holds, or if this is not its store; DRAINING; STORAGE_FULL.
         """
         tenant, away, responsible = (frame.meta.get(name) for name in ("tenant", "adopt_from", "moved_from"))
+        if found.claimant is None and responsible == self._name:
+            return False
         if away:
-            for owner in dict.fromkeys((responsible, away)):
-                if owner not in (None, self._name):
-                    await self._claim_from(str(tenant), key, str(owner))
+            owners = [str(each) for each in dict.fromkeys((responsible, away)) if each]
+            await self._claim_from(str(tenant), key, [each for each in owners if each != self._name])
             return True
         if found.claimant is not None and found.claimant != self._name:
             # Whoever does not reach it either asks again, and names it as away.
             raise MovedError("another supervisor is executing this create", found.claimant)
-        if found.claimant is None and responsible not in (None, self._name):
+        if found.claimant is None and responsible is not None:
             raise MovedError("this supervisor is not executing the create any more", str(responsible))
         return found.claimant is not None
 
@@ -61,7 +63,22 @@ class CreateClaims:
         except Exception as error:  # noqa: BLE001  # capture point: the create has its answer already
             logger.warning("create_claim_left", reason=str(error))
 
-    async def _claim_from(self, tenant: str, key: str, owner: str) -> None:
+    async def _claim_from(self, tenant: str, key: str, owners: Sequence[str]) -> None:
+        """Fence the owners one after the other, and claim the create; leave no claim behind a failure."""
+        claimed = False
+        try:
+            for number, owner in enumerate(owners):
+                claim = await self._claim_of(tenant, key, owner)
+                claimed = claim.taken
+                # One that is executing it may be the next to be fenced.
+                if not claimed and claim.holder not in owners[number + 1 :]:
+                    raise _refusal(claim)  # noqa: TRY301 (its claim is ended below)
+        except BaseException:
+            if claimed:
+                await self.end_claim(tenant, key)
+            raise
+
+    async def _claim_of(self, tenant: str, key: str, owner: str) -> Claim:
         claim: Claim | None = None
         # A file that had another name before counts as shared, and yet is one node's.
         if self._store.is_shared():
@@ -69,8 +86,11 @@ class CreateClaims:
         if claim is None or not claim.known:
             detail = f"supervisor {owner} does not answer, and its store is its own"
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
-        if claim.holder and claim.holder != self._name:
-            raise MovedError("another supervisor is executing this create", claim.holder)
-        if not claim.taken:
-            detail = "another supervisor has claimed this create at the same moment"
-            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
+        return claim
+
+
+def _refusal(claim: Claim) -> ServiceError:
+    if claim.holder:
+        return MovedError("another supervisor is executing this create", claim.holder)
+    detail = "another supervisor has claimed this create at the same moment"
+    return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)

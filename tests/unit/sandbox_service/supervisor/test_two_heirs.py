@@ -131,6 +131,42 @@ async def test_a_create_of_an_heir_that_died_is_executed_by_its_own_supervisor(n
     assert await again.service.create(key="k") == created
 
 
+async def test_a_create_is_executed_though_its_supervisor_and_the_heir_of_that_one_are_gone(
+    nodes: Nodes,
+) -> None:
+    await nodes("s1")
+    heir, third = await nodes("s2"), await nodes("s3")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    end_lease(heir.url, "s1")
+    heir.service.factory.gate = asyncio.Event()
+    first = asyncio.create_task(heir.service.call(Op.CREATE, "", body, key="k", adopt_from="s1"))
+    await until(lambda: heir.service.factory.attempts)
+    moved = await third.service.call(Op.CREATE, "", body, key="k", adopt_from="s1")
+    assert moved.meta["owner"] == "s2"
+    gone = {"adopt_from": "s2", "moved_from": "s1"}
+    held = await third.service.refusal(Op.CREATE, "", body, key="k", **gone)
+    assert held is ErrorCode.SUPERVISOR_UNAVAILABLE
+    end_lease(heir.url, "s2")
+    third.service.clock.advance(1)
+    taken = await third.service.call(Op.CREATE, "", body, key="k", **gone)
+    assert json.loads(taken.body)["instance_id"].startswith("s3.")
+    heir.service.factory.gate.set()
+    assert error_of(await first).code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_a_claim_that_could_not_be_completed_is_ended(nodes: Nodes) -> None:
+    first, restarted, third = await nodes("s1"), await nodes("s2"), await nodes("s3")
+    body = {"environment": "echo", "task_id": "echo-10"}
+    end_lease(first.url, "s1")
+    gone = {"adopt_from": "s2", "moved_from": "s1"}
+    held = await third.service.refusal(Op.CREATE, "", body, key="k", **gone)
+    assert held is ErrorCode.SUPERVISOR_UNAVAILABLE
+    again = await nodes("s1")
+    created = await again.service.call(Op.CREATE, "", body, key="k", adopt_from="s2", moved_from="s1")
+    assert json.loads(created.body)["instance_id"].startswith("s1.")
+    assert await restarted.service.create(key="k") == json.loads(created.body)["instance_id"]
+
+
 async def test_a_create_that_was_passed_on_is_executed_only_by_who_is_at_work_on_it(
     nodes: Nodes,
 ) -> None:
