@@ -12,7 +12,7 @@ body of an event, a fork has its parent's events, and no index bounds what a gro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, pairwise
@@ -72,7 +72,7 @@ class EpisodeQuery:
     text: str | None = None
     """A part of a request or an answer of the episode itself, in upper and lower case as recorded."""
     with_others: bool = False
-    """Also episodes without the text; ``EpisodeSummary.has_text`` tells them apart."""
+    """Return episodes without the text as well; ``EpisodeSummary.has_text`` is true for those with it."""
     since: float | None = None
     """Created at this unix time or later."""
     until: float | None = None
@@ -176,8 +176,7 @@ def find_episodes(connection: Connection, query: EpisodeQuery) -> EpisodePage:
     examined = 0
     while chunk := list(islice(listed, min(_CHUNK, MOST_EXAMINED - examined))):
         with_text = _with_text(connection, chunk, query.text)
-        for summary in _summaries(connection, chunk):
-            episode = replace(summary, has_text=summary.place.recorded_id in with_text)
+        for episode in _summaries(connection, chunk, with_text):
             if len(found) == limit:
                 return EpisodePage(tuple(found), found[-1].place)
             if query.admits(episode):
@@ -217,7 +216,9 @@ def _engine_of(url: str) -> Engine:
     return connect(url, create=False)
 
 
-def _summaries(connection: Connection, stored: Sequence[StoredInstance]) -> Iterator[EpisodeSummary]:
+def _summaries(
+    connection: Connection, stored: Sequence[StoredInstance], with_text: Collection[str]
+) -> Iterator[EpisodeSummary]:
     own = [each.record.instance_id for each in stored if each.record.parent is None]
     rows: dict[str, list[Row[Any]]] = {}
     for row in _rows(connection, events.c.instance_id.in_(own)):
@@ -225,7 +226,7 @@ def _summaries(connection: Connection, stored: Sequence[StoredInstance]) -> Iter
     for each in stored:
         name = each.record.instance_id
         history = rows.get(name, []) if each.record.parent is None else _inherited(connection, name)
-        yield _with_outcome(_summary(each), history)
+        yield _with_outcome(_summary(each, has_text=name in with_text), history)
 
 
 def _with_text(connection: Connection, stored: Sequence[StoredInstance], text: str | None) -> set[str]:
@@ -242,7 +243,7 @@ def _with_text(connection: Connection, stored: Sequence[StoredInstance], text: s
 
 
 def _within(value: float | None, least: float | None, most: float | None) -> bool:
-    """Return whether a value is in a range; without a range, also None is."""
+    """Return whether a value is in a range. None is in no range but the one without bounds."""
     if least is None and most is None:
         return True
     return value is not None and (least is None or value >= least) and (most is None or value <= most)
@@ -271,7 +272,7 @@ def _rows(connection: Connection, *clauses: ColumnElement[bool]) -> Sequence[Row
     return connection.execute(query.where(*clauses).order_by(column.instance_id, column.sequence)).all()
 
 
-def _summary(stored: StoredInstance) -> EpisodeSummary:
+def _summary(stored: StoredInstance, *, has_text: bool) -> EpisodeSummary:
     record = stored.record
     return EpisodeSummary(
         place=Place(record.created_at, record.instance_id),
@@ -281,6 +282,7 @@ def _summary(stored: StoredInstance) -> EpisodeSummary:
         parent=None if record.parent is None else public_id(record.parent),
         ended_at=stored.ended_at,
         ended_by=None if stored.ended_by is None else stored.ended_by.value,
+        has_text=has_text,
     )
 
 
