@@ -5,6 +5,8 @@ earlier one, and the file itself over all of them; a group of another ``kind`` r
 Relative paths are relative to the working directory; an input file is also looked for beside the file that
 names it. Errors name the keys as they were written, with the nearest valid one.
 
+An override may name an entry of a list by its number: ``stages.0.steps=50``.
+
 Former names (``former_names`` of the root) are replaced in each file and override by itself, before these are
 merged, so that the later one still wins. So are groups that are written as one value (``shorthands``): a
 later file or override may set a part of them.
@@ -127,17 +129,34 @@ def _apply(tree: Tree, override: str, example: str, model: type[Branch]) -> None
     present = present_key(key, model.former_names)
     if present is None:
         return
-    names = present.split(".")
-    branch: Tree = tree
-    for name in names[:-1]:
-        below = branch.setdefault(name, {})
-        if not isinstance(below, dict):
-            raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
-        branch = below
+    *groups, last = present.split(".")
+    group: Tree | list[object] = tree
+    for name in groups:
+        group = _below(group, name, override)
     value = present_value(present, _value(text), model.former_names, f"override {key}")
     if present in model.shorthands:
-        value = _in_full(branch.get(present), model.shorthands[present](value))
-    branch[names[-1]] = value
+        value = _in_full(tree.get(present), model.shorthands[present](value))
+    if isinstance(group, list):
+        group[_place(group, last, override)] = value
+    else:
+        group[last] = value
+
+
+def _below(group: Tree | list[object], name: str, override: str) -> Tree | list[object]:
+    """Return a group of a group, which is created if needed, or an entry of a list of groups."""
+    if isinstance(group, dict):
+        group.setdefault(name, {})
+    below = group[name] if isinstance(group, dict) else group[_place(group, name, override)]
+    if not isinstance(below, dict | list):
+        raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
+    return below
+
+
+def _place(entries: list[object], name: str, override: str) -> int:
+    if not name.isdecimal() or int(name) >= len(entries):
+        numbers = f"numbered from 0 to {len(entries) - 1}" if entries else "of which there are none"
+        raise SettingsError(f"{override!r}: {name} is none of the list's entries, {numbers}")
+    return int(name)
 
 
 def _value(text: str) -> object:

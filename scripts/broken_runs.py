@@ -12,11 +12,16 @@ metrics, its evaluations and a few of its groups, without texts and tokens.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.types import Trajectory
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "tests" / "unit" / "trainer" / "diagnose" / "runs"
@@ -41,6 +46,13 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("steps=16", "rollout.groups=8", "warm_start.steps=80", "evaluation.splits=[]"),
         *("algorithm.loss.clip_low=0", "algorithm.loss.clip_high=0", "learner.minibatches=4"),
     ),
+    # As if the sign of the bonus were the other way round: certainty is rewarded in place of variety.
+    "entropy_punished": (*_SHORT, "algorithm.entropy=-0.3"),
+    "clip_range_too_small": (
+        *(*_SHORT, "algorithm.loss.clip_low=0.001", "algorithm.loss.clip_high=0.001"),
+        *("learner.minibatches=4", "learner.epochs=2", "learner.optimizer.learning_rate=1e-3"),
+    ),
+    "reward_function_fails": (*_SHORT, 'reward.kind="scripts.broken_runs:fails_for_a_third"'),
 }
 """The overrides of the demo that make each run."""
 
@@ -61,6 +73,13 @@ def play(name: str, root: Path, more: Sequence[str]) -> None:
     command = "from trainer.cli.app import main; main()"
     overrides = (*_ALWAYS, *RUNS[name], f"name={name}", f"root={root}", *more, "--force")
     subprocess.run([sys.executable, "-c", command, "train", str(DEMO), *overrides], cwd=ROOT, check=False)
+
+
+def fails_for_a_third(trajectory: Trajectory) -> float:
+    """The environment's score; raises for a third of the episodes, like a service that is overloaded."""
+    if random.random() < 1 / 3:
+        raise ConnectionError("the service for rewards is overloaded")
+    return trajectory.score or 0.0
 
 
 def keep(run: Path, kept: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue  # noqa: TC002 - pydantic reads the fields of the dataclasses
 
 FloatT: TypeAlias = NDArray[np.float32]
 IntT: TypeAlias = NDArray[np.int32]
@@ -87,6 +88,8 @@ class GroupSpec:
     """The horizon that the curriculum set when the group was issued."""
     step: int = 0
     """Step that the group was issued for."""
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Parameters of the create requests, over those of the run and of the task's source."""
 
     def trajectory_id(self, member: int, segment: int = 0) -> str:
         """Return the id of one episode of the group, or of a sample made of one segment."""

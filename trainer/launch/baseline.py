@@ -6,13 +6,17 @@ with the same limit of turns; the prompts are the environment's own.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from trainer.config import TaskSource
 from trainer.errors import ConfigError, DataError, ServiceUnavailable, Stalled
 from trainer.evaluate.baseline_episodes import read_baseline
 from trainer.evaluate.results import EvaluationResult
@@ -20,6 +24,8 @@ from trainer.evaluate.results import EvaluationResult
 from .service import sandbox_service, service_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainer.config import RunConfig
     from trainer.evaluate.results import TaskOutcome
 
@@ -39,42 +45,62 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
     Raises:
         ConfigError: the policy is unknown, or its server refuses.
         ServiceUnavailable: the service cannot be reached.
-        DataError: nothing was played.
+        DataError: no episode was graded.
         Stalled: ``evaluation.timeout_s`` has passed.
     """
     began = time.monotonic()
-    splits = config.evaluation.splits_by_environment(config.tasks.environment)
+    sources = _held_out(config)
     tasks: list[TaskOutcome] = []
     with TemporaryDirectory(prefix="baseline-") as folder:
         files = Path(folder)
         with sandbox_service(config.service, config.environments, files) as url:
-            for environment, named in splits.items():
+            for source in sources:
                 left = config.evaluation.limit
-                for split in named:
+                for split in source.held_out:
                     if left == 0:
                         break
                     output = files / "episodes.jsonl"
-                    _play(config, policy, environment, split, url, output, left, began)
-                    played = read_baseline(output, environment, split, config.reward)
+                    _play(config, policy, source, split, url, output, left, began)
+                    played = read_baseline(output, source.environment, split, config.reward)
                     left = None if left is None else left - len(played)
-                    tasks += played
-    if not tasks:
-        raise DataError(f"the policy {policy} played no episode")
+                    tasks += [replace(task, source=source.name) for task in played]
+    if not any(task.episodes for task in tasks):
+        raise DataError(f"the policy {policy} played no episode{_why_none(tasks)}")
     return EvaluationResult(
         step=0,
         when="alone",
         split="+".join(dict.fromkeys(task.split for task in tasks)),
         tasks=tuple(tasks),
-        environment="+".join(splits),
+        environment="+".join(dict.fromkeys(source.environment for source in sources)),
         seconds=time.monotonic() - began,
         policy=policy,
     )
 
 
+def _held_out(config: RunConfig) -> list[TaskSource]:
+    """Return the held-out splits of each source, or environment, with the parameters of its instances."""
+    tasks, held = config.tasks, config.evaluation
+    if tasks.sources:
+        named = [source.model_copy(update={"name": source.key}) for source in tasks.sources]
+    else:
+        splits = held.splits_by_environment(tasks.environment)
+        named = [TaskSource(environment=name, held_out=splits[name]) for name in splits]
+    return [
+        source.model_copy(update={"params": {**config.rollout.params, **source.params, **held.params}})
+        for source in named
+    ]
+
+
+def _why_none(tasks: Sequence[TaskOutcome]) -> str:
+    failures = sum((Counter(task.failure_classes) for task in tasks), Counter[str]())
+    classes = ", ".join(f"{count} of class {name}" for name, count in failures.most_common())
+    return f"; its failures: {classes}. `sandbox-service run` says why" if classes else ""
+
+
 def _play(
     config: RunConfig,
     policy: str,
-    environment: str,
+    source: TaskSource,
     split: str,
     url: str,
     output: Path,
@@ -82,11 +108,13 @@ def _play(
     began: float,
 ) -> None:
     evaluation, rollout = config.evaluation, config.rollout
+    played = f"{source.environment}/{split}"
     words = [
-        *("run", "--env", environment, "--split", split, "--policy", policy, "--server", url),
+        *("run", "--env", source.environment, "--split", split, "--policy", policy, "--server", url),
         *("--seed", str(config.seed), "--repeat", str(evaluation.episodes)),
         *("--concurrency", str(rollout.concurrency), "--max-steps", str(rollout.max_turns)),
         *("--output", str(output), "--json"),
+        *(("--params", json.dumps(source.params)) if source.params else ()),
         *(("--limit", str(limit)) if limit is not None else ()),
     ]
     if policy.startswith("openai:"):
@@ -106,7 +134,7 @@ def _play(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Stalled(f"the policy {policy} did not play {environment}/{split} in {left_s:g} s") from error
+        raise Stalled(f"the policy {policy} did not play {played} in {left_s:g} s") from error
     # Some failed episodes, which the file has with their class, also end the command with 1.
     if done.returncode == 0 or (
         done.returncode == _SOME_FAILED and output.exists() and output.stat().st_size
@@ -114,4 +142,4 @@ def _play(
         return
     said = " ".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
     kind = ConfigError if done.returncode == _WRONG_USAGE else ServiceUnavailable
-    raise kind(f"sandbox-service run could not play {policy} on {environment}/{split}: {said}")
+    raise kind(f"sandbox-service run could not play {policy} on {played}: {said}")

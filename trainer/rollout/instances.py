@@ -138,7 +138,11 @@ class EpisodeInstances:
             spec.task.environment,
             spec.task.task_id,
             seed=spec.seed,
-            params={**self._config.params, **self.source_params.get(spec.task.source, {})},
+            params={
+                **self._config.params,
+                **self.source_params.get(spec.task.source, {}),
+                **spec.params,
+            },
             fresh=self._config.fresh,
         )
 

@@ -16,6 +16,8 @@ from trainer.errors import DataError, EngineError
 from trainer.types import GroupSpec, TaskRef
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sandbox_contract.messages import Message
     from trainer.rollout.attempts import PlayedEpisode
     from trainer.types import EpisodeKey, FailureNote, Trajectory
@@ -44,6 +46,8 @@ class Demonstrator:
     seed: int = 0
     sources: Mapping[str, str] = field(default_factory=dict)
     """The source of an environment's tasks, in a run of several."""
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Parameters of the create requests, over those of the run."""
 
     def message(self, key: EpisodeKey) -> Message:
         """Return the message of a turn, for a scripted policy. Raises EngineError after the last one."""
@@ -57,7 +61,8 @@ class Demonstrator:
         demonstration = self.demonstrations[index]
         environment = demonstration.environment or self.environment
         task = TaskRef(environment, "", demonstration.task_id, source=self.sources.get(environment, ""))
-        return GroupSpec(index, task, self.seed, 1, len(demonstration.messages))
+        turns = len(demonstration.messages)
+        return GroupSpec(index, task, self.seed, 1, turns, params=self.params)
 
 
 async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tuple[Trajectory, ...]:

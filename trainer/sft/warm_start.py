@@ -60,7 +60,7 @@ async def prepare_warm_start(
         first, *others = settings.tasks.environments
         read = read_demonstrations(config.demonstrations, first, config.limit, others=others)
         sources = {environment: settings.tasks.source_of(environment) for environment in (first, *others)}
-        demonstrator = Demonstrator(read, first, settings.seed, sources)
+        demonstrator = Demonstrator(read, first, settings.seed, sources, config.params)
         policy = ScriptedPolicy(demonstrator.message, chat)
         watch = watch or ProgressMonitor()
         opened = played_by or partial(_own_loop, settings, client, chat, watch)
@@ -80,6 +80,7 @@ async def _own_loop(
     policy: Policy,
 ) -> AsyncIterator[AttemptPlayer]:
     player = EpisodePlayer(client, policy, chat, settings.rollout, settings.service, watch)
+    player.instances.source_params = settings.tasks.source_params
     try:
         yield player
     finally:

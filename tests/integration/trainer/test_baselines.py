@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.documentation import ROOT
 from trainer.config.reading import read_run
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DataError
 from trainer.launch.baseline import evaluate_baseline
 from trainer.launch.service import sandbox_service
 
@@ -44,3 +44,22 @@ def test_the_reference_solves_the_tasks_and_an_empty_answer_none(url: str) -> No
 def test_an_unknown_policy_and_an_unknown_split_are_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="unknown policy 'clever'"):
         evaluate_baseline(run(url), "clever")
+
+
+def test_each_source_is_played_with_its_own_parameters(url: str) -> None:
+    sources = (
+        'tasks.sources=[{name="open",environment="code",held_out=["arithmetic_test_easy"]},'
+        '{name="files",environment="code",held_out=["arithmetic_test"],params={interface="workspace"}}]'
+    )
+    words = ("tasks.splits=[]", "evaluation.splits=[]", sources, "evaluation.limit=2")
+    result = evaluate_baseline(run(url, *words), "reference")
+    assert [(task.source, task.split) for task in result.tasks] == [
+        *[("open", "arithmetic_test_easy")] * 2,
+        *[("files", "arithmetic_test")] * 2,
+    ]
+    assert result.success_rate == 1.0
+
+
+def test_parameters_that_the_environment_does_not_have_are_an_error_and_no_evaluation(url: str) -> None:
+    with pytest.raises(DataError, match="played no episode; its failures: 12 of class request"):
+        evaluate_baseline(run(url, "evaluation.params={no_such=1}"), "reference")

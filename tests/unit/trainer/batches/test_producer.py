@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.fakes.batches import FakePlayer, FakeTracker, run_config, trajectory
+from tests.fakes.batches import FakePlayer, FakeTracker, alternating, run_config, trajectory
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import settle, until
 from trainer.batches.dependencies import StageData
@@ -178,6 +178,21 @@ async def test_held_out_tasks_are_evaluated_once_a_step_over_restarts(tmp_path):
     written = [json.loads(line) for line in (tmp_path / "evaluations.jsonl").read_text().splitlines()]
     assert [(line["step"], line["when"]) for line in written] == [(0, "before"), (5, "after")]
     await again.close()
+
+
+async def test_held_out_tasks_have_parameters_of_their_own(tmp_path):
+    asked = []
+
+    def remembered(spec, member, attempt):
+        asked.append(spec.params)
+        return alternating(spec, member, attempt)
+
+    held_out = {"splits": ["test"], "limit": 2, "params": {"opponent": "random"}}
+    config = run_config(rollout={"params": {"opponent": "model"}}, evaluation=held_out, steps=5)
+    made = await started(config, tmp_path, FakePlayer(remembered))
+    await made.evaluate(0)
+    assert asked == [{"opponent": "random"}] * 2
+    await made.close()
 
 
 async def test_metrics_go_to_the_tracker_and_close_may_come_twice(tmp_path):

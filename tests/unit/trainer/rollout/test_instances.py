@@ -25,7 +25,7 @@ def player_of(client):
     return EpisodePlayer(client, policy, chat, RolloutConfig(), SandboxServiceConfig())
 
 
-async def test_create_requests_have_the_parameters_of_their_source_over_those_of_the_run():
+async def test_create_requests_have_the_parameters_of_their_group_and_source_over_those_of_the_run():
     service = ToldService([END])
     async with service.client() as client:
         player = player_of(client)
@@ -36,10 +36,12 @@ async def test_create_requests_have_the_parameters_of_their_source_over_those_of
         for source in ("games", "sums"):
             spec = replace(SPEC, task=replace(TASK, source=source))
             await player.play_episode(spec, 0, SamplingConfig())
+        await player.play_episode(replace(spec, params={"a": 3}), 0, SamplingConfig())
         await player.close()
     assert [body["params"] for body in service.bodies("create_instance")] == [
         {"a": 1, "b": 2},
         {"a": 1, "b": 1},
+        {"a": 3, "b": 1},
     ]
 
 

@@ -102,6 +102,29 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
     assert "0 episodes in progress" in watch.report()
 
 
+async def test_demonstrations_have_parameters_of_their_own_over_those_of_their_source(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text(
+        json.dumps({"task_id": "t/1", "messages": [{"role": "assistant", "content": SUBMIT}]}) + "\n"
+    )
+    run = RunConfig.model_validate(
+        {
+            "rollout": {"params": {"opponent": "model", "length": 1, "hints": 1}},
+            "tasks": {"sources": [{"environment": "code", "params": {"length": 2, "hints": 2}}]},
+            "warm_start": {
+                "demonstrations": path,
+                "batch": 1,
+                "params": {"opponent": "random", "length": 3},
+            },
+        }
+    )
+    service = ToldService([END])
+    async with service.client() as client:
+        await prepare_warm_start(run.warm_start_settings, tmp_path, client, tiny_chat())
+    (created,) = service.bodies("create_instance")
+    assert created["params"] == {"opponent": "random", "length": 3, "hints": 2}
+
+
 async def test_an_agent_plays_demonstrations_behind_its_own_prompts(tmp_path: Path) -> None:
     async def answer_once(episode: AgentEpisode) -> None:
         said = await ask(episode, [{"role": "system", "content": "Be an agent."}, *episode.messages])
