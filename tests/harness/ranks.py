@@ -38,6 +38,15 @@ CASES = {
             "loss": {"kind": "cispo"},
         }
     },
+    "teacher's distributions": {
+        "algorithm": {
+            "distillation": {
+                "teacher": {"kind": "model", "path": "teacher"},
+                "estimate": "exact",
+                "task_weight": 1.0,
+            }
+        }
+    },
     "a row for one": {"algorithm": PPO, "rows": 1},
     "an uneven number of rows": {"rows": 5, "learner": {"micro_batch_tokens": 24}},
 }
@@ -72,7 +81,7 @@ WAYS = {
 }
 """By the number of ranks: how they share the work."""
 
-TELLING = ("sequences", "ppo", "lora", "teacher", "a row for one")
+TELLING = ("sequences", "ppo", "lora", "teacher", "teacher's distributions", "a row for one")
 """Cases that tell whether a way is right; the first two ways play everything."""
 
 

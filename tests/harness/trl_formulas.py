@@ -21,11 +21,11 @@ from torch.nn import functional
 
 
 @cache
-def _trainer(name: str) -> ast.Module:
+def _trainer(name: str, folder: str = "trainer") -> ast.Module:
     spec = find_spec("trl")
     assert spec is not None
     assert spec.submodule_search_locations
-    return ast.parse((Path(spec.submodule_search_locations[0]) / "trainer" / name).read_text())
+    return ast.parse((Path(spec.submodule_search_locations[0]) / folder / name).read_text())
 
 
 def _function(tree: ast.AST, name: str) -> ast.FunctionDef:
@@ -300,3 +300,12 @@ def trl_orpo_loss(chosen: Tensor, rejected: Tensor, *, beta: float) -> Tensor:
     }
     helper = _function(orpo, "log1mexp")
     return _run([helper, *_within(function, "policy_chosen_logps =", "losses =")], names)["losses"]
+
+
+def trl_reverse_kl(logits: Tensor, teacher: Tensor) -> Tensor:
+    """The loss of ``GKDTrainer`` with beta=1, by token and word."""
+    formula = _function(_trainer("gkd_trainer.py", "experimental/gkd"), "generalized_jsd_loss")
+    formula.decorator_list = []
+    space = _run([formula], {"F": functional})
+    found: Tensor = space["generalized_jsd_loss"](logits, teacher, beta=1, reduction="none")
+    return found

@@ -4,8 +4,9 @@ At a token sampled from the policy, log p - log p_teacher is an unbiased estimat
 next-token distributions, and its negative as a detached advantage gives that KL's policy gradient (Agarwal
 et al. 2023, GKD, https://arxiv.org/abs/2306.13649, with the reverse KL and data of the student alone; Lu
 2025, https://thinkingmachines.ai/blog/on-policy-distillation/). With a discount of 0, as in the latter, a
-token is credited with its own KL alone. Left out: GKD's mixtures with a fixed data set, and its generalised
-Jensen-Shannon divergences, which need the teacher's whole distributions.
+token is credited with its own KL alone. With the teacher's whole distributions (``estimate="exact"``), the KL
+is a loss, computed by ``trainer.update.teacher_kl``, without the noise of sampling one word. Left out: GKD's
+mixtures with a fixed data set, and its generalised Jensen-Shannon divergences.
 """
 
 from __future__ import annotations
@@ -61,8 +62,13 @@ def distilled(
         credits_N: their credits from the rewards.
         config: teacher and weights.
 
+    With the exact estimate the teacher's part is a loss of the update's, and advantages are the task's alone.
+
     Raises ValueError when log-probabilities are missing.
     """
+    if config.estimate == "exact":
+        scaled = [Credit(config.task_weight * mine.advantages_A, mine.returns_A) for mine in credits_N]
+        return scaled, {}
     found: list[Credit] = []
     kls: list[Array] = []
     for chain, mine in zip(episodes, credits_N, strict=True):

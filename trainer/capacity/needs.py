@@ -116,7 +116,9 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     )
     teacher = _teacher_shape(config)
     if teacher is not None:
-        memory = memory.with_teacher(scoring_memory(teacher, learner, mesh, half=half, tokens=tokens))
+        kept = tokens * teacher.vocabulary * (2 if half else 4) if config.algorithm.distils_exactly else 0
+        frozen = scoring_memory(teacher, learner, mesh, half=half, tokens=tokens)
+        memory = memory.with_teacher(frozen, kept)
     return Needs(
         config=config,
         device=device,

@@ -281,6 +281,11 @@ class AlgorithmConfig(Branch):
         return teacher if isinstance(teacher, ModelTeacher) else None
 
     @property
+    def distils_exactly(self) -> bool:
+        """Whether a teacher's whole distributions are learned from, and not its log-probabilities."""
+        return self.distillation is not None and self.distillation.estimate == "exact"
+
+    @property
     def server_teacher(self) -> ServerTeacher | None:
         """The teacher on a server; None without one."""
         teacher = self.distillation.teacher if self.distillation is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, NonNegative, Positive, Seconds, Share
 
@@ -46,16 +46,32 @@ TeacherConfig: TypeAlias = Annotated[ModelTeacher | ServerTeacher, Field(discrim
 
 
 class DistillationConfig(Branch):
-    """The reverse KL to a teacher at each sampled token as an advantage (Agarwal et al. 2023; Lu 2025)."""
+    """The reverse KL to a teacher at the policy's own tokens (Agarwal et al. 2023; Lu 2025)."""
 
     teacher: TeacherConfig
+    estimate: Literal["sampled", "exact"] = "sampled"
+    """sampled: of the sampled token alone, as an advantage. exact: over all words, as a loss; less noise, for
+    teachers of kind ``model``.
+    """
     weight: Annotated[float, Field(gt=0)] = 1.0
-    """Weight of the distillation's advantage."""
+    """Weight of the distillation's advantage, or loss."""
     task_weight: NonNegative = 0.0
     """Weight of the task's advantage, which ``advantage`` computes from rewards; 0 learns from the teacher
     alone.
     """
     discount: Share = 0.0
     """Weight of the reverse KL of a later token in the advantage of an earlier one, for each token between
-    them; 0 credits each token with its own alone.
+    them; 0 credits each token with its own alone. For ``sampled``.
     """
+
+    @model_validator(mode="after")
+    def _can_be_computed(self) -> DistillationConfig:
+        if self.estimate == "exact":
+            if not isinstance(self.teacher, ModelTeacher):
+                raise ValueError(
+                    "estimate=exact needs the teacher's whole distributions: take teacher.kind=model, or "
+                    "estimate=sampled"
+                )
+            if self.discount:
+                raise ValueError("discount is for estimate=sampled; an exact KL is no advantage")
+        return self

@@ -120,6 +120,7 @@ class ContextGroup:
             joined(outputs.logprobs_K),
             joined(outputs.entropy_K),
             None if outputs.values_K is None else joined(outputs.values_K),
+            None if outputs.teacher_kl_K is None else joined(outputs.teacher_kl_K),
         )
 
     def _owners(self, micro: MicroBatch) -> Tensor:

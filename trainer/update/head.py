@@ -14,12 +14,13 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from .logprobs import token_statistics
+from .teacher_kl import reverse_kl
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedConfig
 
-    _Statistics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    _Statistics = Callable[..., tuple[Tensor, ...]]
 
 
 def chunked_statistics(
@@ -28,7 +29,8 @@ def chunked_statistics(
     targets_K: Tensor,
     temperature: float,
     rows: int,
-) -> tuple[Tensor, Tensor]:
+    teacher_KV: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """Return log-probabilities of the targets and entropies of the distributions, in nats.
 
     Args:
@@ -37,28 +39,30 @@ def chunked_statistics(
         targets_K: the tokens that were sampled.
         temperature: sampling temperature.
         rows: tokens of a chunk.
+        teacher_KV: a teacher's logits; the reverse KL to it is then the third result.
 
     Returns:
-        Two float32 tensors of K.
+        Two or three float32 tensors of K.
     """
 
-    def of_chunk(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return token_statistics(logits(hidden), targets, temperature)
+    def of_chunk(hidden: Tensor, targets: Tensor, *teacher: Tensor) -> tuple[Tensor, ...]:
+        found = logits(hidden)
+        kls = (reverse_kl(found, each, temperature) for each in teacher)
+        return (*token_statistics(found, targets, temperature), *kls)
 
+    columns = (hidden_KH, targets_K, *(() if teacher_KV is None else (teacher_KV,)))
     if len(hidden_KH) <= rows:
-        return of_chunk(hidden_KH, targets_K)
-    found = []
-    for hidden, targets in zip(torch.split(hidden_KH, rows), torch.split(targets_K, rows), strict=True):
-        found.append(_again(of_chunk, hidden, targets))
-    logprobs, entropies = zip(*found, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
+        return of_chunk(*columns)
+    chunks = zip(*(torch.split(column, rows) for column in columns), strict=True)
+    found = [_again(of_chunk, *chunk) for chunk in chunks]
+    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
 
-def _again(function: _Statistics, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _again(function: _Statistics, *given: Tensor) -> tuple[Tensor, ...]:
     """Call the function under checkpointing: keep only its arguments for the backward pass."""
     if not torch.is_grad_enabled():
-        return function(hidden, targets)
-    found: tuple[Tensor, Tensor] = checkpoint(function, hidden, targets, use_reentrant=False)
+        return function(*given)
+    found: tuple[Tensor, ...] = checkpoint(function, *given, use_reentrant=False)
     return found
 
 

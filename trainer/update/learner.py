@@ -83,9 +83,10 @@ class Learner:
         self._share = RankShare(mesh, budget, layout)
         self._scorer = Scorer(self.model, budget, layout)
         self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
-        self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature)
         self._stage: StageState | None = None
         self._teacher = self._load_teacher(teacher, mesh)
+        whole = self._teacher if settings.algorithm.distils_exactly else None
+        self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature, whole)
         self._writer: TensorWriter | None = None
 
     @property
@@ -169,7 +170,7 @@ class Learner:
                 replace(sample, ref_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, found, strict=True)
             ]
-        if self._teacher is not None and batch.objective is Objective.REINFORCE:
+        if self._updater.teacher is None and self._teacher and batch.objective is Objective.REINFORCE:
             samples = [
                 replace(sample, teacher_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, self._teacher.score(rows), strict=True)
@@ -283,7 +284,9 @@ class Learner:
         """Return whether the update's first pass can supply the old log-probabilities."""
         learner, algorithm = self.settings.learner, self.settings.algorithm
         updates = learner.minibatches * learner.epochs
-        credited = algorithm.kl.place == "reward" or algorithm.distillation is not None
+        credited = algorithm.kl.place == "reward" or (
+            algorithm.distillation is not None and not algorithm.distils_exactly
+        )
         return updates == 1 and not credited and not algorithm.needs_values
 
     def _load_teacher(self, folder: Path | None, mesh: Mesh) -> Teacher | None:

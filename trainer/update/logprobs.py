@@ -38,7 +38,8 @@ def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 
     return logprobs_K, entropy_K
 
 
-def _slices(logits_KV: Tensor) -> Iterator[slice]:
+def slices(logits_KV: Tensor) -> Iterator[slice]:
+    """Yield the rows that are in float32 at a time."""
     rows, words = logits_KV.shape
     step = max(1, (_CPU_SLICE if logits_KV.device.type == "cpu" else _GPU_SLICE) // words)
     for start in range(0, rows, step):
@@ -54,7 +55,7 @@ class _TokenStatistics(torch.autograd.Function):
         logprobs_K, entropy_K, partition_K = (
             logits_KV.new_empty(rows, dtype=torch.float32) for _ in range(3)
         )
-        for part in _slices(logits_KV):
+        for part in slices(logits_KV):
             z = logits_KV[part].float() * scale
             partition = torch.logsumexp(z, dim=-1)
             chosen = z.gather(-1, targets_K[part, None]).squeeze(-1)
@@ -78,7 +79,7 @@ class _TokenStatistics(torch.autograd.Function):
     ) -> tuple[Tensor, None, None]:
         logits_KV, targets_K, partition_K, entropy_K = ctx.saved_tensors
         gradient_KV = torch.empty_like(logits_KV)
-        for part in _slices(logits_KV):
+        for part in slices(logits_KV):
             logp = logits_KV[part].float() * ctx.scale - partition_K[part, None]
             p = logp.exp()
             factor = torch.zeros_like(logp[:, :1])

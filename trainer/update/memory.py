@@ -154,15 +154,18 @@ class RankMemory:
         """Peak of a pass, beside the permanent state."""
         return self.gathered + self.activations + self.logits
 
-    def with_teacher(self, teacher: RankMemory) -> RankMemory:
-        """Return the memory of a rank that holds a teacher, too; one of both passes tokens at a time."""
+    def with_teacher(self, teacher: RankMemory, kept: int = 0) -> RankMemory:
+        """Return the memory of a rank that holds a teacher, too; one of both passes tokens at a time.
+
+        ``kept`` are bytes of the teacher's logits that the update keeps during its own pass.
+        """
         peak = max(self, teacher, key=lambda each: each.passing)
         return replace(
             self,
             teacher=teacher.weights,
             gathered=peak.gathered,
             activations=peak.activations,
-            logits=peak.logits,
+            logits=peak.logits + kept,
             host=self.host + teacher.host,
         )
 

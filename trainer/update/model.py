@@ -39,6 +39,10 @@ class TokenOutputs(NamedTuple):
     entropy_K: Tensor
     values_K: Tensor | None
     """The critic's value estimate, or a reward model's output, before each token; None without a head."""
+    teacher_kl_K: Tensor | None = None
+    """Reverse KL to a teacher, where the pass was given its logits."""
+    logits_KV: Tensor | None = None
+    """Where the pass wants them; the statistics are then those of no tokens."""
 
 
 class ActorCritic(nn.Module):
@@ -87,14 +91,18 @@ class ActorCritic(nn.Module):
         finally:
             hook.remove()
         self._check_head(head, hidden[0], one_V)
-        logprobs_K, entropy_K = chunked_statistics(
-            lambda states: adjusted(self.language.config, head(states)),
-            hidden[0],
-            micro.targets_K,
-            micro.temperature,
-            self._logits_tokens,
+
+        def logits(states: Tensor) -> Tensor:
+            return adjusted(self.language.config, head(states))
+
+        if micro.wants_logits:
+            none = hidden[0].new_empty(0, dtype=torch.float32)
+            return TokenOutputs(none, none, None, logits_KV=logits(hidden[0]))
+        logprobs_K, entropy_K, *kl = chunked_statistics(
+            logits, hidden[0], micro.targets_K, micro.temperature, self._logits_tokens, micro.teacher_KV
         )
-        return TokenOutputs(logprobs_K, entropy_K, self._values(hidden[0], micro.outputs_K))
+        values_K = self._values(hidden[0], micro.outputs_K)
+        return TokenOutputs(logprobs_K, entropy_K, values_K, kl[0] if kl else None)
 
     @torch.no_grad()
     def _check_head(self, head: nn.Module, hidden_KH: Tensor, one_V: Tensor) -> None:

@@ -62,6 +62,11 @@ class MicroBatch:
     """For each kept token, the output of the head that is read."""
     temperature: float = 1.0
     """Sampling temperature of the kept tokens."""
+    wants_logits: bool = False
+    """Return the logits of the kept tokens, and no statistics of them."""
+    teacher_KV: Tensor | None = None
+    """A teacher's logits of the kept tokens, to which the KL is computed. Where ranks share rows, of those
+    of this rank's part."""
 
 
 def lay_out(

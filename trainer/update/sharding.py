@@ -89,7 +89,7 @@ class Parallel:
         with self._precision(), self._saving():
             mine = micro if context is None else context.part(micro)
             outputs: TokenOutputs = (self._ddp or self.core)(mine)
-        return outputs if context is None else context.whole(outputs, micro)
+        return outputs if context is None or micro.wants_logits else context.whole(outputs, micro)
 
     def _saving(self) -> AbstractContextManager[object]:
         """Return the context that decides where activations for the backward pass are kept."""

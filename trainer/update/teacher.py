@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from trainer.config.algorithm import Grpo
 
 from .model import make_model
@@ -18,13 +20,13 @@ from .scoring import Scorer
 from .sharding import Parallel
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
     from trainer.config import LearnerSettings
     from trainer.types import FloatT
 
     from .mesh import Mesh
-    from .packing import Row
+    from .packing import MicroBatch, Row
 
 
 class Teacher:
@@ -39,13 +41,25 @@ class Teacher:
         core.requires_grad_(requires_grad=False)
         learner = plain.learner
         self._temperature = temperature
-        self._scorer = Scorer(
-            Parallel(core, learner, device, mesh), learner.micro_batch_tokens, learner.layout
-        )
+        self._model = Parallel(core, learner, device, mesh)
+        self._scorer = Scorer(self._model, learner.micro_batch_tokens, learner.layout)
 
     def score(self, rows: Sequence[Row]) -> list[FloatT]:
         """Return the log-probabilities of the kept tokens, 0 elsewhere, on every rank; collective."""
         return self._scorer.score(rows, self._temperature).logprobs
+
+    @torch.no_grad()
+    def logits(self, micro: MicroBatch) -> Tensor:
+        """Return the logits of a micro-batch's kept tokens, divided by the teacher's temperature; collective.
+
+        K x V, in the model's own precision. Where ranks share rows, those of the tokens of this rank's part.
+        """
+        self._model.core.eval()
+        found = self._model(replace(micro, wants_logits=True)).logits_KV
+        self._model.rest()
+        if found is None:
+            raise RuntimeError("the pass returned no logits")
+        return found.div_(self._temperature)
 
 
 def scoring_settings(settings: LearnerSettings) -> LearnerSettings:

@@ -7,7 +7,7 @@ number of ranks change nothing but rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .partition import Layout
     from .row_table import RowTable
     from .sharding import Parallel
+    from .teacher import Teacher
     from .training_tensors import TrainingTensors
 
 
@@ -79,6 +80,8 @@ class Updater:
     algorithm: AlgorithmConfig
     temperature: float = 1.0
     """Sampling temperature of turns; demonstrations have none."""
+    teacher: Teacher | None = None
+    """The teacher whose whole distributions are learned from; None without one."""
 
     def update(
         self,
@@ -116,6 +119,8 @@ class Updater:
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
                 micro = lay_out(data.rows, indices, self.layout, model.device, temperature)
+                if self.teacher is not None and data.kind is Objective.REINFORCE:
+                    micro = replace(micro, teacher_KV=self.teacher.logits(micro))
                 outputs = model(micro)
                 output = self._loss(outputs, micro, data, totals, kl_coefficient)
                 # DDP and FSDP average gradients over ranks, and the sum is needed. Ranks that share rows
@@ -187,4 +192,5 @@ class Updater:
             values_BT=outputs.values_K[None] if outputs.values_K is not None and critic else None,
             old_values_BT=given("values_T"),
             returns_BT=given("returns_T"),
+            teacher_kl_BT=None if outputs.teacher_kl_K is None else outputs.teacher_kl_K[None],
         )

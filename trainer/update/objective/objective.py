@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def objective(
     inputs: LossInputs, config: AlgorithmConfig, weights_BT: Tensor, kl_coefficient: float = 0.0
 ) -> ObjectiveOutput:
-    """Compute policy loss, KL, entropy bonus and critic loss, each summed over tokens with the same weights.
+    """Compute policy loss, KLs, entropy bonus and critic loss, each summed over tokens with the same weights.
 
     Args:
         inputs: the micro-batch, of any floating dtype.
@@ -67,6 +67,10 @@ def objective(
     if inputs.values_BT is not None:
         losses["loss/value"], sums["value/clip_share"] = _critic(inputs, config.value, weights_BT, counted_BT)
         loss = loss + config.value.coefficient * losses["loss/value"]
+    if inputs.teacher_kl_BT is not None and config.distillation is not None:
+        losses["loss/distillation"] = _weighed(inputs.teacher_kl_BT, weights_BT)
+        sums["distillation/kl"] = _counted(inputs.teacher_kl_BT, counted_BT)
+        loss = loss + config.distillation.weight * losses["loss/distillation"]
     return ObjectiveOutput(loss, {name: part.detach() for name, part in losses.items()}, sums)
 
 

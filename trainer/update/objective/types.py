@@ -38,6 +38,8 @@ class LossInputs:
     """The critic's values before the batch's first update."""
     returns_BT: Tensor | None = None
     """The critic's targets."""
+    teacher_kl_BT: Tensor | None = None
+    """Reverse KL to a teacher's distribution at each token, with gradient."""
 
     def cleaned(self) -> LossInputs:
         """Return the inputs in float32, with zeros outside of the mask."""

@@ -28,12 +28,17 @@ def learner_on(folder, **branches):
     return learner, config.algorithm
 
 
-def by_transformers(folder, sample, temperature=1.0):
+def logprobs_of(folder, sample, temperature=1.0):
+    """Of all words, at each token but the first."""
     model = AutoModelForCausalLM.from_pretrained(folder)
     ids = torch.from_numpy(sample.token_ids_T).long()[None]
     with torch.no_grad():
-        logp = (model(input_ids=ids).logits / temperature).log_softmax(-1)
-    found = logp[0, :-1].gather(-1, ids[0, 1:, None])[:, 0].numpy()
+        return (model(input_ids=ids).logits / temperature).log_softmax(-1)[0, :-1]
+
+
+def by_transformers(folder, sample, temperature=1.0):
+    ids = torch.from_numpy(sample.token_ids_T).long()
+    found = logprobs_of(folder, sample, temperature).gather(-1, ids[1:, None])[:, 0].numpy()
     return np.where(sample.mask_T, np.concatenate([[0.0], found]), 0.0)
 
 
@@ -70,6 +75,55 @@ def test_an_update_takes_the_policy_towards_the_teacher_and_leaves_the_teacher_a
     ]
     assert np.mean(gaps) < 0.5 * np.mean(before)
     assert all(row == scores[0] for row in scores)
+
+
+EXACT = {"distillation": {**DISTILLATION["distillation"], "estimate": "exact"}}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_an_exact_kl_is_that_of_transformers_distributions(folder, layout, temperature):
+    teacher = {"kind": "model", "path": "teacher", "temperature": temperature}
+    algorithm = {"distillation": {"teacher": teacher, "estimate": "exact"}}
+    learner, algorithm = learner_on(folder, learner={"layout": layout}, algorithm=algorithm)
+    batch = credit(learner.annotate(small_batch()), algorithm)
+    assert all(sample.teacher_logprobs_T is None for sample in batch.samples)
+    expected = []
+    for sample in batch.samples:
+        policy, other = (
+            logprobs_of(folder.parent / name, sample, scale)
+            for name, scale in (("model", 1.0), ("teacher", temperature))
+        )
+        expected += (policy.exp() * (policy - other)).sum(-1)[sample.mask_T[1:]].tolist()
+    assert learner.update(batch)["distillation/kl"] == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_an_exact_kl_falls_with_every_update_and_rewards_count_by_their_weight(folder):
+    learner, algorithm = learner_on(folder, algorithm=EXACT)
+    kls = []
+    for _ in range(8):
+        done = credit(learner.annotate(small_batch(rows=12)), algorithm)
+        assert not any(sample.advantages_T.any() for sample in done.samples)
+        kls.append(learner.update(done)["distillation/kl"])
+    assert kls == sorted(kls, reverse=True)
+    assert kls[-1] < 0.5 * kls[0]
+    weighted = {"distillation": {**EXACT["distillation"], "task_weight": 0.5}, "advantage": {"kind": "rloo"}}
+    half = credit(small_batch(), run_config(algorithm=weighted).algorithm)
+    whole = credit(small_batch(), run_config(algorithm={"advantage": {"kind": "rloo"}}).algorithm)
+    for one, other in zip(half.samples, whole.samples, strict=True):
+        np.testing.assert_allclose(one.advantages_T, 0.5 * other.advantages_T)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"teacher": {"kind": "server", "base_url": "http://a/v1", "model": "m"}}, "teacher.kind=model"),
+        ({"discount": 0.5}, "discount is for estimate=sampled"),
+    ],
+)
+def test_an_exact_kl_that_cannot_be_computed_is_refused(changed, why):
+    with pytest.raises(ValueError, match=why):
+        run_config(algorithm={"distillation": {**EXACT["distillation"], **changed}})
 
 
 def test_adapters_and_critic_are_the_policys_alone(folder):
