@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from page_styles import shared_styles
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,11 +56,13 @@ class StaticFile:
 def static_files() -> Mapping[str, StaticFile]:
     """Return the static files by their name."""
     folder = resources.files(__package__).joinpath("static")
-    return {
-        entry.name: StaticFile(entry.read_bytes(), MEDIA_TYPES[entry.name.rpartition(".")[2]])
-        for entry in folder.iterdir()
-        if entry.name.rpartition(".")[2] in MEDIA_TYPES
-    }
+    files: dict[str, StaticFile] = {}
+    for entry in folder.iterdir():
+        kind = entry.name.rpartition(".")[2]
+        if kind in MEDIA_TYPES:
+            shared = shared_styles().encode() if kind == "css" else b""
+            files[entry.name] = StaticFile(shared + entry.read_bytes(), MEDIA_TYPES[kind])
+    return files
 
 
 def render(template: str, **context: object) -> str:

@@ -13,6 +13,7 @@ FOLDERS = (
     "service_cli",
     "sandbox_settings",
     "local_processes",
+    "page_styles",
     "scripts",
     "examples",
     "tests",

@@ -14,6 +14,7 @@ PACKAGES = (
     "sandbox_plugins",
     "sandbox_settings",
     "local_processes",
+    "page_styles",
 )
 SOURCES = sorted(
     path

@@ -31,6 +31,7 @@ PACKAGES = (
     "sandbox_plugins",
     "sandbox_settings",
     "local_processes",
+    "page_styles",
 )
 CLIENT_PACKAGES = ("sandbox_client", "sandbox_contract", "sandbox_taskset")
 OUTSIDE = {"deploy/runs/README.md"}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
+from page_styles import shared_styles
+
 if TYPE_CHECKING:
     from .figure import Figure
 
@@ -21,7 +23,7 @@ Sections = list[tuple[str, "list[Figure]"]]
 def filled(template: str, **parts: str) -> str:
     """Return the template with each ``%%name%%`` replaced by its part."""
     known = {
-        "style": _asset("style.css"),
+        "style": shared_styles() + _asset("style.css"),
         "plotly": get_plotlyjs(),
         "plots_script": _asset("plots.js"),
         "episodes_script": _asset("episodes.js"),

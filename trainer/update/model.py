@@ -42,7 +42,7 @@ class TokenOutputs(NamedTuple):
     teacher_kl_K: Tensor | None = None
     """Reverse KL to a teacher, where the pass was given its logits."""
     logits_KV: Tensor | None = None
-    """Where the pass wants them; the statistics are then those of no tokens."""
+    """None unless the pass wants them; the statistics are then those of no tokens."""
 
 
 class ActorCritic(nn.Module):
