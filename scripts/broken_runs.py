@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "tests" / "unit" / "trainer" / "diagnose" / "runs"
 DEMO = ROOT / "deploy" / "runs" / "cpu_demo.toml"
 
+_CHANCE = random.Random(0)
 _GROUPS = 12
 """Groups that are kept of each run, from all over it."""
 _ALWAYS = (
@@ -77,7 +78,7 @@ def play(name: str, root: Path, more: Sequence[str]) -> None:
 
 def fails_for_a_third(trajectory: Trajectory) -> float:
     """The environment's score; raises for a third of the episodes, like a service that is overloaded."""
-    if random.random() < 1 / 3:
+    if _CHANCE.random() < 1 / 3:
         raise ConnectionError("the service for rewards is overloaded")
     return trajectory.score or 0.0
 

@@ -9,13 +9,16 @@ sampling differ between seeds. A recipe that needs another one's model is run af
 
 import argparse
 import json
+import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
+from threading import Lock
 
 from tests.benchmarks import training_runs as bench
 from trainer.evaluate.sources import read_evaluation
@@ -42,6 +45,7 @@ class Recipe:
     """Metrics whose means over the first and the last steps are reported."""
 
 
+_LOCKS: dict[str, Lock] = defaultdict(Lock)
 WINDOW = 5
 """Steps over which a metric is averaged at the start and at the end of a run."""
 _COSTS = ("cost/failed_actions", "success/mean")
@@ -91,7 +95,7 @@ def main() -> int:
     )
     parser.add_argument("--root", type=Path, required=True, help="folder of the runs, kept")
     parser.add_argument("--recipes", nargs="*", default=list(RECIPES), choices=list(RECIPES))
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0 on")
+    parser.add_argument("--seeds", type=int, default=3, choices=range(1, 11), help="number, from seed 0 on")
     parser.add_argument("--at-once", type=int, default=1, help="runs at a time; minutes are then longer")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="words", help="setting of every run"
@@ -112,32 +116,38 @@ def main() -> int:
 
 
 def row(root: Path, name: str, seed: int, words: Sequence[str]) -> dict[str, object]:
-    """The figures of one run, which is made if it has not ended yet. Raises RunFailed."""
-    recipe = RECIPES[name]
-    if recipe.needs:
-        row(root, recipe.needs, seed, words)
-    run = f"{name}-{seed}"
-    ended = root / f"{run}.seconds"
-    if not ended.exists():
-        bench.tell(run)
-        settings = [f"root={root}", f"name={run}", f"seed={seed}", "tracking.progress=false"]
-        settings += [
-            f"{setting}={root / f'{recipe.needs}-{seed}' / place}" for setting, place in recipe.models.items()
-        ]
-        file = RUNS / f"{recipe.file}.toml"
-        trainer = Path(sys.executable).with_name("sandbox-trainer")
-        called = [str(trainer), recipe.command, str(file), *settings, *recipe.words, *words, "--force"]
-        began = time.monotonic()
-        bench.run(called, root / "logs" / f"{run}.log")
-        ended.write_text(f"{time.monotonic() - began:.0f}\n", encoding="utf-8")
-    found = {
-        "recipe": name,
-        "seed": seed,
-        **evaluated(root / run, recipe),
-        "minutes": round(float(ended.read_text()) / 60, 1),
-    }
+    """The figures of one run. Raises RunFailed."""
+    run = run_name(name, seed)
+    minutes = round(_ran(root, name, seed, words) / 60, 1)
+    found = {"recipe": name, "seed": seed, **evaluated(root / run, RECIPES[name]), "minutes": minutes}
     bench.tell(json.dumps(found))
     return found
+
+
+def run_name(recipe: str, seed: int) -> str:
+    """The name of a recipe's run."""
+    return f"{re.sub('[^a-z]+', '_', recipe)}-{seed}"
+
+
+def _ran(root: Path, name: str, seed: int, words: Sequence[str]) -> float:
+    """The seconds of a run, which is made if it has not ended yet. Raises RunFailed."""
+    recipe, run = RECIPES[name], run_name(name, seed)
+    settings = [f"root={root}", f"name={run}", f"seed={seed}", "tracking.progress=false"]
+    if recipe.needs:
+        _ran(root, recipe.needs, seed, words)
+        needed = root / run_name(recipe.needs, seed)
+        settings += [f"{setting}={needed / place}" for setting, place in recipe.models.items()]
+    ended = root / f"{run}.seconds"
+    with _LOCKS[run]:  # two recipes that need a third one make it once
+        if not ended.exists():
+            bench.tell(run)
+            trainer = Path(sys.executable).with_name("sandbox-trainer")
+            file = RUNS / f"{recipe.file}.toml"
+            called = [str(trainer), recipe.command, str(file), *settings, *recipe.words, *words, "--force"]
+            began = time.monotonic()
+            bench.run(called, root / "logs" / f"{run}.log")
+            ended.write_text(f"{time.monotonic() - began:.0f}\n", encoding="utf-8")
+    return float(ended.read_text(encoding="utf-8"))
 
 
 def evaluated(folder: Path, recipe: Recipe) -> dict[str, object]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.recipes import RECIPES, RUNS, Recipe, evaluated, summary
+from tests.benchmarks.recipes import RECIPES, RUNS, Recipe, evaluated, run_name, summary
 from trainer.config.reading import read_run
 from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.evolve.folder import EvolutionFolder
@@ -20,7 +20,8 @@ def evaluation(step: int, when: str, solved: int) -> EvaluationResult:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_a_run_file_that_is_there_with_words_that_it_takes(name: str) -> None:
     recipe = RECIPES[name]
-    read_run(RUNS / f"{recipe.file}.toml", [*(f"{key}=somewhere" for key in recipe.models), *recipe.words])
+    models = [f"{key}=somewhere" for key in recipe.models]
+    read_run(RUNS / f"{recipe.file}.toml", [f"name={run_name(name, 0)}", *models, *recipe.words])
     assert recipe.needs in {"", *RECIPES}
 
 

@@ -116,7 +116,9 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     )
     teacher = _teacher_shape(config)
     if teacher is not None:
-        kept = tokens * teacher.vocabulary * (2 if half else 4) if config.algorithm.distils_exactly else 0
+        # The teacher's logits of a pass, and in the backward pass one more gradient of a chunk's logits.
+        held = tokens * teacher.vocabulary + min(tokens, learner.logits_tokens) * shape.vocabulary
+        kept = held * (2 if half else 4) if config.algorithm.distils_exactly else 0
         frozen = scoring_memory(teacher, learner, mesh, half=half, tokens=tokens)
         memory = memory.with_teacher(frozen, kept)
     return Needs(

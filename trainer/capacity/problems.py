@@ -131,9 +131,10 @@ def _remedy(part: str, needs: Needs) -> str:
         first = "" if checkpoints else "set learner.gradient_checkpointing=true, or "
         return f"{first}lower learner.micro_batch_tokens and rollout.max_context_tokens"
     if part == "teacher":
+        sampled = " with estimate=sampled" if needs.config.algorithm.distils_exactly else ""
         return (
             "raise learner.workers with learner.sharding=fsdp2, set learner.offload=parameters, or ask the "
-            "teacher on a server (algorithm.distillation.teacher.kind=server)"
+            f"teacher on a server (algorithm.distillation.teacher.kind=server{sampled})"
         )
     if needs.config.learner.sharding == "ddp":
         return "set learner.sharding=fsdp2 with more learner.workers, or learner.lora"

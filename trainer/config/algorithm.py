@@ -221,7 +221,7 @@ class AlgorithmConfig(Branch):
     value: ValueConfig = ValueConfig()
     """Used by ``gae`` only."""
     distillation: DistillationConfig | None = None
-    """Learn from a teacher's log-probabilities of the policy's own tokens."""
+    """Learn from a teacher, at the tokens that the policy sampled."""
     constraints: tuple[ConstraintConfig, ...] = ()
     """Limits on mean costs of episodes."""
     by_source: Literal["none", "scale", "whiten"] = "none"

@@ -50,8 +50,8 @@ class DistillationConfig(Branch):
 
     teacher: TeacherConfig
     estimate: Literal["sampled", "exact"] = "sampled"
-    """sampled: of the sampled token alone, as an advantage. exact: over all words, as a loss; less noise, for
-    teachers of kind ``model``.
+    """sampled: the KL is estimated from the sampled token alone and enters the advantage. exact: it is
+    computed over all words and is a loss, with less noise; needs a teacher of kind ``model``.
     """
     weight: Annotated[float, Field(gt=0)] = 1.0
     """Weight of the distillation's advantage, or loss."""
@@ -73,5 +73,5 @@ class DistillationConfig(Branch):
                     "estimate=sampled"
                 )
             if self.discount:
-                raise ValueError("discount is for estimate=sampled; an exact KL is no advantage")
+                raise ValueError("discount has no effect on an exact KL: set discount=0, or estimate=sampled")
         return self

@@ -10,13 +10,13 @@ import json
 import os
 import subprocess
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from trainer.config import TaskSource
+from trainer.config.counterpart import ModelServerCounterpart
 from trainer.errors import ConfigError, DataError, ServiceUnavailable, Stalled
 from trainer.evaluate.baseline_episodes import read_baseline
 from trainer.evaluate.results import EvaluationResult
@@ -24,8 +24,6 @@ from trainer.evaluate.results import EvaluationResult
 from .service import sandbox_service, service_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.config import RunConfig
     from trainer.evaluate.results import TaskOutcome
 
@@ -45,7 +43,7 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
     Raises:
         ConfigError: the policy is unknown, or its server refuses.
         ServiceUnavailable: the service cannot be reached.
-        DataError: no episode was graded.
+        DataError: nothing was played.
         Stalled: ``evaluation.timeout_s`` has passed.
     """
     began = time.monotonic()
@@ -64,8 +62,8 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
                     played = read_baseline(output, source.environment, split, config.reward)
                     left = None if left is None else left - len(played)
                     tasks += [replace(task, source=source.name) for task in played]
-    if not any(task.episodes for task in tasks):
-        raise DataError(f"the policy {policy} played no episode{_why_none(tasks)}")
+    if not tasks:
+        raise DataError(f"the policy {policy} played no episode")
     return EvaluationResult(
         step=0,
         when="alone",
@@ -89,12 +87,6 @@ def _held_out(config: RunConfig) -> list[TaskSource]:
         source.model_copy(update={"params": {**config.rollout.params, **source.params, **held.params}})
         for source in named
     ]
-
-
-def _why_none(tasks: Sequence[TaskOutcome]) -> str:
-    failures = sum((Counter(task.failure_classes) for task in tasks), Counter[str]())
-    classes = ", ".join(f"{count} of class {name}" for name, count in failures.most_common())
-    return f"; its failures: {classes}. `sandbox-service run` says why" if classes else ""
 
 
 def _play(
@@ -121,8 +113,20 @@ def _play(
         words += ["--temperature", str(evaluation.temperature)]
         words += ["--max-tokens", str(rollout.sampling.max_turn_tokens)]
         words += ["--timeout", str(rollout.generate_timeout_s)]
-    key = os.environ.get(config.service.api_key_variable)
-    variables = {**os.environ, **({"SANDBOX_API_KEY": key} if key else {})}
+    counterpart = rollout.counterpart
+    keys = {"SANDBOX_API_KEY": config.service.api_key_variable}
+    if isinstance(counterpart, ModelServerCounterpart):
+        words += ["--counterpart", f"{counterpart.model}@{counterpart.base_url}"]
+        keys["COUNTERPART_API_KEY"] = counterpart.api_key_variable
+    elif counterpart is not None and not evaluation.params:
+        raise ConfigError(
+            "the run's counterpart is its own policy, which a baseline does not have: choose one of the "
+            "environment by evaluation.params, such as opponent='random'"
+        )
+    variables = {
+        **os.environ,
+        **{name: os.environ[wanted] for name, wanted in keys.items() if wanted in os.environ},
+    }
     left_s = max(1.0, evaluation.timeout_s - (time.monotonic() - began))
     try:
         done = subprocess.run(

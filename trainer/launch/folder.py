@@ -34,9 +34,9 @@ _FREE = frozenset(
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""
-_KEPT = frozenset({"evaluation.splits", "evaluation.limit"})
-"""Settings that may not change although their branch may: the list of held-out tasks is made once, and
-evaluations stay comparable.
+_KEPT = ("evaluation.splits", "evaluation.limit", "evaluation.params")
+"""Settings and branches that may not change although the branch above them may: the list of held-out tasks
+is made once, and evaluations stay comparable.
 """
 
 
@@ -163,4 +163,6 @@ def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, obj
 def _may_change(name: str) -> bool:
     if name.startswith("stages.") and name.endswith(".timeout_s"):
         return True
-    return name not in _KEPT and (name in _FREE or name.partition(".")[0] in _FREE)
+    if any(name == kept or name.startswith(f"{kept}.") for kept in _KEPT):
+        return False
+    return name in _FREE or name.partition(".")[0] in _FREE

@@ -35,7 +35,7 @@ class Plot:
 SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Learning": (
         Plot("Success by difficulty, in training", ("success/",), unit="share of episodes"),
-        Plot("Loss", ("loss/policy", "loss/value"), unit="loss"),
+        Plot("Loss", ("loss/policy", "loss/value", "loss/distillation"), unit="loss"),
         Plot("Costs that constraints limit", ("cost/",), unit="mean of an episode"),
         Plot("Multipliers of constraints", ("multiplier/",), unit="multiplier"),
     ),

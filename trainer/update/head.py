@@ -8,6 +8,7 @@ recomputed in the backward pass; gradients equal those of the full computation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedConfig
 
-    _Statistics = Callable[..., tuple[Tensor, ...]]
+    _Statistics = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
 def chunked_statistics(
@@ -31,7 +32,7 @@ def chunked_statistics(
     rows: int,
     teacher_KV: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return log-probabilities of the targets and entropies of the distributions, in nats.
+    """Return log-probabilities of the targets, entropies of the distributions, and KLs to a teacher, in nats.
 
     Args:
         logits: function from hidden states to logits.
@@ -45,24 +46,26 @@ def chunked_statistics(
         Two or three float32 tensors of K.
     """
 
-    def of_chunk(hidden: Tensor, targets: Tensor, *teacher: Tensor) -> tuple[Tensor, ...]:
+    def of_chunk(start: int, hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         found = logits(hidden)
-        kls = (reverse_kl(found, each, temperature) for each in teacher)
-        return (*token_statistics(found, targets, temperature), *kls)
+        statistics = token_statistics(found, targets, temperature)
+        if teacher_KV is None:
+            return statistics
+        # No argument of the checkpoint, which may offload those to the host.
+        return (*statistics, reverse_kl(found, teacher_KV[start : start + len(hidden)], temperature))
 
-    columns = (hidden_KH, targets_K, *(() if teacher_KV is None else (teacher_KV,)))
     if len(hidden_KH) <= rows:
-        return of_chunk(*columns)
-    chunks = zip(*(torch.split(column, rows) for column in columns), strict=True)
-    found = [_again(of_chunk, *chunk) for chunk in chunks]
+        return of_chunk(0, hidden_KH, targets_K)
+    chunks = zip(torch.split(hidden_KH, rows), torch.split(targets_K, rows), strict=True)
+    found = [_again(partial(of_chunk, place * rows), *chunk) for place, chunk in enumerate(chunks)]
     return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
 
-def _again(function: _Statistics, *given: Tensor) -> tuple[Tensor, ...]:
+def _again(function: _Statistics, hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
     """Call the function under checkpointing: keep only its arguments for the backward pass."""
     if not torch.is_grad_enabled():
-        return function(*given)
-    found: tuple[Tensor, ...] = checkpoint(function, *given, use_reentrant=False)
+        return function(hidden, targets)
+    found: tuple[Tensor, ...] = checkpoint(function, hidden, targets, use_reentrant=False)
     return found
 
 

@@ -157,7 +157,7 @@ class RankMemory:
     def with_teacher(self, teacher: RankMemory, kept: int = 0) -> RankMemory:
         """Return the memory of a rank that holds a teacher, too; one of both passes tokens at a time.
 
-        ``kept`` are bytes of the teacher's logits that the update keeps during its own pass.
+        ``kept`` are bytes that a KL to the teacher's whole distributions keeps during the update's own pass.
         """
         peak = max(self, teacher, key=lambda each: each.passing)
         return replace(

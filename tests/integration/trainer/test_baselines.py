@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.documentation import ROOT
 from trainer.config.reading import read_run
-from trainer.errors import ConfigError, DataError
+from trainer.errors import ConfigError
 from trainer.launch.baseline import evaluate_baseline
 from trainer.launch.service import sandbox_service
 
@@ -60,6 +60,12 @@ def test_each_source_is_played_with_its_own_parameters(url: str) -> None:
     assert result.success_rate == 1.0
 
 
-def test_parameters_that_the_environment_does_not_have_are_an_error_and_no_evaluation(url: str) -> None:
-    with pytest.raises(DataError, match="played no episode; its failures: 12 of class request"):
-        evaluate_baseline(run(url, "evaluation.params={no_such=1}"), "reference")
+def test_parameters_that_the_environment_does_not_have_are_failures_of_each_episode(url: str) -> None:
+    result = evaluate_baseline(run(url, "evaluation.params={no_such=1}"), "reference")
+    assert (result.episodes, result.failures) == (0, 12)
+    assert all(task.failure_classes == {"request": 2} for task in result.tasks)
+
+
+def test_a_baseline_cannot_play_against_the_runs_own_policy(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"by evaluation\.params"):
+        evaluate_baseline(run(url, 'rollout.counterpart.kind="policy"'), "reference")

@@ -17,7 +17,7 @@ QWEN = {"kind": "pretrained", "path": "Qwen/Qwen3-4B-Instruct-2507"}
 TEACHER = {"kind": "model", "path": "Qwen/Qwen3-32B"}
 
 
-def distilled(teacher=TEACHER, **learner):
+def distilled(teacher=TEACHER, estimate="sampled", **learner):
     learner = {"workers": 4, "gpus": 1, "sharding": "fsdp2", "gradient_checkpointing": True} | learner
     return RunConfig.model_validate(
         {
@@ -25,7 +25,7 @@ def distilled(teacher=TEACHER, **learner):
             "rollout": {"max_context_tokens": 8192},
             "learner": learner,
             "engine": {"count": 4, "eager": False},
-            "algorithm": {"distillation": {"teacher": teacher}} if teacher else {},
+            "algorithm": {"distillation": {"teacher": teacher, "estimate": estimate}} if teacher else {},
         }
     )
 
@@ -43,6 +43,13 @@ def test_a_teachers_weights_are_divided_among_the_workers_beside_those_of_the_mo
     grown = learner_of(taught).total - learner_of(plain).total
     assert grown >= learner_of(taught).parts["teacher"]
     assert taught.storage.disk["the teacher from the hub"] == pytest.approx(2 * parameters, rel=0.01)
+
+
+def test_whole_distributions_of_a_teacher_take_its_logits_beside_those_of_the_model():
+    sampled, exact = (capacity_plan(distilled(estimate=estimate), EIGHT) for estimate in ("sampled", "exact"))
+    words, tokens = 151_936, 8192
+    grown = learner_of(exact).total - learner_of(sampled).total
+    assert 2 * tokens * words <= grown <= 2 * 2 * tokens * words
 
 
 def test_a_teacher_on_a_server_takes_no_memory_here():
@@ -71,7 +78,9 @@ def test_a_teacher_is_as_large_as_the_weights_that_are_loaded(tmp_path):
 
 def test_a_teacher_that_does_not_fit_is_told_with_what_to_change():
     plan = capacity_plan(distilled(workers=1), Machine(gpus=5, gpu_memory=80 * GIB))
-    assert any("most of it is teacher" in each and "teacher.kind=server" in each for each in plan.problems)
+    assert any("most of it is teacher" in each and "teacher.kind=server)" in each for each in plan.problems)
+    exact = capacity_plan(distilled(estimate="exact"), Machine(gpus=8, gpu_memory=24 * GIB))
+    assert any("teacher.kind=server with estimate=sampled" in each for each in exact.problems)
 
 
 def test_a_teacher_that_is_not_there_is_named_by_its_setting():

@@ -118,7 +118,7 @@ def test_an_exact_kl_falls_with_every_update_and_rewards_count_by_their_weight(f
     ("changed", "why"),
     [
         ({"teacher": {"kind": "server", "base_url": "http://a/v1", "model": "m"}}, "teacher.kind=model"),
-        ({"discount": 0.5}, "discount is for estimate=sampled"),
+        ({"discount": 0.5}, "set discount=0"),
     ],
 )
 def test_an_exact_kl_that_cannot_be_computed_is_refused(changed, why):
