@@ -1,12 +1,14 @@
 """PPO with process rewards against PPO on the outcome alone: steps to a given success, by weight.
 
     python -m tests.benchmarks.process_rewards --seeds 3 --weights 0 0.25 0.5 -o rewards.json
+    python -m tests.benchmarks.process_rewards --run deploy/runs/parts/games_cpu.toml --warm-steps 60
 
-For each seed, the demo's model is fine-tuned on corrupted demonstrations, the groups of one step are played
+For each seed, the run file's model is fine-tuned on its demonstrations, the groups of one step are played
 with it, and their steps are labelled by tracing the outcome back. With each weight (beta), the model then
-learns by PPO from the success of episodes of up to three turns, which only the last turn's grade tells: with
-weight 0 from that alone, otherwise with a process reward model of these labels, refreshed while the policy
-moves. The success of a step is the mean over the last ``--window`` steps' episodes.
+learns by PPO from the success of episodes, which only the last turn's grade tells (sums of up to three
+turns, or games of up to ten): with weight 0 from that alone, otherwise with a process reward model of these
+labels, refreshed while the policy moves. The success of a step is the mean over the last ``--window`` steps'
+episodes.
 """
 
 import asyncio

@@ -52,6 +52,8 @@ class Place:
     url: str
     words: tuple[str, ...]
     seed: int
+    file: Path = DEMO
+    """The run file that all runs change."""
 
 
 def ended(main: Callable[[], int]) -> int:
@@ -73,6 +75,7 @@ def parser(description: str) -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     made.add_argument("--root", type=Path, help="folder of runs and models, kept; a temporary one if missing")
+    made.add_argument("--run", type=Path, default=DEMO, help="run file that all runs change")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
         "--warm-steps", type=int, default=300, help="warm start of the model that all begin with"
@@ -109,14 +112,14 @@ def place(options: argparse.Namespace) -> Iterator[Place]:
         root = root.absolute()
         (root / "logs").mkdir(parents=True, exist_ok=True)
         words = [f"service.start={json.dumps(options.service)}", f"root={root}"]
-        config = read_run(DEMO, [*words, f"service.url={options.url}"] if options.url else words)
+        config = read_run(options.run, [*words, f"service.url={options.url}"] if options.url else words)
         tell(f"logs are in {root / 'logs'}")
         url = stack.enter_context(sandbox_service(config.service, config.environments, root / "logs"))
-        yield Place(root, url, tuple(options.words), options.seed)
+        yield Place(root, url, tuple(options.words), options.seed, options.run.absolute())
 
 
 def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: str) -> str:
-    """Run ``sandbox-trainer`` on the demonstration's file; its standard output. Raises RunFailed."""
+    """Run ``sandbox-trainer`` on the run file; its standard output. Raises RunFailed."""
     given = [
         f"root={at.root}",
         f"name={name}",
@@ -130,7 +133,7 @@ def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: 
         *words,
         *at.words,
     ]
-    called = [str(Path(sys.executable).with_name("sandbox-trainer")), command, str(DEMO), *given, *options]
+    called = [str(Path(sys.executable).with_name("sandbox-trainer")), command, str(at.file), *given, *options]
     return run(called, at.root / "logs" / f"{name}.log")
 
 
