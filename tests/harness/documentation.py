@@ -50,7 +50,9 @@ def blocks() -> list[Block]:
 
 
 def _of_page(page: Path) -> list[Block]:
-    found, opened, lines = [], None, []
+    found: list[Block] = []
+    lines: list[str] = []
+    opened: tuple[int, re.Match[str]] | None = None
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = FENCE.match(line)
         if opened is None:
