@@ -30,7 +30,9 @@ _PARTS = {
     "counterparts": re.compile(
         r"trainer/(?:rollout/(?:counterparts|episode|episode_steps)|reward/sides|config/counterpart)\.py"
     ),
-    "documented_runs": re.compile(r"docs/trainer/(?:configuration|recipes)\.md|trainer/(?:config|launch|tasks|sft)/.+"),
+    "documented_runs": re.compile(
+        r"docs/trainer/(?:configuration|recipes)\.md|trainer/(?:config|launch|tasks|sft)/.+"
+    ),
     "evolve": re.compile(
         r"trainer/(?:evolve|batches|launch|recorded)/.+|deploy/runs/(?:evolve_cpu|cpu_demo)\.toml"
     ),

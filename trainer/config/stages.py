@@ -12,6 +12,7 @@ from trainer.types import Objective
 from .learner import OptimizerConfig
 from .preferences import DpoLoss, PreferenceLossConfig
 from .recorded import RecordedFiles
+from .selection import PairsConfig, SelectionConfig
 
 
 class WarmStartConfig(Branch):
@@ -140,6 +141,8 @@ class SftStageConfig(OfflineStageConfig):
     objective: ClassVar[Objective] = Objective.SFT
 
     kind: Literal["sft"] = "sft"
+    select: SelectionConfig | None = None
+    """Selection and weights of the episodes, as of ``data select``; all of them as they are by default."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
 
 
@@ -150,6 +153,9 @@ class PreferencesStageConfig(OfflineStageConfig):
 
     kind: Literal["preferences"] = "preferences"
     loss: PreferenceLossConfig = DpoLoss()
+    pairs: PairsConfig | None = None
+    """Rule by which pairs are made of recorded episodes, as of ``data pairs``; the data has pairs by default.
+    """
     desirable_score: float | None = None
     """Score from which ``kto`` takes a recorded episode as desirable; by default those that succeeded are.
 
@@ -190,6 +196,9 @@ class RewardModelStageConfig(ScoringStageConfig):
     """Training of a reward model of whole episodes on pairs of completions."""
 
     kind: Literal["reward_model"] = "reward_model"
+    pairs: PairsConfig | None = None
+    """Rule by which pairs are made of recorded episodes, as of ``data pairs``; the data has pairs by default.
+    """
     margins: bool = False
     """Have scores differ by at least the margins that the data has (Touvron et al. 2023)."""
     centering: NonNegative = 0.0

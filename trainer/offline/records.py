@@ -14,10 +14,13 @@ from trainer.config import (
     OfflineStageConfig,
     PreferencesStageConfig,
     ProcessRewardModelStageConfig,
+    RewardModelStageConfig,
     SftStageConfig,
 )
 from trainer.errors import DataError
+from trainer.recorded.pairs import make_pairs
 from trainer.recorded.reading import check_labels, read_episodes, read_records
+from trainer.recorded.selection import select
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 
 from .data_note import DataDigest
@@ -60,13 +63,16 @@ def read_stages(config: RunConfig) -> tuple[RunConfig, Mapping[str, DataDigest]]
 
 def _records(stage: OfflineStageConfig) -> Sequence[Record]:
     if isinstance(stage, SftStageConfig):
-        episodes = tuple(each for each in read_episodes(stage.data) if each.weight > 0)
-        if not episodes:
+        episodes = read_episodes(stage.data)
+        if stage.select is not None:
+            episodes = select(episodes, stage.select).episodes
+        weighted = tuple(each for each in episodes if each.weight > 0)
+        if not weighted:
             raise DataError("every episode of its data has weight 0")
-        return episodes
+        return weighted
     if isinstance(stage, ProcessRewardModelStageConfig):
         return _labelled_episodes(stage)
-    found = read_records(stage.data)
+    found = _compared(stage)
     if isinstance(stage, PreferencesStageConfig) and stage.loss.kind == "kto":
         completions = tuple(each for record in found for each in _labelled(record, stage.desirable_score))
         check_labels(completions)
@@ -90,12 +96,19 @@ def _labelled_episodes(stage: ProcessRewardModelStageConfig) -> Sequence[Recorde
     return tuple(each for each in episodes if each.step_labels)
 
 
+def _compared(stage: OfflineStageConfig) -> Sequence[Record]:
+    """Return the records of a stage that compares completions, with pairs made of episodes by its rule."""
+    if isinstance(stage, PreferencesStageConfig | RewardModelStageConfig) and stage.pairs is not None:
+        return make_pairs(read_episodes(stage.data), stage.pairs).preferences
+    return read_records(stage.data)
+
+
 def _preference(record: Record) -> Preference:
     if isinstance(record, Preference):
         return record
     raise DataError(
-        f"{record.origin}: has no pair of completions, which this loss compares; make pairs of episodes by "
-        "`sandbox-trainer data`, or use loss.kind=kto for labelled completions"
+        f"{record.origin}: has no pair of completions, which this loss compares; have pairs made of episodes "
+        "(pairs={kind='best_worst'}), or use loss.kind=kto for labelled completions"
     )
 
 

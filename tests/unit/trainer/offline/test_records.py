@@ -45,6 +45,30 @@ def test_dpo_reads_pairs_and_kto_takes_both_halves_of_them(tmp_path):
     assert wanted.completion[0].content == "5"
 
 
+def test_a_stage_selects_and_weighs_its_episodes(tmp_path):
+    rows = [episode(RIGHT, score=1.0), episode(WRONG, score=0.0), episode([*RIGHT, *ASK, *RIGHT], score=0.5)]
+    file = write(tmp_path / "a.jsonl", *rows)
+    solved = stage_records(stage_of(file, "sft", select={"rule": {"kind": "threshold"}}))
+    assert [each.score for each in solved] == [1.0]
+    weighted = stage_records(stage_of(file, "sft", select={"weights": {"kind": "rank"}}))
+    assert [each.weight for each in weighted] == [1.5, 0.5, 1.0]
+    with pytest.raises(
+        DataError, match="stage sft: the selection keeps none of 3 episodes: 3 rule threshold"
+    ):
+        stage_records(stage_of(file, "sft", select={"rule": {"kind": "threshold", "least": 2.0}}))
+
+
+@pytest.mark.parametrize("kind", ["preferences", "reward_model"])
+def test_a_stage_makes_pairs_of_episodes_by_its_rule(tmp_path, kind):
+    rows = [episode(RIGHT, score=1.0), episode(WRONG, score=0.0), episode([*RIGHT, *ASK, *RIGHT], score=0.5)]
+    file = write(tmp_path / "a.jsonl", *rows)
+    (pair,) = stage_records(stage_of(file, kind, pairs={"kind": "best_worst"}))
+    assert (pair.chosen[0].content, pair.rejected[0].content, pair.margin) == ("5", "6", 1.0)
+    assert len(stage_records(stage_of(file, kind, pairs={"kind": "all"}))) == 3
+    with pytest.raises(DataError, match=r"no two episodes differ enough \(margin=2\)"):
+        stage_records(stage_of(file, kind, pairs={"kind": "all", "margin": 2.0}))
+
+
 def test_kto_labels_episodes_by_their_success_or_by_a_score(tmp_path):
     rows = [episode(RIGHT, success=True, score=0.9), episode(WRONG, success=False, score=0.4)]
     file = write(tmp_path / "a.jsonl", *rows, episode(WRONG, success=False, score=0.6))
