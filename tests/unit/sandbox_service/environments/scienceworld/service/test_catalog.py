@@ -34,6 +34,10 @@ def test_only_games_that_share_a_process_can_be_copied(tmp_path):
     assert not catalog(tmp_path, many_per_worker=False).describe().capabilities.fork
 
 
+def test_creates_under_way_are_bounded_since_the_engine_loads_one_house_at_a_time(tmp_path):
+    assert catalog(tmp_path).spec.creates_per_core == 8
+
+
 def test_rewards_may_be_taken_back(tmp_path):
     assert catalog(tmp_path).describe().reward_range == (-1.0, 1.0)
 
