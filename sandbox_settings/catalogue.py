@@ -161,13 +161,19 @@ def _words(annotation: object) -> Iterator[str]:
         for item in get_args(annotation):
             yield from _words(item)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield _quoted_kind(annotation) if "kind" in annotation.model_fields else "settings"
+        yield _quoted_kind(annotation) if _is_of_a_kind(annotation) else "settings"
     elif origin is tuple:
         yield _list_of(get_args(annotation))
     elif origin in (dict, Mapping):
         yield "table"
     else:
         yield "any value"
+
+
+def _is_of_a_kind(model: type[BaseModel]) -> bool:
+    """Return whether the model is one of several, told apart by a fixed ``kind``."""
+    kind = model.model_fields.get("kind")
+    return kind is not None and len(get_args(kind.annotation)) == 1
 
 
 def _list_of(items: tuple[object, ...]) -> str:

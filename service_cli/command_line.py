@@ -15,6 +15,7 @@ _PRODUCT = frozenset(
         "sandbox_contract",
         "deploy",
         "local_processes",
+        "page_styles",
         "sandbox_conformance",
         "sandbox_plugins",
         "sandbox_service",

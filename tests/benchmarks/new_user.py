@@ -10,7 +10,6 @@ ends, or until it starts another. The exit status is 0 only if every command's w
 import argparse
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -19,14 +18,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 
 from service_cli.bench.machine import describe_machine
-from tests.harness.documentation import ROOT, Block, blocks
+from tests.harness.documentation import ROOT, blocks, commands
 
 PAGES = ("README.md", "docs/quickstart.md")
 SERVES = "sandbox-service serve"
 READY = "ready: "
 COMMAND_S = 7200.0
+START_S = 600.0
 STOP_S = 120.0
 TAIL = 5
 SETTINGS = "[pool]\nmax_boxes = 4\n"
@@ -64,7 +65,7 @@ def typed(clone: Path, left_out: Sequence[str]) -> Iterator[dict[str, object]]:
         service: subprocess.Popen[str] | None = None
         try:
             for block in (each for each in blocks() if each.page == page and each.language == "sh"):
-                for command in lines(block):
+                for command in map(shlex.join, commands(block)):
                     row: dict[str, object] = {"page": page, "command": command}
                     if block.marked or any(text in command for text in left_out):
                         yield {**row, "left_out": block.note or "by --leave-out"}
@@ -72,8 +73,9 @@ def typed(clone: Path, left_out: Sequence[str]) -> Iterator[dict[str, object]]:
                     began = time.monotonic()
                     if SERVES in command:
                         _stop(service)
-                        service = _start(command, clone, environment)
-                        status = 0 if service is not None else 1
+                        service, url = _start(command, clone, environment)
+                        environment["SANDBOX_SERVER"] = url
+                        status = 0 if url else 1
                     else:
                         status = _run(command, clone, environment)
                     row |= {"seconds": round(time.monotonic() - began, 1), "exit": status}
@@ -81,12 +83,6 @@ def typed(clone: Path, left_out: Sequence[str]) -> Iterator[dict[str, object]]:
                     yield row
         finally:
             _stop(service)
-
-
-def lines(block: Block) -> list[str]:
-    """The commands of a block, without comments."""
-    logical = re.sub(r"\\\n\s*", " ", block.text).splitlines()
-    return [shlex.join(words) for line in logical if (words := shlex.split(line, comments=True))]
 
 
 def _run(command: str, clone: Path, environment: Mapping[str, str]) -> int:
@@ -105,16 +101,24 @@ def _run(command: str, clone: Path, environment: Mapping[str, str]) -> int:
     return done.returncode
 
 
-def _start(command: str, clone: Path, environment: Mapping[str, str]) -> subprocess.Popen[str] | None:
-    """Return the service when it is ready; None if it ended before."""
+def _start(
+    command: str, clone: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[str] | None, str]:
+    """Return the service and its address when it is ready; None and an empty one if it ended before."""
     process = subprocess.Popen(
         ["bash", "-c", f"exec {command}"], cwd=clone, env=environment, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    if any(line.startswith(READY) for line in process.stdout):
-        return process
+    late = Timer(START_S, process.terminate)
+    late.start()
+    try:
+        for line in process.stdout:
+            if line.startswith(READY):
+                return process, line.removeprefix(READY).split()[0]
+    finally:
+        late.cancel()
     process.wait()
-    return None
+    return None, ""
 
 
 def _stop(process: subprocess.Popen[str] | None) -> None:

@@ -33,6 +33,7 @@ DISCOUNT = 0.9
 def main() -> int:
     """Measure, and print the table and its JSON."""
     parser = bench.parser(__doc__)
+    parser.add_argument("--run", type=Path, default=bench.DEMO, help="run file that all runs change")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from --seed on")
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.25, 0.5], help="values of beta")
     parser.add_argument("--groups", type=int, default=64, help="tasks whose episodes are labelled")
@@ -43,20 +44,21 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     runs: list[dict[str, object]] = []
-    with bench.place(options) as at:
+    with bench.place(options, options.run) as at:
         for seed in range(options.seed, options.seed + options.seeds):
             seeded = replace(at, seed=seed)
             model = bench.warm_model(seeded, options.warm_steps)
             labels = labelled(seeded, model, options.groups)
             for weight in options.weights:
                 words = [*bench.begins_with(model), *learning(labels, weight, options)]
-                name = f"beta-{weight:g}-{seed}"
+                name = f"beta-{at.file.stem}-{weight:g}-{seed}"
                 bench.trainer("train", seeded, name, words, "--force")
                 found = figures(bench.Steps.of(at.root / name), options.success, options.window)
                 runs.append({"seed": seed, "weight": weight, **found})
                 bench.tell(json.dumps(runs[-1]))
     chosen = ("groups", "model_steps", "steps", "success", "window", "seeds", "warm_steps")
-    report = {"options": {name: getattr(options, name) for name in chosen}, "runs": runs}
+    given = {"run": options.run.stem, "set": options.words}
+    report = {"options": {**given, **{name: getattr(options, name) for name in chosen}}, "runs": runs}
     bench.tell(bench.table(_shown(runs)))
     bench.finish("process rewards", report, began, options.output)
     return 0
@@ -64,7 +66,7 @@ def main() -> int:
 
 def labelled(at: bench.Place, model: Path, groups: int) -> Path:
     """Play one step's groups with the model; the file of its episodes with labelled steps."""
-    name = f"labelled-{at.seed}"
+    name = f"labelled-{at.file.stem}-{groups}-{at.seed}"
     file = at.root / f"{name}.jsonl"
     if not file.exists():
         words = [*bench.begins_with(model), "steps=1", f"rollout.groups={groups}", "checkpoint.export=false"]

@@ -75,7 +75,6 @@ def parser(description: str) -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     made.add_argument("--root", type=Path, help="folder of runs and models, kept; a temporary one if missing")
-    made.add_argument("--run", type=Path, default=DEMO, help="run file that all runs change")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
         "--warm-steps", type=int, default=300, help="warm start of the model that all begin with"
@@ -101,7 +100,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def place(options: argparse.Namespace) -> Iterator[Place]:
+def place(options: argparse.Namespace, file: Path = DEMO) -> Iterator[Place]:
     """A folder and a service while the block runs; SIGTERM ends it as Ctrl-C does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
@@ -112,10 +111,10 @@ def place(options: argparse.Namespace) -> Iterator[Place]:
         root = root.absolute()
         (root / "logs").mkdir(parents=True, exist_ok=True)
         words = [f"service.start={json.dumps(options.service)}", f"root={root}"]
-        config = read_run(options.run, [*words, f"service.url={options.url}"] if options.url else words)
+        config = read_run(file, [*words, f"service.url={options.url}"] if options.url else words)
         tell(f"logs are in {root / 'logs'}")
         url = stack.enter_context(sandbox_service(config.service, config.environments, root / "logs"))
-        yield Place(root, url, tuple(options.words), options.seed, options.run.absolute())
+        yield Place(root, url, tuple(options.words), options.seed, file.absolute())
 
 
 def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: str) -> str:
@@ -177,7 +176,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def warm_model(at: Place, steps: int, words: Sequence[str] = (), name: str = "warm") -> Path:
     """The folder of a model that was fine-tuned for so many steps; made once in a root."""
-    name = f"{name}-{steps}-{at.seed}"
+    name = f"{name}-{at.file.stem}-{steps}-{at.seed}"
     model = at.root / name / "model"
     if not (model / "config.json").exists():
         tell(f"warm start, {steps} steps")

@@ -162,6 +162,15 @@ class PreferencesStageConfig(OfflineStageConfig):
     """
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-6, schedule="linear", warmup_steps=10)
 
+    @model_validator(mode="after")
+    def _compares_pairs(self) -> PreferencesStageConfig:
+        if self.pairs is not None and self.loss.kind == "kto":
+            raise ValueError(
+                "kto labels each episode by itself; in pairs an episode may be on both sides: leave pairs "
+                "out, and set desirable_score if success is not the label"
+            )
+        return self
+
     @property
     def needs_reference(self) -> bool:
         """Whether the loss of the stage compares with the model at its start."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from trainer.config.algorithm import PpoLoss
+
 from .finding import Finding, Severity
 from .record import trend_of
 
@@ -85,9 +87,13 @@ def kl_high(record: RunRecord) -> Finding | None:
 
 
 def clip_share_high(record: RunRecord) -> Finding | None:
-    """Report that many tokens are clipped."""
+    """Report that many tokens are clipped.
+
+    Of ppo alone: cispo's clipped tokens have a gradient, and gspo's ranges are meant to clip many.
+    """
     mean = record.recent("policy/clip_share") or 0.0
-    if mean <= CLIPPED:
+    config = record.run.config
+    if mean <= CLIPPED or (config is not None and not isinstance(config.algorithm.loss, PpoLoss)):
         return None
     return Finding(
         Severity.PROBLEM,

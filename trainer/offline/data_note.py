@@ -30,7 +30,9 @@ class DataDigest:
     rows: int
     """Records that the stage trains on, those that do not fit the context included."""
     sources: Mapping[str, str]
-    """SHA-256 of each file's bytes by its path, and of a service's episodes by its address."""
+    """SHA-256 of each file's bytes by its path, and by a service's address of what is trained on of its
+    episodes; of all records where pairs may have a side from elsewhere.
+    """
 
     @classmethod
     def of(cls, stage: OfflineStageConfig, records: Sequence[Record]) -> DataDigest:
@@ -41,7 +43,10 @@ class DataDigest:
             raise DataError(f"stage {stage.name}: its data cannot be read again: {error}") from error
         service = stage.data.service
         if service is not None:
-            sources[service] = _records_digest([each for each in records if each.origin.file not in sources])
+            mixed = getattr(stage, "pairs", None) is not None
+            sources[service] = _records_digest(
+                [each for each in records if mixed or each.origin.file not in sources]
+            )
         return cls(len(records), sources)
 
 

@@ -98,17 +98,25 @@ def _labelled_episodes(stage: ProcessRewardModelStageConfig) -> Sequence[Recorde
 
 def _compared(stage: OfflineStageConfig) -> Sequence[Record]:
     """Return the records of a stage that compares completions, with pairs made of episodes by its rule."""
-    if isinstance(stage, PreferencesStageConfig | RewardModelStageConfig) and stage.pairs is not None:
-        return make_pairs(read_episodes(stage.data), stage.pairs).preferences
-    return read_records(stage.data)
+    found = read_records(stage.data)
+    if not isinstance(stage, PreferencesStageConfig | RewardModelStageConfig) or stage.pairs is None:
+        return found
+    episodes = [each for each in found if isinstance(each, RecordedEpisode)]
+    if other := next((each for each in found if not isinstance(each, RecordedEpisode)), None):
+        raise DataError(
+            f"{other.origin}: is no episode, and the stage makes pairs of episodes; for data that has pairs, "
+            "leave its setting pairs out"
+        )
+    return make_pairs(episodes, stage.pairs).preferences
 
 
 def _preference(record: Record) -> Preference:
     if isinstance(record, Preference):
         return record
     raise DataError(
-        f"{record.origin}: has no pair of completions, which this loss compares; have pairs made of episodes "
-        "(pairs={kind='best_worst'}), or use loss.kind=kto for labelled completions"
+        f"{record.origin}: has no pair of completions, which this loss compares; make pairs of episodes by "
+        "the stage's setting pairs or `sandbox-trainer data pairs`, or use loss.kind=kto for labelled "
+        "completions"
     )
 
 

@@ -69,6 +69,14 @@ def test_a_stage_makes_pairs_of_episodes_by_its_rule(tmp_path, kind):
         stage_records(stage_of(file, kind, pairs={"kind": "all", "margin": 2.0}))
 
 
+def test_pairs_are_made_of_episodes_only_and_not_for_kto(tmp_path):
+    file = write(tmp_path / "a.jsonl", PAIR)
+    with pytest.raises(DataError, match=r"a.jsonl:1: is no episode, .* leave its setting pairs out"):
+        stage_records(stage_of(file, "preferences", pairs={"kind": "all"}))
+    with pytest.raises(ValueError, match="leave pairs out, and set desirable_score"):
+        stage_of(file, "preferences", pairs={"kind": "all"}, loss={"kind": "kto"})
+
+
 def test_kto_labels_episodes_by_their_success_or_by_a_score(tmp_path):
     rows = [episode(RIGHT, success=True, score=0.9), episode(WRONG, success=False, score=0.4)]
     file = write(tmp_path / "a.jsonl", *rows, episode(WRONG, success=False, score=0.6))
