@@ -48,7 +48,10 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("algorithm.loss.clip_low=0", "algorithm.loss.clip_high=0", "learner.minibatches=4"),
     ),
     # As if the sign of the bonus were the other way round: certainty is rewarded in place of variety.
-    "entropy_punished": (*_SHORT, "algorithm.entropy=-3.0", "learner.minibatches=8"),
+    "entropy_punished": (
+        *(*_SHORT, "algorithm.entropy=-3.0", "learner.minibatches=8"),
+        "learner.optimizer.learning_rate=1e-3",
+    ),
     "clip_range_too_small": (
         *(*_SHORT, "algorithm.loss.clip_low=1e-5", "algorithm.loss.clip_high=1e-5"),
         *("learner.minibatches=4", "learner.epochs=4", "learner.optimizer.learning_rate=5e-5"),

@@ -1,7 +1,10 @@
 """Write the demo's corrupted demonstrations: those of arithmetic_easy.jsonl, two thirds with a mistake.
 
     python -m scripts.corrupt_demonstrations            # write arithmetic_easy_corrupted.jsonl beside it
-    python -m scripts.corrupt_demonstrations --check    # only say whether it is up to date
+    python -m scripts.corrupt_demonstrations --check    # only say whether the files are up to date
+
+It also writes arithmetic_easy_careless.jsonl, for the run with a constraint: the same, half of them with a
+program before that raises a SyntaxError. That costs no reward, only a failed action.
 
 A tiny model that is fine-tuned on them knows the form of an action and fails most tasks, which leaves
 something for reinforcement learning to improve. The mistakes:
@@ -26,7 +29,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / "deploy" / "runs" / "data"
 SOURCE = FOLDER / "arithmetic_easy.jsonl"
 TARGET = FOLDER / "arithmetic_easy_corrupted.jsonl"
+CARELESS = FOLDER / "arithmetic_easy_careless.jsonl"
 SHARE = 0.65
+CARELESS_SHARE = 0.5
 SEED = 0
 
 _SUM = re.compile(r"```python\nprint\((\d+)([-+*])(\d+)\)\n```")
@@ -57,6 +62,21 @@ class Solution:
 def corrupted(text: str) -> str:
     """Return the lines of a file of demonstrations, about ``SHARE`` of them with a mistake."""
     return "".join(_perhaps(number, line) + "\n" for number, line in enumerate(text.splitlines()))
+
+
+def careless(text: str) -> str:
+    """Return the lines of a file of demonstrations, about ``CARELESS_SHARE`` of them failing first."""
+    return "".join(_stumbling(number, line) + "\n" for number, line in enumerate(text.splitlines()))
+
+
+def _stumbling(number: int, line: str) -> str:
+    row = json.loads(line)
+    if random.Random(f"{SEED} careless {number} {row['task_id']}").random() >= CARELESS_SHARE:
+        return line
+    first = row["messages"][0]
+    broken = re.sub(r"([-+*])\d+", r"\1", first["content"], count=1)  # print(46+)
+    row["messages"].insert(0, {**first, "content": broken})
+    return json.dumps(row, ensure_ascii=False)
 
 
 def _perhaps(number: int, line: str) -> str:
@@ -106,14 +126,16 @@ def _value(expression: str) -> int:
     return _OPERATORS[sign](int(left), int(right))
 
 
-def main(options: list[str], target: Path = TARGET) -> int:
-    """Write the file, or with ``--check`` compare it; returns the exit status."""
-    text = corrupted(SOURCE.read_text(encoding="utf-8"))
-    if "--check" not in options:
-        target.write_text(text, encoding="utf-8")
-    elif target.read_text(encoding="utf-8") != text:
-        print(f"{target} is out of date: run python -m scripts.corrupt_demonstrations", file=sys.stderr)
-        return 1
+def main(options: list[str], folder: Path = FOLDER) -> int:
+    """Write the files, or with ``--check`` compare them; returns the exit status."""
+    mistaken = corrupted(SOURCE.read_text(encoding="utf-8"))
+    for name, text in ((TARGET.name, mistaken), (CARELESS.name, careless(mistaken))):
+        file = folder / name
+        if "--check" not in options:
+            file.write_text(text, encoding="utf-8")
+        elif file.read_text(encoding="utf-8") != text:
+            print(f"{file} is out of date: run python -m scripts.corrupt_demonstrations", file=sys.stderr)
+            return 1
     return 0
 
 

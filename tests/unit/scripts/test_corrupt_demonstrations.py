@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from scripts.corrupt_demonstrations import SHARE, SOURCE, TARGET, corrupted, main
+from scripts.corrupt_demonstrations import (
+    CARELESS,
+    CARELESS_SHARE,
+    SHARE,
+    SOURCE,
+    TARGET,
+    careless,
+    corrupted,
+    main,
+)
 
 CORRECT = [json.loads(line) for line in SOURCE.read_text().splitlines()]
 PAIRS = list(zip(CORRECT, [json.loads(line) for line in TARGET.read_text().splitlines()], strict=True))
@@ -31,6 +40,24 @@ def test_a_line_does_not_depend_on_those_after_it() -> None:
     assert corrupted("".join(lines[:20])).splitlines() == TARGET.read_text().splitlines()[:20]
 
 
+def test_careless_demonstrations_are_up_to_date_and_half_of_them_first_run_a_program_that_is_no_python() -> (
+    None
+):
+    text = TARGET.read_text()
+    assert CARELESS.read_text() == careless(text), "run python -m scripts.corrupt_demonstrations"
+    pairs = [
+        (json.loads(one)["messages"], json.loads(other)["messages"])
+        for one, other in zip(text.splitlines(), CARELESS.read_text().splitlines(), strict=True)
+    ]
+    longer = [(before, after) for before, after in pairs if before != after]
+    assert abs(len(longer) / len(pairs) - CARELESS_SHARE) < 0.05
+    for before, after in longer:
+        assert after[1:] == before
+        program = after[0]["content"].removeprefix("```python\n").removesuffix("\n```")
+        with pytest.raises(SyntaxError):
+            compile(program, "demonstration", "exec")
+
+
 def test_a_program_that_prints_no_sum_is_refused() -> None:
     rows = [
         {**row, "messages": [{"role": "assistant", "content": "print(5)"}, *row["messages"][1:]]}
@@ -43,9 +70,9 @@ def test_a_program_that_prints_no_sum_is_refused() -> None:
 def test_a_file_that_is_out_of_date_fails_the_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stale = tmp_path / "corrupted.jsonl"
-    stale.write_text("")
-    assert main(["--check"], stale) == 1
-    assert "out of date" in capsys.readouterr().err
-    assert main([], stale) == 0
-    assert main(["--check"], stale) == 0
+    for name in (TARGET.name, CARELESS.name):
+        assert main([], tmp_path) == 0
+        assert main(["--check"], tmp_path) == 0
+        (tmp_path / name).write_text("")
+        assert main(["--check"], tmp_path) == 1
+        assert f"{name} is out of date" in capsys.readouterr().err

@@ -28,6 +28,9 @@ EXPECTED: dict[str, set[str]] = {
         "tokenization_drift",
     },
     "warm_start_too_short": {"no_success", "flat_groups", "reward_stalled"},
+    "entropy_punished": {"entropy_collapsed", "reward_collapsed"},
+    "clip_range_too_small": {"clip_share_high", "reward_stalled"},
+    "reward_function_fails": {"infrastructure_failures"},
     "learning_rate_far_too_high": {
         "no_success",
         "reward_collapsed",
