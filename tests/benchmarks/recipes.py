@@ -9,6 +9,7 @@ sampling differ between seeds. A recipe that needs another one's model is run af
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
@@ -107,7 +108,14 @@ def main() -> int:
     (root / "logs").mkdir(parents=True, exist_ok=True)
     wanted = [(name, seed) for seed in range(options.seeds) for name in options.recipes]
     with ThreadPoolExecutor(options.at_once) as pool:
-        rows = list(pool.map(lambda run: row(root, run[0], run[1], options.words), wanted))
+        try:
+            rows = list(pool.map(lambda run: row(root, run[0], run[1], options.words), wanted))
+        except KeyboardInterrupt:
+            bench.tell("interrupted; the same command goes on after the runs that have ended")
+            os._exit(130)  # a thread waits for each run, which is interrupted when that thread ends
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     table = summary(rows)
     bench.tell(bench.table(_shown(table)))
     chosen = {"seeds": options.seeds, "at_once": options.at_once, "set": options.words}

@@ -40,9 +40,7 @@ def test_a_line_does_not_depend_on_those_after_it() -> None:
     assert corrupted("".join(lines[:20])).splitlines() == TARGET.read_text().splitlines()[:20]
 
 
-def test_careless_demonstrations_are_up_to_date_and_half_of_them_first_run_a_program_that_is_no_python() -> (
-    None
-):
+def test_careless_demonstrations_are_up_to_date_and_half_of_them_begin_with_a_syntax_error() -> None:
     text = TARGET.read_text()
     assert CARELESS.read_text() == careless(text), "run python -m scripts.corrupt_demonstrations"
     pairs = [
