@@ -144,9 +144,7 @@ def _apply(tree: Tree, override: str, example: str, model: type[Branch]) -> None
 
 def _below(group: Tree | list[object], name: str, override: str) -> Tree | list[object]:
     """Return a group of a group, which is created if needed, or an entry of a list of groups."""
-    if isinstance(group, dict):
-        group.setdefault(name, {})
-    below = group[name] if isinstance(group, dict) else group[_place(group, name, override)]
+    below = group[_place(group, name, override)] if isinstance(group, list) else group.setdefault(name, {})
     if not isinstance(below, dict | list):
         raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
     return below

@@ -5,10 +5,10 @@
 
 For each seed, the run file's model is fine-tuned on its demonstrations, the groups of one step are played
 with it, and their steps are labelled by tracing the outcome back. With each weight (beta), the model then
-learns by PPO from the success of episodes, which only the last turn's grade tells (sums of up to three
-turns, or games of up to ten): with weight 0 from that alone, otherwise with a process reward model of these
-labels, refreshed while the policy moves. The success of a step is the mean over the last ``--window`` steps'
-episodes.
+learns by PPO from the success of episodes, which is known from the grade of the last turn alone (sums have
+up to three turns, games up to ten): with weight 0 from that alone, otherwise with a process reward model of
+these labels, refreshed while the policy moves. The success of a step is the mean over the last ``--window``
+steps' episodes.
 """
 
 import asyncio

@@ -170,10 +170,11 @@ class Learner:
                 replace(sample, ref_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, found, strict=True)
             ]
-        if self._updater.teacher is None and self._teacher and batch.objective is Objective.REINFORCE:
+        scoring = self._teacher if self._updater.teacher is None else None
+        if scoring is not None and batch.objective is Objective.REINFORCE:
             samples = [
                 replace(sample, teacher_logprobs_T=logprobs_T)
-                for sample, logprobs_T in zip(samples, self._teacher.score(rows), strict=True)
+                for sample, logprobs_T in zip(samples, scoring.score(rows), strict=True)
             ]
         return replace(batch, samples=tuple(samples))
 

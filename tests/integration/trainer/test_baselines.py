@@ -49,7 +49,7 @@ def test_an_unknown_policy_and_an_unknown_split_are_refused(url: str) -> None:
 def test_each_source_is_played_with_its_own_parameters(url: str) -> None:
     sources = (
         'tasks.sources=[{name="open",environment="code",held_out=["arithmetic_test_easy"]},'
-        '{name="files",environment="code",held_out=["arithmetic_test"],params={interface="workspace"}}]'
+        '{name="files",environment="code",held_out=["arithmetic_test"],params={no_such=1}}]'
     )
     words = ("tasks.splits=[]", "evaluation.splits=[]", sources, "evaluation.limit=2")
     result = evaluate_baseline(run(url, *words), "reference")
@@ -57,7 +57,8 @@ def test_each_source_is_played_with_its_own_parameters(url: str) -> None:
         *[("open", "arithmetic_test_easy")] * 2,
         *[("files", "arithmetic_test")] * 2,
     ]
-    assert result.success_rate == 1.0
+    assert [task.successes for task in result.tasks] == [2, 2, 0, 0]
+    assert [task.failures for task in result.tasks] == [0, 0, 2, 2]
 
 
 def test_parameters_that_the_environment_does_not_have_are_failures_of_each_episode(url: str) -> None:

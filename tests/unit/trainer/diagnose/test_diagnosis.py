@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.broken_runs import RUNS
+from trainer.config.algorithm import GspoLoss
 from trainer.diagnose.diagnosis import RULES, diagnose, diagnose_folder
 from trainer.diagnose.finding import Severity
 from trainer.diagnose.record import read_record
@@ -118,6 +119,13 @@ def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_el
     }
     findings = diagnose(replace(record, run=replace(record.run, learning=changed))).findings
     assert set(findings) == {rule}
+
+
+def test_clipped_tokens_of_a_loss_that_is_meant_to_clip_many_are_no_finding():
+    record = read_record(RECORDED / "clip_range_too_small")
+    algorithm = record.run.config.algorithm.model_copy(update={"loss": GspoLoss()})
+    config = record.run.config.model_copy(update={"algorithm": algorithm})
+    assert "clip_share_high" not in diagnose(replace(record, run=replace(record.run, config=config))).findings
 
 
 def test_a_warm_start_whose_loss_stays_is_found_and_nothing_else():
