@@ -3,12 +3,14 @@
 ``test_hostile_code.py`` has what all kinds of box have in common.
 """
 
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.harness.boxes import episode, need_gvisor
+from tests.harness.busy import busy_cpu, on_the_busy_cpu
 from tests.harness.hostile_boxes import STATE_DIR_PREFIX, in_a_box
 
 
@@ -105,3 +107,37 @@ def _status(pid):
 
 def _namespaces(pid):
     return {str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in ("ipc", "mnt", "net", "uts")}
+
+
+COMPUTE = "for _ in range({rounds}): pass\nprint('done')"
+TIME_S = 1.5
+"""Of a cell that is given a third of it to compute and waits for most of what it takes."""
+
+
+def rounds_in(seconds: float) -> int:
+    """Rounds of an empty loop that take so long if nothing else gets the processor."""
+    rounds = 20_000
+    quickest_s = min(time_of(rounds) for _ in range(100))
+    return round(seconds / quickest_s * rounds)
+
+
+def time_of(rounds: int) -> float:
+    started = time.perf_counter()
+    for _ in range(rounds):
+        pass
+    return time.perf_counter() - started
+
+
+def test_a_wait_for_a_processor_which_gvisor_reports_as_computing_is_not_charged():
+    code = COMPUTE.format(rounds=rounds_in(TIME_S / 3))
+
+    async def compute(box):
+        one = await episode(box)
+        assert (await one.python("pass")) == ""
+        with busy_cpu(others=8):
+            return await one.run(python=code, timeout=TIME_S)
+
+    with on_the_busy_cpu():
+        found = in_a_box("gvisor", compute)
+    assert (found["output"], found["timed_out"]) == ("done\n", False)
+    assert found["duration_s"] > TIME_S

@@ -13,9 +13,10 @@ from local_processes.prctl import end_with_parent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ON_A_BUSY_CPU", "ON_A_QUIET_CPU", "busy_cpu", "come_first"]
+__all__ = ["ON_A_BUSY_CPU", "ON_A_QUIET_CPU", "busy_cpu", "come_first", "on_the_busy_cpu"]
 
-_PINNED = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
+_BUSY_CPU = min(os.sched_getaffinity(0))
+_PINNED = ("taskset", "-c", str(_BUSY_CPU))
 ON_A_BUSY_CPU = _PINNED
 """Prefix of a command that gets at most a fifth of a processor while ``busy_cpu`` lasts."""
 ON_A_QUIET_CPU = ("nice", "-n", "-20")
@@ -38,6 +39,17 @@ def busy_cpu(others: int = 4) -> Iterator[None]:
             spinner.kill()
         for spinner in spinners:
             spinner.wait()
+
+
+@contextlib.contextmanager
+def on_the_busy_cpu() -> Iterator[None]:
+    """Start what is started by this thread on the processor that ``busy_cpu`` keeps busy."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {_BUSY_CPU})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def come_first(pid: int) -> None:

@@ -4,6 +4,9 @@ On a quiet machine that is real time. On a busy one the time in which a thread i
 processor does not count, up to a second, longer limit of real time. The processes are sampled at random
 moments, so that none can arrange to be seen only when it waits, and not in the first moments: most
 operations are over by then.
+
+gVisor's kernel reports such a wait as processor time. There, once the time is used up, a busy loop of this
+process finds the share of a processor that a thread gets, and only so much of what was computed counts.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
+
+from sandbox_service.runner.kernel.processor_share import share_of_processor, waits_are_counted
 
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import CpuUsage
@@ -28,31 +33,48 @@ _LOOK_SHARE = 0.05
 _ENOUGH = 0.75
 """Processes that had this share of their time are not counted as starved."""
 _PAUSE_S = 0.15
-_TRIAL_S = 0.2
+_CHECK = share_of_processor if waits_are_counted() else None
+_LEAST_SHARE = 0.01
+_ALIKE = 0.45
+"""A check that finds this much of the share that was counted with confirms it: the loop takes part of the
+processor from what it checks."""
 
 
 class Allowance:
     """The time for one operation.
 
     ``look`` samples the processes that it is for. It is given the processor time that would use up the
-    allowance, and need not look on when it has found as much.
+    allowance, and need not look on when it has found as much. ``check`` finds the share of a processor that a
+    thread gets, for a kernel that reports waits as processor time; None for others.
     """
 
-    def __init__(self, time_s: float, wall_timeout_s: float, look: Callable[[float], CpuUsage]) -> None:
+    def __init__(
+        self,
+        time_s: float,
+        wall_timeout_s: float,
+        look: Callable[[float], CpuUsage],
+        *,
+        check: Callable[[], float] | None = _CHECK,
+    ) -> None:
         self.time_s = min(time_s, wall_timeout_s)
         self.wall_timeout_s = wall_timeout_s
         self.end = time.monotonic() + wall_timeout_s
         """The limit of real time, on the monotonic clock."""
         self._look = look
+        self._check = check
         self._started = self._last = time.monotonic()
         self._cpu_s: float | None = None
-        self._charged_s = 0.0
+        self._slept_s = 0.0
+        self._computed_s = 0.0
+        self._share = 1.0
+        self._confirmed = check is None
         self._pause_s = self._draw(0.0)
 
     @property
     def charged_s(self) -> float:
         """The part of the time that is used, never more than has passed."""
-        return min(self._charged_s, self._last - self._started)
+        passed = self._last - self._started
+        return min(self._slept_s + self._share * min(self._computed_s, passed), passed)
 
     @property
     def waited_s(self) -> float:
@@ -72,6 +94,8 @@ class Allowance:
         if due and self.charged_s < self.time_s and self._last < self.end:
             # A sample that comes late was kept waiting by the machine, and the processes perhaps as well.
             self._account(now, min(now - self._last, self._pause_s))
+            if (self.charged_s >= self.time_s or now >= self.end) and not self._confirmed:
+                self._correct()
         return self.charged_s >= self.time_s or now >= self.end
 
     def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
@@ -85,17 +109,27 @@ class Allowance:
 
     def _account(self, now: float, passed: float) -> None:
         known = math.inf if self._cpu_s is None else self._cpu_s
-        usage = self._look(known + self.time_s - self._charged_s)
+        usage = self._look(known + (self.time_s - self._slept_s) / self._share - self._computed_s)
         if not usage.runnable:
-            self._charged_s += passed
+            self._slept_s += passed
         elif self._cpu_s is None:
-            self._charged_s += min(passed, self._pause_s)
+            self._computed_s += min(passed, self._pause_s)
         if self._cpu_s is not None:
             # The sum falls when a process ends that no other one of the group has waited for.
-            self._charged_s += max(0.0, usage.cpu_s - self._cpu_s)
+            self._computed_s += max(0.0, usage.cpu_s - self._cpu_s)
         self._cpu_s = usage.cpu_s
         self._last = now
         self._pause_s = self._draw(time.monotonic() - now)
+
+    def _correct(self) -> None:
+        """Count what was computed with the share of a processor that a thread gets now."""
+        assert self._check is not None
+        # The time that many threads computed at once is charged as time that passed.
+        self._computed_s = min(self._computed_s, self._last - self._started)
+        share = max(self._check(), _LEAST_SHARE)
+        self._confirmed = share >= _ALIKE * self._share
+        if not self._confirmed:
+            self._share = share
 
     def _draw(self, cost_s: float) -> float:
         usual = min(_LONGEST_S, max(_SHORTEST_S, self.time_s / _LOOKS, cost_s / _LOOK_SHARE))
@@ -117,14 +151,7 @@ def kept_waiting(
     if charged_s >= _ENOUGH * time_s:
         return False
     with still():
-        share = _share_of_processor()
+        # A group that has used up its quota of this period runs again in the next one.
+        time.sleep(_PAUSE_S)
+        share = share_of_processor()
     return share * wall_timeout_s < _ENOUGH * time_s
-
-
-def _share_of_processor() -> float:
-    # A group that has used up its quota of this period runs again in the next one.
-    time.sleep(_PAUSE_S)
-    started, used = time.monotonic(), time.thread_time()
-    while time.monotonic() - started < _TRIAL_S:
-        pass
-    return (time.thread_time() - used) / (time.monotonic() - started)

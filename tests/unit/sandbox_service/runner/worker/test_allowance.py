@@ -25,9 +25,14 @@ COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done
 SCRIPT = 'python3 -c "{code}"'
 
 
-def spend(time_s: float, wall_timeout_s: float, look: Callable[[float], CpuUsage]) -> Allowance:
+def spend(
+    time_s: float,
+    wall_timeout_s: float,
+    look: Callable[[float], CpuUsage],
+    check: Callable[[], float] | None = None,
+) -> Allowance:
     """An allowance that was waited for to its end."""
-    allowance = Allowance(time_s, wall_timeout_s, look)
+    allowance = Allowance(time_s, wall_timeout_s, look, check=check)
     while not allowance.over():
         time.sleep(allowance.wait_s)
     return allowance
@@ -76,6 +81,36 @@ def test_nothing_is_sampled_once_the_allowance_is_used_up() -> None:
     time.sleep(0.1)
     assert allowance.over()
     assert len(looks) == taken
+
+
+def computing_since(started: float) -> Callable[[float], CpuUsage]:
+    """Usage as gVisor reports it: all time that passes is processor time."""
+    return lambda _: CpuUsage(time.monotonic() - started, runnable=True)
+
+
+def test_waits_that_a_kernel_reports_as_computing_are_not_charged() -> None:
+    started = time.monotonic()
+    allowance = spend(0.1, 60, computing_since(started), check=lambda: 0.2)
+    passed = time.monotonic() - started
+    assert passed >= 0.5
+    assert allowance.charged_s >= 0.1
+    assert allowance.waited_s >= 0.4
+
+
+def test_code_that_gets_its_processor_has_no_more_time_where_waits_are_reported_as_computing() -> None:
+    checks = iter([0.5])
+    allowance = spend(0.2, 60, computing_since(time.monotonic()), check=lambda: next(checks))
+    assert allowance.waited_s < 0.2 <= allowance.charged_s
+
+
+def test_sleep_is_charged_where_waits_are_reported_as_computing() -> None:
+    allowance = spend(0.2, 0.6, lambda _: CpuUsage(), check=lambda: 0.01)
+    assert allowance.charged_s >= 0.2
+
+
+def test_the_limit_of_real_time_ends_code_that_a_machine_kept_waiting_whatever_the_kernel_reports() -> None:
+    allowance = spend(0.3, 0.31, computing_since(time.monotonic()), check=lambda: 0.01)
+    assert allowance.charged_s < allowance.time_s
 
 
 @pytest.fixture(scope="module")
