@@ -26,6 +26,7 @@ from .run import RunConfig
 from .stages import (
     EvaluationConfig,
     OfflineStageConfig,
+    PairedStageConfig,
     PreferencesStageConfig,
     ProcessRewardModelStageConfig,
     RewardModelStageConfig,
@@ -64,6 +65,7 @@ __all__ = [
     "ModelConfig",
     "OfflineStageConfig",
     "OptimizerConfig",
+    "PairedStageConfig",
     "PhaseConfig",
     "PreferencesStageConfig",
     "PretrainedModel",

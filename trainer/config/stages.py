@@ -146,16 +146,21 @@ class SftStageConfig(OfflineStageConfig):
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
 
 
-class PreferencesStageConfig(OfflineStageConfig):
+class PairedStageConfig(OfflineStageConfig):
+    """A stage that learns from pairs of completions, which may be made of recorded episodes."""
+
+    pairs: PairsConfig | None = None
+    """Rule by which pairs are made of recorded episodes, as of ``data pairs``; the data has pairs by default.
+    """
+
+
+class PreferencesStageConfig(PairedStageConfig):
     """Learning from preferred and rejected completions."""
 
     objective: ClassVar[Objective] = Objective.PREFERENCES
 
     kind: Literal["preferences"] = "preferences"
     loss: PreferenceLossConfig = DpoLoss()
-    pairs: PairsConfig | None = None
-    """Rule by which pairs are made of recorded episodes, as of ``data pairs``; the data has pairs by default.
-    """
     desirable_score: float | None = None
     """Score from which ``kto`` takes a recorded episode as desirable; by default those that succeeded are.
 
@@ -201,13 +206,10 @@ class ScoringStageConfig(OfflineStageConfig):
         return True
 
 
-class RewardModelStageConfig(ScoringStageConfig):
+class RewardModelStageConfig(PairedStageConfig, ScoringStageConfig):
     """Training of a reward model of whole episodes on pairs of completions."""
 
     kind: Literal["reward_model"] = "reward_model"
-    pairs: PairsConfig | None = None
-    """Rule by which pairs are made of recorded episodes, as of ``data pairs``; the data has pairs by default.
-    """
     margins: bool = False
     """Have scores differ by at least the margins that the data has (Touvron et al. 2023)."""
     centering: NonNegative = 0.0

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.config import OfflineStageConfig, PairedStageConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.recorded.reading import record_row
 
 if TYPE_CHECKING:
-    from trainer.config import OfflineStageConfig
     from trainer.recorded.types import Record
 
 _FILE = "stage_data.json"
@@ -43,7 +43,7 @@ class DataDigest:
             raise DataError(f"stage {stage.name}: its data cannot be read again: {error}") from error
         service = stage.data.service
         if service is not None:
-            mixed = getattr(stage, "pairs", None) is not None
+            mixed = isinstance(stage, PairedStageConfig) and stage.pairs is not None
             sources[service] = _records_digest(
                 [each for each in records if mixed or each.origin.file not in sources]
             )

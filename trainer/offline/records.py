@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from trainer.config import (
     OfflineStageConfig,
+    PairedStageConfig,
     PreferencesStageConfig,
     ProcessRewardModelStageConfig,
-    RewardModelStageConfig,
     SftStageConfig,
 )
 from trainer.errors import DataError
@@ -99,7 +99,7 @@ def _labelled_episodes(stage: ProcessRewardModelStageConfig) -> Sequence[Recorde
 def _compared(stage: OfflineStageConfig) -> Sequence[Record]:
     """Return the records of a stage that compares completions, with pairs made of episodes by its rule."""
     found = read_records(stage.data)
-    if not isinstance(stage, PreferencesStageConfig | RewardModelStageConfig) or stage.pairs is None:
+    if not isinstance(stage, PairedStageConfig) or stage.pairs is None:
         return found
     episodes = [each for each in found if isinstance(each, RecordedEpisode)]
     if other := next((each for each in found if not isinstance(each, RecordedEpisode)), None):

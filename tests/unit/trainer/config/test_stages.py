@@ -1,11 +1,18 @@
 """A run's stages: their order, names, and the sentences for what cannot be."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from sandbox_settings import to_toml
-from trainer.config import RunConfig
+from trainer.config import (
+    PairedStageConfig,
+    PreferencesStageConfig,
+    RewardModelStageConfig,
+    RunConfig,
+    StageConfig,
+)
 from trainer.config.reading import read_run
 from trainer.config.stage_selection import only_stages
 from trainer.errors import ConfigError
@@ -51,6 +58,13 @@ def test_the_steps_of_a_run_are_those_of_its_reinforcement_learning(tmp_path):
     assert (config.steps, config.offline_steps) == (5, 7)
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
     assert read(tmp_path, to_toml(config)) == config
+
+
+def test_stages_that_learn_from_pairs_share_the_rule_by_which_they_are_made():
+    holders = [each for each in get_args(get_args(StageConfig)[0]) if "pairs" in each.model_fields]
+    assert holders == [PreferencesStageConfig, RewardModelStageConfig]
+    assert [each for each in holders if "pairs" in each.__annotations__] == []
+    assert all(issubclass(each, PairedStageConfig) for each in holders)
 
 
 def test_without_stages_a_run_is_its_warm_start_and_its_steps():

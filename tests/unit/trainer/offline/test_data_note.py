@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.harness.tiny_chat import tiny_chat
-from trainer.config import RunConfig
+from trainer.config import PairedStageConfig, RunConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.offline.data_note import DataDigest, check_same_data, write_data_note
 from trainer.offline.prepare import prepare_stage
@@ -73,6 +73,25 @@ def test_episodes_of_a_service_are_compared_too(tmp_path):
     check_same_data(tmp_path, {"sft": DataDigest.of(stage, list(episodes))})
     with pytest.raises(DataError, match="stage sft: http://localhost:8000 changed"):
         check_same_data(tmp_path, {"sft": DataDigest.of(stage, episodes[:1])})
+
+
+@pytest.mark.parametrize("kind", ["preferences", "reward_model"])
+@pytest.mark.parametrize("pairs", [{"kind": "all"}, None], ids=["made", "given"])
+def test_pairs_with_a_side_from_a_file_count_as_data_of_the_service_where_they_are_made(
+    tmp_path, kind, pairs
+):
+    file, address = str(tmp_path / "rows.jsonl"), "http://localhost:8000"
+    write(tmp_path / "rows.jsonl", "5")
+    settings = {"kind": kind, "data": {"files": [file], "service": address}, "steps": 1, "pairs": pairs}
+    stage = RunConfig(stages=[settings], steps=0).offline_stages[0]
+    assert isinstance(stage, PairedStageConfig)
+    of_service, of_file = (
+        RecordedEpisode((), RowOrigin(address, "a")),
+        RecordedEpisode((), RowOrigin(file, "1")),
+    )
+    both, one = (DataDigest.of(stage, each).sources for each in ([of_service, of_file], [of_service]))
+    assert both[file] == one[file]
+    assert (both[address] != one[address]) is (pairs is not None)
 
 
 def test_a_run_of_an_earlier_version_has_nothing_to_compare(tmp_path):
