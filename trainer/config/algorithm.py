@@ -286,6 +286,20 @@ class AlgorithmConfig(Branch):
         return self.distillation is not None and self.distillation.estimate == "exact"
 
     @property
+    def compares_policies(self) -> bool:
+        """Whether what is learned depends on the policy's log-probabilities before the step.
+
+        It does not where the policy learns from an exact KL to a teacher, and all advantages are 0.
+        """
+        return (
+            not self.distils_exactly
+            or self.uses_rewards
+            or self.needs_reference
+            or self.needs_values
+            or isinstance(self.loss, PluginLoss)
+        )
+
+    @property
     def server_teacher(self) -> ServerTeacher | None:
         """The teacher on a server; None without one."""
         teacher = self.distillation.teacher if self.distillation is not None else None

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
     from .reference import Reference
 
+_CHANGE_METRICS = frozenset({"policy/kl", "policy/clip_share"})
+"""Metrics that compare the policy with the one before the step."""
+
 
 class Learner:
     """A causal language model that learns from batches."""
@@ -145,7 +148,8 @@ class Learner:
         the critic.
 
         When a batch gets a single update and nothing else needs them, the model's log-probabilities are left
-        to the update, whose first forward pass computes the same.
+        to the update, whose first forward pass computes the same. With several updates they are left out
+        where nothing that is learned depends on them.
         """
         if batch.objective is Objective.SFT:
             return batch
@@ -179,7 +183,11 @@ class Learner:
         return replace(batch, samples=tuple(samples))
 
     def update(self, batch: Batch, kl_coefficient: float | None = None) -> dict[str, float]:
-        """Learn from a batch with advantages. Returns metrics, the same on every rank."""
+        """Learn from a batch with advantages. Returns metrics, the same on every rank.
+
+        Without the log-probabilities before several updates, those of the first minibatch's pass are compared
+        with the engine's, and metrics of the policy's change are left out.
+        """
         began = time.monotonic()
         stage = self._begun()
         optimizer = stage.optimizer
@@ -187,17 +195,22 @@ class Learner:
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = stage.kl.value if kl_coefficient is None else kl_coefficient
         seen = RowTable(data.rows, 2, self.device) if reinforce else None
-        once = min(self.settings.learner.minibatches, len(data.rows))
-        sums, norms = Sums(), []
+        compared = self._scores_policy(batch) or self._asks_once
+        once = min(self.settings.learner.minibatches, len(data.rows)) if compared else 1
+        sums, norms, first = Sums(), [], set[int]()
         for place, minibatch in enumerate(self._minibatches(batch, len(data.rows))):
             table = seen if place < once else None
+            if table is not None:
+                first.update(minibatch)
             norms.append(self._updater.update(data, minibatch, optimizer, sums, coefficient, table))
         rate = optimizer.rate
         optimizer.done += 1
         losses, totals = sums.over_ranks(self.model.world)
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
+        if not compared:
+            metrics = {name: value for name, value in metrics.items() if name not in _CHANGE_METRICS}
         if seen is not None:
-            samples = self._trained(batch, seen)
+            samples = [each for row, each in enumerate(self._trained(batch, seen)) if row in first]
             metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch)
             metrics |= stage.adapt(samples, batch.facts)
         finite = [norm for norm in norms if np.isfinite(norm)]
@@ -277,8 +290,10 @@ class Learner:
         self._stage = stage
 
     def _scores_policy(self, batch: Batch) -> bool:
-        """Return whether credit assignment needs log-probabilities of the model before the update."""
-        return batch.objective is not Objective.REINFORCE or not self._asks_once
+        """Return whether log-probabilities of the model are needed before the first update."""
+        if batch.objective is not Objective.REINFORCE:
+            return True
+        return self.settings.algorithm.compares_policies and not self._asks_once
 
     @property
     def _asks_once(self) -> bool:

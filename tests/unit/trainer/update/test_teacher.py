@@ -8,7 +8,9 @@ from transformers import AutoModelForCausalLM
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.advantage import credit
 from trainer.update.learner import Learner
+from trainer.update.objective import mismatch_metrics
 from trainer.update.outline import filled, outlined, row_tokens
+from trainer.update.partition import minibatches
 
 DISTILLATION = {"distillation": {"teacher": {"kind": "model", "path": "teacher"}}, "loss": {"kind": "cispo"}}
 
@@ -112,6 +114,48 @@ def test_an_exact_kl_falls_with_every_update_and_rewards_count_by_their_weight(f
     whole = credit(small_batch(), run_config(algorithm={"advantage": {"kind": "rloo"}}).algorithm)
     for one, other in zip(half.samples, whole.samples, strict=True):
         np.testing.assert_allclose(one.advantages_T, 0.5 * other.advantages_T)
+
+
+@pytest.mark.parametrize("several", [{"minibatches": 3}, {"epochs": 2}], ids=["minibatches", "epochs"])
+def test_several_updates_by_an_exact_kl_alone_need_no_pass_of_the_policy_before_them(folder, several):
+    steady = {"learner": {"optimizer": {"learning_rate": 5e-3}, **several}}
+    learner, algorithm = learner_on(folder, algorithm=EXACT, **steady)
+    penalty = {"kl": {"place": "loss", "coefficient": 0.0}}
+    other, compared = learner_on(folder, algorithm={**EXACT, **penalty}, **steady)
+    batch = small_batch(rows=12)
+    assert learner.to_annotate(batch) == frozenset()
+    bare, scored = learner.annotate(batch), other.annotate(batch)
+    assert all(sample.old_logprobs_T is None for sample in bare.samples)
+    found, expected = (
+        one.update(credit(given, settings))
+        for one, given, settings in ((learner, bare, algorithm), (other, scored, compared))
+    )
+    for name in ("distillation/kl", "loss/distillation", "loss/policy", "policy/grad_norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5), name
+    for one, another in zip(learner.model.core.parameters(), other.model.core.parameters(), strict=True):
+        torch.testing.assert_close(one, another)
+    assert expected["policy/kl"] > 0
+    assert found.keys().isdisjoint({"policy/kl", "policy/clip_share"})
+    first = minibatches(12, several.get("minibatches", 1), (learner.settings.seed, 0, 0))[0]
+    before_any = mismatch_metrics([scored.samples[row] for row in first], algorithm.mismatch)
+    for name, value in before_any.items():
+        assert found[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"distillation": {**EXACT["distillation"], "task_weight": 0.5}},
+        {"kl": {"place": "loss"}},
+        {"advantage": {"kind": "gae"}},
+        {"loss": {"kind": "tests.harness.learning:small_model"}},
+        DISTILLATION,
+    ],
+    ids=["task", "reference", "critic", "plugin", "sampled"],
+)
+def test_whatever_compares_policies_has_log_probabilities_from_before_the_updates(changed):
+    assert run_config(algorithm={**EXACT, **changed}).algorithm.compares_policies
+    assert not run_config(algorithm=EXACT).algorithm.compares_policies
 
 
 @pytest.mark.parametrize(
