@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AVOIDED_S = 60.0
 """Time for which a node that refused a create gets no new instances of the environment."""
+STRANDED_RETRY_S = 5.0
+"""Wait before a call is repeated whose instance no live node can rebuild."""
 _ALL = ""
 """Stands for all environments."""
 
@@ -62,14 +64,24 @@ def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) 
     for error in refusals.values():
         if not is_of_node(error):
             return error
+    summary = _reasons(refusals, members)
+    full = any(isinstance(error, NodeFullError) for error in refusals.values())
+    return ServiceError(ErrorCode.STORAGE_FULL if full else ErrorCode.IMAGE_MISSING, summary)
+
+
+def stranded_error(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) -> ServiceError:
+    """Return the error of an instance that no live node can rebuild, for want of image or room on all."""
+    detail = f"no live node can rebuild the instance: {_reasons(refusals, members)}"
+    return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, STRANDED_RETRY_S)
+
+
+def _reasons(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) -> str:
     by_detail: dict[str, list[str]] = {}
     for name, error in refusals.items():
-        by_detail.setdefault(error.detail, []).append(members[name].node or name)
+        member = members.get(name)
+        by_detail.setdefault(error.detail, []).append((member and member.node) or name)
     reasons = sorted((", ".join(sorted(nodes)), detail) for detail, nodes in by_detail.items())
     if len(reasons) == 1:
         ((nodes, detail),) = reasons
-        summary = f"on every node that was asked ({nodes}): {detail}"
-    else:
-        summary = "; ".join(f"{nodes}: {detail}" for nodes, detail in reasons)
-    full = any(isinstance(error, NodeFullError) for error in refusals.values())
-    return ServiceError(ErrorCode.STORAGE_FULL if full else ErrorCode.IMAGE_MISSING, summary)
+        return f"on every node that was asked ({nodes}): {detail}"
+    return "; ".join(f"{nodes}: {detail}" for nodes, detail in reasons)

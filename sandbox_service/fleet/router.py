@@ -5,8 +5,9 @@ wins it by rendezvous hashing; since the fleet may have changed after the create
 when that one does not know it. A supervisor that reads in a shared store that another one has the instance
 names it. While the owner is not reached, the others are asked to take the instance over from it, which the
 store allows them once the owner's lease has run out; one that reads there that it has another owner by now
-names that one instead. A frame is sent a second time only when it was never sent, or when the supervisor
-reports that it did not act on it. Everything else is settled by the idempotency key.
+names that one instead, and one whose node cannot rebuild the instance leaves it to the next. A frame is sent
+a second time only when it was never sent, or when the supervisor reports that it did not act on it.
+Everything else is settled by the idempotency key.
 
 A create that a supervisor refuses for want of the environment's image, or of room on its node's disk, goes to
 the next one. New instances without a key then avoid that supervisor for a while. A create with a key or an id
@@ -26,13 +27,14 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.stream.failures import error_of, reply_or_raise
+from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
 from .heirs import Heirs
 from .placement import least_loaded, owner_of, rank
-from .refusing_nodes import RefusingNodes, is_of_node, sum_up
+from .refusing_nodes import RefusingNodes, is_of_node, stranded_error, sum_up
+from .replies import code_of, is_left_to_others, is_refused_by_node, is_unknown, new_owner
 
 if TYPE_CHECKING:
     from sandbox_service.stream.options import StreamOptions
@@ -170,7 +172,7 @@ class Router:
             frame = replace(frame, meta={**frame.meta, "moved_from": first})
         refused: set[str] = set()
         for _ in range(_MOVES):
-            owner = _new_owner(reply)
+            owner = new_owner(reply)
             if owner is None:
                 return reply
             if owner in refused:
@@ -183,11 +185,11 @@ class Router:
                 self._note_heir(frame, owner, reply)
             else:
                 reply = await self._wait_for_successor(frame, deadline, owner)
-            if owner != first and _is_left_to_others(frame, reply):
+            if owner != first and is_left_to_others(frame, reply):
                 refused.add(owner)
                 self._note_refusal(frame, owner, error_of(reply))
                 reply = await self._send(first, frame, deadline, wait=True)
-        if _new_owner(reply) is None:
+        if new_owner(reply) is None:
             return reply
         raise ServiceError(
             ErrorCode.SUPERVISOR_UNAVAILABLE, f"the {_subject(frame)} is being moved", retry_after_s=1.0
@@ -202,7 +204,7 @@ class Router:
         while True:
             members = await self._discovery.members()
             reply = await self._unless_away(owner, frame, deadline) if owner in members else None
-            if reply is None or _code_of(reply) is ErrorCode.SUPERVISOR_UNAVAILABLE:
+            if reply is None or code_of(reply) is ErrorCode.SUPERVISOR_UNAVAILABLE:
                 reply = await self._ask_successors(frame, members, deadline, owner)
             if reply is not None:
                 return reply
@@ -217,24 +219,47 @@ class Router:
     ) -> Frame | None:
         """Ask the first supervisor that is reached and does not drain to take over from ``owner``.
 
-        Returns its answer; None if there is none, or while the owner's lease holds. A create that a node
-        refuses for lack of the image or of disk space goes on to the next one, which claims it as well.
+        Returns its answer; None if there is none, or while the owner's lease holds. What a node refuses for
+        lack of the image or of disk space goes on to the next one. If all refuse an instance whose owner has
+        left the fleet, the answer is one error.
         """
         wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
-        for name in rank(_placed_by(frame), members):
+        order = rank(_placed_by(frame), members)
+        refusals: dict[str, ServiceError] = {}
+        for name in order:
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
-            if reply is None or _code_of(reply) is ErrorCode.DRAINING:
+            if reply is None or code_of(reply) is ErrorCode.DRAINING:
                 continue
-            if _is_left_to_others(frame, reply):
-                self._note_refusal(frame, name, error_of(reply))
+            if is_left_to_others(frame, reply) or is_refused_by_node(reply):
+                refusals[name] = error_of(reply)
+                self._note_refusal(frame, name, refusals[name])
                 continue
             self._note_heir(wanted, name, reply)
-            return reply if _code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
+            return reply if code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
+        if _is_on_instance(frame) and order and list(refusals) == order:
+            return await self._call_last_resort(wanted, refusals, deadline)
         return None
+
+    async def _call_last_resort(
+        self, wanted: Frame, refusals: Mapping[str, ServiceError], deadline: float
+    ) -> Frame:
+        """Return the answer of a call whose instance every node has refused to take over.
+
+        The first of them records the instance as lost if its lease has run out; until then, it may be
+        rebuilt by a node that comes back or gets what it lacks.
+        """
+        last = replace(wanted, meta={**wanted.meta, "last_resort": True})
+        name = next(iter(refusals))
+        reply = await self._unless_away(name, last, deadline)
+        waits = reply is None or code_of(reply) in (ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DRAINING)
+        if reply is None or waits or is_refused_by_node(reply):
+            return error_frame(wanted, stranded_error(refusals, await self._discovery.members()))
+        self._note_heir(last, name, reply)
+        return reply
 
     def _note_refusal(self, frame: Frame, name: str, error: ServiceError) -> None:
         """Remember a supervisor whose node lacks the image of a create, or room for it."""
-        if is_of_node(error):
+        if frame.op is Op.CREATE and is_of_node(error):
             now = asyncio.get_running_loop().time()
             self._refusing.note(_environment_of(frame), name, error, now)
 
@@ -323,7 +348,7 @@ class Router:
                     raise
             if _may_be_taken_over(frame) and loop.time() >= ask_others_at:
                 reply = await self._ask_successors(frame, members, deadline, name)
-                if reply is not None and not _is_unknown(reply):
+                if reply is not None and not is_unknown(reply):
                     return reply
                 ask_others_at = loop.time() + self._held_pause_s
             await asyncio.sleep(MOVED_PAUSE_S)
@@ -367,27 +392,5 @@ def _environment_of(frame: Frame) -> str:
     return str(frame.meta.get("environment", ""))
 
 
-def _new_owner(reply: Frame) -> str | None:
-    """Return the supervisor that has the instance now, empty if none has; None for every other answer."""
-    owner = reply.meta.get("owner") if reply.op is Op.ERROR else None
-    return owner if isinstance(owner, str) else None
-
-
-def _code_of(reply: Frame) -> ErrorCode | None:
-    return error_of(reply).code if reply.op is Op.ERROR else None
-
-
-def _is_left_to_others(frame: Frame, reply: Frame) -> bool:
-    """Return whether a supervisor refused a create that another one may execute."""
-    if frame.op is not Op.CREATE or reply.op is not Op.ERROR:
-        return False
-    error = error_of(reply)
-    return error.code is ErrorCode.DRAINING or is_of_node(error)
-
-
 def _subject(frame: Frame) -> str:
     return "create" if frame.op is Op.CREATE else "instance"
-
-
-def _is_unknown(reply: Frame) -> bool:
-    return _code_of(reply) is ErrorCode.UNKNOWN_INSTANCE and _new_owner(reply) is None

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 
 _PERMANENT = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL, ErrorCode.TASK_INVALID)
+_LIVING = (BoxState.IDLE, BoxState.BUSY, BoxState.RESETTING)
+_PROBE = "probe"
+"""Takes the place of an instance's id in a slot that is given back at once."""
 
 logger = get_logger(__name__)
 
@@ -76,6 +79,7 @@ class BoxPool:
         self._waiting: dict[int, asyncio.Future[PooledBox]] = {}
         self._serial = 0
         self._failure = ServiceError(ErrorCode.SANDBOX_FAILED)
+        self._probe: asyncio.Task[ServiceError | None] | None = None
         self.proven = False
         """A world was set up in one of its boxes; noted by those to whom it matters."""
         self._starts = BackgroundTasks(f"starts of {spec.name}")
@@ -111,6 +115,27 @@ class BoxPool:
         except asyncio.CancelledError:
             self._cancel_wait(waiter, slot)
             raise
+
+    async def node_refusal(self, tenant: str) -> ServiceError | None:
+        """Return why this node can have no box at all, for want of the image or of room; None if it can.
+
+        Without a box one is started for the tenant, to know it; calls at the same time share the answer.
+        """
+        if any(self.state.count(state) for state in _LIVING):
+            return None
+        if self._probe is None:
+            self._probe = self._tasks.spawn(self._try_box(tenant))
+        return await asyncio.shield(self._probe)
+
+    async def _try_box(self, tenant: str) -> ServiceError | None:
+        try:
+            box = await self.acquire(tenant, _PROBE)
+        except ServiceError as error:
+            return error if error.code in (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL) else None
+        finally:
+            self._probe = None
+        box.leave(_PROBE, clean=True)
+        return None
 
     def set_up(self, instance_id: str) -> None:
         """Note that an instance is set up, so that the next one can be."""

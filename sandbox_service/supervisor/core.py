@@ -28,6 +28,7 @@ from .failures import error_answer
 from .forks import Forks
 from .handover import Handover
 from .idempotency import AnswerCache
+from .inheritance import Inheritance
 from .inspection import Inspection
 from .instance_setup import InstanceSetup
 from .instances import InstanceTable
@@ -246,7 +247,14 @@ class SupervisorCore:
             clock=self._clock,
             table=self.table,
             journal=self._journal,
-            admission=self._admission,
+            inheritance=Inheritance(
+                admission=self._admission,
+                registry=self._registry,
+                pools=self.pools,
+                store=self._store,
+                clock=self._clock,
+                lease_s=self._config.lease.idle_timeout_s,
+            ),
             tasks=self._tasks,
         )
 

@@ -3,6 +3,10 @@
 An instance of another supervisor is claimed in the store first, which refuses the claim while that
 supervisor's lease holds, and refuses everything that it still writes afterwards.
 
+A supervisor whose node lacks the environment's image, or room for a box, claims no instance that it would
+have to rebuild: another node may. If none can, one of them records the instance as lost once its lease is
+over.
+
 An instance is in doubt if steps that were answered may be missing from its record. A client that counts its
 steps shows by ``step_index`` that it knows the state; all others get an error instead of a wrong state.
 """
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.records import InstanceRecord
     from sandbox_service.wire.frames import Frame
 
-    from .admission import Admission
     from .background import BackgroundTasks
     from .clock import Clock
+    from .inheritance import Inheritance
     from .instances import Instance, InstanceTable
     from .journal import Journal
 
@@ -64,7 +68,7 @@ class Takeover:
         clock: Clock,
         table: InstanceTable,
         journal: Journal,
-        admission: Admission,
+        inheritance: Inheritance,
         tasks: BackgroundTasks,
     ) -> None:
         self._name = name
@@ -73,7 +77,7 @@ class Takeover:
         self._clock = clock
         self._table = table
         self._journal = journal
-        self._admission = admission
+        self._inheritance = inheritance
         self._tasks = tasks
         self._held_until: dict[str, float] = {}
         """Times until which owners' leases are known to hold, by owner: no claim is tried before."""
@@ -113,7 +117,7 @@ class Takeover:
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING, STORAGE_FULL.
         """
         now = self._clock.monotonic()
-        self._admission.check_open()
+        self._inheritance.check_open()
         if (until := self._held_until.get(owner, 0.0)) > now:
             raise _held_error(owner, until - now)
         claim = await make_claim()
@@ -133,8 +137,13 @@ class Takeover:
         if record is None:
             raise unknown_error(instance_id)
         owner = record.owner
+        refusal: ServiceError | None = None
         # The gateway names the owner that it does not reach. It may have missed that there is another by now.
         if owner != self._name and owner == frame.meta.get("adopt_from"):
+            refusal = await self._inheritance.refusal(frame, record)
+            last = frame.meta.get("last_resort", False)
+            if refusal is not None and not (last and await self._inheritance.is_over(record)):
+                raise refusal
             owner = await self._claim(record)
         # Read after the claim: until then the former owner may add to them.
         events = await self._store.events(record.instance_id)
@@ -143,8 +152,11 @@ class Takeover:
                 raise end_error(_ENDED[event.kind])
         if owner != self._name:
             raise MovedError(f"no instance {instance_id!r} here", owner)
-        writer = last_writer(record, events)
-        self._restore(record, events, writer, complete=await self._is_complete(writer))
+        if refusal is not None:
+            self._write_off(record, events, f"no node can rebuild it: {refusal.detail}")
+        else:
+            writer = last_writer(record, events)
+            self._restore(record, events, writer, complete=await self._is_complete(writer))
         # Durable before the first operation, since a later takeover reads from it who wrote last.
         await self._store.flush()
         instance = self._table.find(tenant, instance_id)
@@ -202,8 +214,9 @@ class Takeover:
             record_takeover(self._journal, instance, self._name)
         self._table.activate(instance, finished=finished)
 
-    def _write_off(self, record: InstanceRecord, events: Sequence[EventRecord]) -> None:
-        reason = "its supervisor ended"
+    def _write_off(
+        self, record: InstanceRecord, events: Sequence[EventRecord], reason: str = "its supervisor ended"
+    ) -> None:
         self._journal.write_eventually(
             EventRecord(
                 record.instance_id,

@@ -40,6 +40,10 @@ class FakeCore:
         """Instances and creates of others are taken over when a gateway asks for it."""
         self.owner_on_record: str | None = None
         """The owner that the store names of what is not here; empty for none, None without a shared store."""
+        self.lacks: ServiceError | None = None
+        """The refusal of what it is asked to take over, for want of image or room."""
+        self.lease_over = False
+        """An instance that no node can take over is lost."""
         self.held = 0
         """Number of such requests that are refused first, since the owner's lease holds."""
         self.instances: dict[str, int] = {}
@@ -83,7 +87,7 @@ class FakeCore:
         if frame.op is Op.INSTANCES:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
         if self.adopts and self._is_left_by(frame.meta.get("adopt_from")):
-            self._adopt(frame.instance_id)
+            self._adopt(frame.instance_id, last_resort=bool(frame.meta.get("last_resort")))
         if frame.instance_id not in self.instances and self.owner_on_record is not None:
             raise MovedError(f"{self.name} has no {frame.instance_id}", self.owner_on_record)
         if frame.instance_id not in self.instances:
@@ -97,9 +101,13 @@ class FakeCore:
     def _is_left_by(self, named: object) -> bool:
         return named is not None and self.owner_on_record in (None, named)
 
-    def _adopt(self, instance_id: str) -> None:
+    def _adopt(self, instance_id: str, *, last_resort: bool) -> None:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        if self.lacks is not None and last_resort and self.lease_over:
+            raise ServiceError(ErrorCode.INSTANCE_LOST)
+        if self.lacks is not None:
+            raise self.lacks
         self._check_lease()
         self.instances.setdefault(instance_id, 0)
 

@@ -139,6 +139,80 @@ async def test_a_call_gives_up_at_its_deadline_when_the_lease_holds_for_longer(t
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
+LACKS = {
+    "image": ServiceError(ErrorCode.IMAGE_MISSING, "no image code"),
+    "room": NodeFullError("no space left on device"),
+}
+
+
+@pytest.mark.parametrize("lacks", LACKS)
+async def test_an_instance_is_left_to_the_next_node_by_one_without_image_or_room(town, lacks):
+    await town.stop("a", forget=True)
+    first, second = rank("a.x", ("b", "c"))
+    town.cores[first].lacks = LACKS[lacks]
+    for _ in range(2):
+        await town.call(Op.STEP, "a.x")
+    assert town.cores[first].instances == {}
+    assert town.cores[second].instances == {"a.x": 2}
+    assert sorted(asked(town)) == sorted([first, second])
+
+
+async def test_an_instance_that_no_live_node_can_rebuild_is_one_error_until_its_lease_is_over(town):
+    await town.stop("a", forget=True)
+    for name in ("b", "c"):
+        town.cores[name].lacks = LACKS["image"]
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.x")
+    problem = caught.value.problem()
+    assert (problem.code, problem.retryable) == (ErrorCode.SUPERVISOR_UNAVAILABLE, True)
+    assert problem.retry_after_s
+    assert "on every node that was asked (node-b, node-c): no image code" in problem.detail
+    for name in ("b", "c"):
+        town.cores[name].lease_over = True
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.x")
+    assert caught.value.code is ErrorCode.INSTANCE_LOST
+
+
+async def test_an_instance_that_no_live_node_could_rebuild_goes_on_with_the_node_that_comes_back(town):
+    await town.stop("a", forget=True)
+    for name in ("b", "c"):
+        town.cores[name].lacks = LACKS["image"]
+    with pytest.raises(ServiceError):
+        await town.call(Op.STEP, "a.x")
+    core = await town.start("a")
+    core.instances["a.x"] = 0
+    await town.call(Op.STEP, "a.x")
+    assert core.instances == {"a.x": 1}
+
+
+@pytest.mark.parametrize("away", ["drains", "is not reached"])
+async def test_an_instance_waits_while_a_node_that_may_have_the_image_is_there(town, away):
+    await town.stop("a", forget=True)
+    town.cores["b"].lacks = LACKS["image"]
+    town.cores["b"].lease_over = True
+    if away == "drains":
+        town.cores["c"].draining = True
+    else:
+        await town.stop("c")
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.x", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert not any("last_resort" in frame.meta for frame in town.cores["b"].handled)
+
+
+async def test_an_owner_that_may_only_be_restarting_is_waited_for_where_no_other_node_has_the_image(town):
+    await town.stop("a")
+    for name in ("b", "c"):
+        town.cores[name].lacks = LACKS["image"]
+    call = asyncio.create_task(town.call(Op.STEP, "a.x"))
+    await until(lambda: asked(town))
+    core = await town.start("a")
+    core.instances["a.x"] = 0
+    await call
+    assert core.instances == {"a.x": 1}
+
+
 async def test_a_create_with_a_key_is_answered_by_the_next_supervisor_when_the_lease_has_run_out(town):
     away, heir, other = rank("t\0k", NAMES)
     await town.stop(away)

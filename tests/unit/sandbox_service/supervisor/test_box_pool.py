@@ -53,6 +53,35 @@ async def test_a_start_past_its_deadline_is_a_failure() -> None:
     assert refused.value.code is ErrorCode.DRAINING
 
 
+async def test_a_node_shows_by_a_box_that_it_can_have_one_and_gives_its_slot_back() -> None:
+    factory = FakeSandboxFactory()
+    pool = _pool(factory)
+    assert await asyncio.gather(pool.node_refusal("ada"), pool.node_refusal("eve")) == [None, None]
+    await settle()
+    assert (pool.stats().idle, pool.stats().instances) == (1, 0)
+    await pool.acquire("ada", "a")
+    assert await pool.node_refusal("eve") is None, "a box that is full shows it, too"
+    assert factory.attempts == 1
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        (ErrorCode.IMAGE_MISSING, True),
+        (ErrorCode.STORAGE_FULL, True),
+        (ErrorCode.TASK_INVALID, False),
+    ],
+)
+async def test_a_node_refuses_for_want_of_image_or_room_alone(code: ErrorCode, refused: bool) -> None:
+    factory = FakeSandboxFactory()
+    factory.failing = ServiceError(code)
+    pool = _pool(factory)
+    refusal = await pool.node_refusal("ada")
+    assert (refusal is not None and refusal.code is code) is refused
+    await pool.close()
+
+
 async def test_a_cancelled_waiter_leaves_the_queue() -> None:
     pool = _pool(FakeSandboxFactory())
     await pool.acquire("ada", "a")
