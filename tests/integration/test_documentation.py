@@ -115,8 +115,15 @@ def command(program, *words):
 
 
 @of("python")
-def test_python_runs(block, service, shared):
-    exec(ADDRESS.sub(service, block.text), shared(block))
+def test_python_runs_and_leaves_no_instance_that_it_did_not_name(block, service, shared):
+    names = shared(block)
+    before = live(names["client"])
+    exec(ADDRESS.sub(service, block.text), names)
+    assert "create_instance(" in block.text or live(names["client"]) <= before
+
+
+def live(client):
+    return {each.instance_id for each in client.instances().instances if each.state in ("active", "finished")}
 
 
 @pytest.fixture(scope="module")

@@ -139,6 +139,9 @@ def test_the_clients_wheel_comes_with_its_licence(wheels: dict[str, Path]) -> No
 
 def test_the_client_works_from_its_wheel_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
     pip("install", str(wheels["training_sandbox_client"]), "--no-deps", "--target", str(tmp_path))
+    # Many projects have a folder of this name.
+    (tmp_path / "clients").mkdir()
+    (tmp_path / "clients" / "__init__.py").write_text("")
     code = "import sandbox_client, sandbox_contract, sys; print(sandbox_client.__file__, *sys.modules)"
     where, *loaded = run(tmp_path, tmp_path, [sys.executable, "-P", "-c", code]).split()
     assert Path(where).is_relative_to(tmp_path)

@@ -42,6 +42,10 @@ def test_training_and_validation_part_a_category_or_sub_type(splits, name):
     assert sorted([*train, *validation]) == sorted(whole)
 
 
+def test_public_clients_find_the_validation_tasks_under_their_names(splits):
+    assert splits["dev"] == splits["val"] == splits["validation"] != ()
+
+
 def test_each_category_has_its_share_of_the_validation_tasks(splits):
     counts = Counter(map(category_of, splits["validation"]))
     assert counts == {name: max(1, round(0.2 * len(ids))) for name, ids in CATEGORIES.items()}
