@@ -116,14 +116,15 @@ def command(program, *words):
 
 @of("python")
 def test_python_runs_and_leaves_no_instance_that_it_did_not_name(block, service, shared):
-    names = shared(block)
-    before = live(names["client"])
-    exec(ADDRESS.sub(service, block.text), names)
-    assert "create_instance(" in block.text or live(names["client"]) <= before
+    before = live(service)
+    exec(ADDRESS.sub(service, block.text), shared(block))
+    assert "create_instance(" in block.text or live(service) <= before
 
 
-def live(client):
-    return {each.instance_id for each in client.instances().instances if each.state in ("active", "finished")}
+def live(service):
+    with SandboxClient(service) as client:
+        found = client.instances().instances
+    return {each.instance_id for each in found if each.state in ("active", "finished")}
 
 
 @pytest.fixture(scope="module")
