@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.console.run_comparison import COMPARE_RUNS, MOST_RUNS, compare_runs
 from sandbox_service.console.run_folder import RunFolders
 from sandbox_service.console.run_views import group_page, run_page, run_rows, step_page, token_page
 from sandbox_service.errors import ServiceError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _RUNS = f"{CONSOLE}/runs"
 _GROUP = f"{_RUNS}/{{run}}/groups/{{group}}"
 _LONGEST_NUMBER = 9
+_LONGEST_METRIC = 200
 
 
 class RunRoutes:
@@ -40,6 +42,7 @@ class RunRoutes:
         router = APIRouter(include_in_schema=False)
         for path, handler in (
             (_RUNS, self.list_runs),
+            (COMPARE_RUNS, self.show_comparison),
             (f"{_RUNS}/{{run}}", self.show_run),
             (f"{_RUNS}/{{run}}/steps/{{step}}", self.show_step),
             (_GROUP, self.show_group),
@@ -58,7 +61,20 @@ class RunRoutes:
         rows = None
         if folders is not None:
             rows = await asyncio.to_thread(lambda: run_rows(folders.list_runs()))
-        return page(exchange, "runs.html", {"rows": rows}, section="Runs")
+        return page(exchange, "runs.html", {"rows": rows, "most": MOST_RUNS}, section="Runs")
+
+    @as_page
+    async def show_comparison(self, request: Request) -> Response:
+        """Show one metric of several runs in one plot, their final values, and the settings that differ."""
+        given = request.query_params
+        names = list(dict.fromkeys(given.getlist("run")))
+        if not 1 < len(names) <= MOST_RUNS:
+            detail = f"tick 2 to {MOST_RUNS} runs in the list of runs; the address names {len(names)}"
+            raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
+        runs = [self._find(request, name) for name in names]
+        metric = given.get("metric", "")[:_LONGEST_METRIC]
+        view = await asyncio.to_thread(compare_runs, runs, metric)
+        return page(exchange_of(request), "compare_runs.html", {"view": view}, section="Runs")
 
     @as_page
     async def show_run(self, request: Request) -> Response:
@@ -97,7 +113,9 @@ class RunRoutes:
         return page(exchange_of(request), "tokens.html", {"view": view}, section="Runs")
 
     def _run(self, request: Request) -> TrainingRun:
-        name = request.path_params["run"]
+        return self._find(request, request.path_params["run"])
+
+    def _find(self, request: Request, name: str) -> TrainingRun:
         folders = self._folders.get(exchange_of(request).tenant)
         run = None if folders is None else folders.find_run(name)
         if run is None:

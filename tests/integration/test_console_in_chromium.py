@@ -1,12 +1,14 @@
 """The console in a real browser: signing in, pages that renew themselves, keys, and no barriers."""
 
 import json
+import os
 
 import pytest
 import pytest_asyncio
 
 from tests.harness.browser import barriers, chromium, chromium_path, overflow, tab
 from tests.harness.console import served_console
+from tests.harness.run_folder import write_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -21,10 +23,16 @@ async def browser():
         yield browser
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("console")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def console(tmp_path_factory):
-    """Two episodes of one task, in which the agent says something hostile; one is graded."""
-    async with served_console(tmp_path_factory.mktemp("console")) as console:
+async def console(folder):
+    """Two episodes of one task, in which the agent says something hostile, one graded; two training runs."""
+    write_run(folder / "runs" / "other", steps=20, groups=3)
+    async with served_console(folder) as console:
         for name in ("one", "two"):
             await console.service.create(instance_id=name)
             for said in (f"hello {name}", HOSTILE, "again"):
@@ -119,6 +127,36 @@ async def test_tasks_are_sorted_by_the_head_of_a_column_and_lead_to_their_episod
         await page.wait_for_selector("a[href='/console/episodes/one']")
 
 
+async def test_ticked_runs_are_compared_and_another_metric_can_be_chosen(browser, console, cookies):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console/runs")
+        for name in ("mine", "other"):
+            await page.get_by_label(f"tick {name}", exact=True).check()
+        await page.get_by_role("button", name="Compare").click()
+        await page.wait_for_selector("h2:has-text('reward/mean')")
+        await page.locator("select[name=metric]").select_option("loss/sft")
+        await page.get_by_role("button", name="Show").click()
+        await page.wait_for_selector("h2:has-text('loss/sft')")
+        lines = page.locator(".plot polyline")
+        dashes = [await lines.nth(n).evaluate("e => getComputedStyle(e).strokeDasharray") for n in (0, 1)]
+        assert dashes[0] != dashes[1], "lines differ by more than their colour"
+
+
+async def test_the_list_of_runs_stays_as_it_is_while_one_is_ticked(browser, console, cookies, folder):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.clock.install()
+        await page.goto(f"{console.url}/console/runs")
+        first, second = [await row.inner_text() for row in await page.locator("tbody th").all()]
+        await page.get_by_label(f"tick {second}", exact=True).check()
+        os.utime(folder / "runs" / second / "metrics.jsonl")
+        await page.clock.run_for(11_000)
+        assert await page.locator("tbody th").first.inner_text() == first
+        await page.get_by_label(f"tick {second}", exact=True).uncheck()
+        await page.evaluate("document.activeElement.blur()")
+        await page.clock.run_for(11_000)
+        await page.wait_for_selector(f"tbody tr:first-child th:has-text('{second}')")
+
+
 async def test_a_release_asks_first_and_the_instance_leaves_the_overview(browser, console, cookies):
     await console.service.create(instance_id="leaving")
     async with tab(browser, storage_state=cookies) as page:
@@ -148,6 +186,7 @@ async def test_no_page_has_a_barrier_or_is_wider_than_its_window(browser, consol
             "episodes/one/release",
             "compare?id=one&id=two",
             "runs",
+            "compare_runs?run=mine&run=other",
             "runs/mine",
             "runs/mine/steps/11",
             "runs/mine/groups/5",

@@ -26,7 +26,8 @@
   const news = document.getElementById("news");
   let failing = false;
   async function refresh() {
-    if (document.hidden) return;
+    // A list of which something is ticked stays as it is: the ticks would stand beside other rows.
+    if (document.hidden || document.querySelector("#main input[type=checkbox]:is(:checked, :focus)")) return;
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (answer.status === 401) { location.reload(); return; }
     if (!answer.ok) throw new Error(String(answer.status));

@@ -108,6 +108,51 @@ async def test_a_run_that_began_anew_is_not_mixed_with_its_former_self(client, r
     await read(client, "/console/runs/mine/groups/2")
 
 
+@pytest.fixture
+def other(root):
+    """A second run, of supervised learning alone."""
+    run = root / "other"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text('{"step": 0, "metrics": {"loss/sft": 1.5}}\n')
+    (run / "run.json").write_text('{"name": "other", "seed": 12345}')
+    return "other"
+
+
+async def test_runs_that_are_ticked_are_compared(client, other):
+    text = await read(client, "/console/runs")
+    assert text.count('type="checkbox" name="run"') == 2
+    text = await read(client, f"/console/compare_runs?run=mine&run={other}&metric=loss/sft")
+    for expected in ('class="line1"', 'class="line2"', "12345", "<option selected>loss/sft</option>"):
+        assert expected in text
+    assert text.count("<polyline") == 2
+
+
+async def test_a_run_without_the_metric_is_left_out_by_name(client, other):
+    text = await read(client, f"/console/compare_runs?run=mine&run={other}")
+    assert "Without reward/mean, and so not drawn: other." in text
+    assert text.count("<polyline") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "detail"),
+    [
+        ("", 422, "the address names 0"),
+        ("run=mine", 422, "the address names 1"),
+        ("run=mine&run=mine", 422, "the address names 1"),
+        ("&".join(f"run=r{number}" for number in range(9)), 422, "tick 2 to 8 runs"),
+        ("run=mine&run=gone", 404, "there is no run gone"),
+        ("run=mine&run=../mine", 404, "there is no run ../mine"),
+    ],
+)
+async def test_a_comparison_of_too_few_too_many_or_unknown_runs_says_so(client, query, status, detail):
+    assert detail in await read(client, f"/console/compare_runs?{query}", status)
+
+
+async def test_runs_of_another_tenant_cannot_be_compared(client, other):
+    client.headers["X-API-Key"] = "eve-key"
+    await read(client, f"/console/compare_runs?run=mine&run={other}", 404)
+
+
 @pytest.mark.parametrize(
     "path",
     [
