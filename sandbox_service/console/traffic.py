@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from .search_form import SEARCH
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -40,6 +44,37 @@ class ErrorCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorBar:
+    """The errors of one class in a few minutes."""
+
+    count: int
+    height: float
+    """In percent of the most that any class had in as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorClass:
+    """The errors of one class over the last hour."""
+
+    failure_class: str
+    total: int
+    bars: tuple[ErrorBar, ...]
+    """One for each time, in order."""
+    episodes_url: str
+    """The search for episodes that began in that hour and have a failure of the class."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentErrors:
+    """The errors of the last hour."""
+
+    times: tuple[str, ...]
+    """The times at which the parts of the hour begin, in UTC."""
+    classes: tuple[ErrorClass, ...]
+    """The most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """The requests that a replica has served."""
 
@@ -47,10 +82,11 @@ class Traffic:
     """The verbs first, then other routes by their number of requests."""
     errors: tuple[ErrorCount, ...]
     """The most frequent first."""
+    recent: RecentErrors
 
 
-def traffic_of(families: Iterable[Metric]) -> Traffic:
-    """Return the latencies and errors among a replica's metrics."""
+def traffic_of(families: Iterable[Metric], recent: Mapping[float, Mapping[str, int]]) -> Traffic:
+    """Return the latencies and errors among a replica's metrics; ``recent`` has its last errors by time."""
     by_name = {family.name: family for family in families}
     errors = [
         ErrorCount(sample.labels["failure_class"], sample.labels["code"], round(sample.value))
@@ -61,7 +97,33 @@ def traffic_of(families: Iterable[Metric]) -> Traffic:
     return Traffic(
         tuple(sorted(latencies, key=_order)),
         tuple(sorted(errors, key=lambda each: (-each.count, each.code))),
+        recent_errors(recent),
     )
+
+
+def recent_errors(counts: Mapping[float, Mapping[str, int]]) -> RecentErrors:
+    """Return the errors by class over time, from counts by the unix time at which each part begins."""
+    names = {name for each in counts.values() for name in each}
+    most = max((count for each in counts.values() for count in each.values()), default=0)
+    moments = [datetime.fromtimestamp(begin, UTC) for begin in counts]
+    since = min(moments).strftime("%Y-%m-%dT%H:%M") if moments else ""
+    classes = [
+        ErrorClass(
+            failure_class=name,
+            total=sum(each.get(name, 0) for each in counts.values()),
+            bars=tuple(_error_bar(each.get(name, 0), most) for each in counts.values()),
+            episodes_url=f"{SEARCH}?{urlencode({'failure': name, 'since': since})}",
+        )
+        for name in names
+    ]
+    return RecentErrors(
+        tuple(moment.strftime("%H:%M") for moment in moments),
+        tuple(sorted(classes, key=lambda each: (-each.total, each.failure_class))),
+    )
+
+
+def _error_bar(count: int, most: int) -> ErrorBar:
+    return ErrorBar(count, round(100 * count / most, 1) if most else 0.0)
 
 
 def _latencies(family: Metric) -> list[RouteLatency]:

@@ -104,7 +104,7 @@ class ConsoleRoutes:
             # The rest of the page is worth most when the fleet is away.
             fleet, instances, live = [], [], 0
         waiting = 0 if self._queue is None else self._queue.waiting_of(exchange.tenant)
-        traffic = traffic_of(self._metrics.collect_families())
+        traffic = traffic_of(self._metrics.collect_families(), self._metrics.recent_errors())
         view = overview(fleet, instances, live=live, waiting=waiting, traffic=traffic)
         return page(exchange, "overview.html", {"view": view}, section="Overview")
 

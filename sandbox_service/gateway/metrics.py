@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,6 +12,8 @@ from prometheus_client.registry import Collector
 
 from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.fleet.members import FleetView
+
+from .error_history import ErrorHistory
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -88,6 +90,7 @@ class Metrics:
         # Prometheus sees no increase from a series that is absent to its first value: an alert would miss it.
         for code in ErrorCode:
             self._error_counter(code)
+        self._error_history = ErrorHistory()
         self._counters: dict[tuple[str, str], Counter] = {}
         self._observers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
@@ -131,8 +134,13 @@ class Metrics:
         if error is not None:
             self._count_error(error)
 
+    def recent_errors(self) -> Mapping[float, Mapping[str, int]]:
+        """Return the errors of the last hour by class, by the unix time at which each part of it begins."""
+        return self._error_history.last_hour()
+
     def _count_error(self, code: ErrorCode) -> None:
         self._error_counter(code).inc()
+        self._error_history.count(ERROR_SPECS[code].failure_class.value)
 
     def _error_counter(self, code: ErrorCode) -> Counter:
         return self._errors.labels(ERROR_SPECS[code].failure_class.value, code.value)

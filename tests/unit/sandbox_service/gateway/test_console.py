@@ -42,6 +42,16 @@ async def test_the_overview_shows_boxes_instances_latencies_and_errors(client, i
         assert expected in text
 
 
+async def test_the_overview_shows_the_errors_of_the_last_hour_by_class(client):
+    assert 'class="course"' not in (await client.get("/console")).text
+    for _ in range(3):
+        await client.post("/v1/step", json={"instance_id": "nobody", "message": {"role": "assistant"}})
+    text = (await client.get("/console")).text
+    course = text[text.index('class="course"') :]
+    assert "/console/episodes?failure=request&amp;since=" in course
+    assert "<b>3</b>" in course
+
+
 async def test_the_overview_is_there_when_no_supervisor_is(client, backend):
     backend.failures[Op.STATS] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
     reply = await client.get("/console")
