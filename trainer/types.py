@@ -291,6 +291,8 @@ class Sample:
     advantages_T: FloatT | None = None
     returns_T: FloatT | None = None
     """Targets of the critic."""
+    entropy_T: FloatT | None = None
+    """Entropy of the learner's distribution at each trained token, when the update first saw it."""
 
     def __len__(self) -> int:
         return len(self.token_ids_T)

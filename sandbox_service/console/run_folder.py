@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -94,13 +94,13 @@ class TrainingRun:
         except ValidationError:
             return None
 
-    def advantages(self, index: int) -> Mapping[str, Sequence[tuple[float, int]]]:
-        """Return a group's advantages by sample, as runs of tokens; of a group trained twice, the latest."""
+    def update_of(self, index: int) -> RunAdvantages | None:
+        """Return the record of a group's update, the latest of several; None if there is none."""
         line = self._line_of(index, self._advantages_file, self._advantage_places)
         try:
-            return {} if line is None else _ADVANTAGES.validate_json(line).advantages
+            return None if line is None else _ADVANTAGES.validate_json(line)
         except ValidationError:
-            return {}
+            return None
 
     def _line_of(self, index: int, file: GrowingFile, places: dict[int, int]) -> bytes | None:
         """Return the last line of a group; ``places`` is brought up to date with the file."""

@@ -129,9 +129,15 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunAdvantages:
-    """The advantages of a group's samples at a step."""
+    """The record of a group's samples at a step."""
 
     group: int
     step: int
     advantages: dict[str, tuple[tuple[float, int], ...]]
     """By episode, with ``#N`` behind it for its N-th segment: values, and for how many tokens each holds."""
+    log_ratios: dict[str, str] = field(default_factory=dict)
+    """Likewise, base64 of little-endian 16-bit floats, one for each trained token: the learner's
+    log-probability minus the engine's.
+    """
+    entropies: dict[str, str] = field(default_factory=dict)
+    """Likewise, the entropy of the learner's distribution."""

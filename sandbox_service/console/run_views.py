@@ -11,10 +11,12 @@ from .curves import Curve, curves_of
 from .overview import BarPart
 from .run_folder import first_learning_step, written_at
 from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
+from .update_record import segment_records
 
 if TYPE_CHECKING:
     from .run_folder import TrainingRun
     from .run_records import RunEpisode, RunGroup, RunTurn
+    from .update_record import RatioBounds
 
 
 _LISTED_STEPS = 50
@@ -124,6 +126,8 @@ class TokenPage:
     """Whether the tokens' texts are known."""
     credited: bool
     """Whether the advantages of the episode are recorded."""
+    bounds: RatioBounds | None
+    """The bounds of the run's ratios; None where no ratios are recorded."""
     total: int
     following: int | None
     """The first token of the next page."""
@@ -197,17 +201,16 @@ def group_page(group: RunGroup) -> GroupPage:
 def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: int) -> TokenPage:
     """Return the page of an episode's tokens from ``start`` on. Blocks."""
     decode = find_decoder(run)
-    recorded = run.advantages(group.spec.index)
-    names = [f"{episode.id}#{place}" if place else episode.id for place in range(len(episode.segments))]
-    trained = [recorded.get(name, ()) for name in names]
+    records = segment_records(episode, run.update_of(group.spec.index), run.settings())
     total = sum(len(segment.token_ids) for segment in episode.segments)
     return TokenPage(
         run=run.name,
         group=group,
         episode=episode,
-        segments=shown_segments(episode.segments, trained, start, decode),
+        segments=shown_segments(episode.segments, records, start, decode),
         decoded=decode is not None,
-        credited=any(trained),
+        credited=any(record.advantages for record in records),
+        bounds=next((record.bounds for record in records if record.ratios), None),
         total=total,
         following=start + MOST_TOKENS if start + MOST_TOKENS < total else None,
     )

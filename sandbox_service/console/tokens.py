@@ -1,4 +1,4 @@
-"""The token view: what the policy sampled, with which probability, and by which weights."""
+"""The token view: what the policy sampled, how probable it was, by which weights, and how it was trained."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .run_folder import TrainingRun
     from .run_records import RunSegment
+    from .update_record import SegmentRecord
 
 
 MOST_TOKENS = 4000
@@ -41,6 +42,14 @@ class ShownToken:
     """The weight version that sampled it."""
     advantage: float | None
     """The advantage that it was trained with; None where none is recorded, or for context."""
+    ratio: float | None
+    """The learner's probability of it over the engine's; None where none is recorded."""
+    beyond: bool
+    """The ratio is outside of the run's bounds."""
+    correction: str
+    """``masked`` or ``truncated`` where the run corrects such a ratio."""
+    entropy: float | None
+    """Entropy of the learner's distribution, in nats; None where none is recorded."""
     begins: str
     """A label where a turn or another weight version begins, else empty."""
 
@@ -54,21 +63,26 @@ class ShownSegment:
     length: int
     sampled: int
     mean_logprob: float | None
+    mean_entropy: float | None
+    least_ratio: float | None
+    most_ratio: float | None
+    untrained: str
+    """The reason why the policy loss learns nothing from it; empty if it does, or none is known."""
 
 
 def shown_segments(
     segments: Sequence[RunSegment],
-    advantages: Sequence[Sequence[tuple[float, int]]],
+    records: Sequence[SegmentRecord],
     start: int,
     decode: Decode | None,
 ) -> tuple[ShownSegment, ...]:
     """Return the tokens from ``start`` on, counted over all segments, at most a page of them.
 
-    ``advantages`` has those of each segment, as runs of tokens.
+    ``records`` has what the update recorded of each segment.
     """
     shown: list[ShownSegment] = []
     left, passed = MOST_TOKENS, 0
-    for number, (segment, trained) in enumerate(zip(segments, advantages, strict=True)):
+    for number, (segment, record) in enumerate(zip(segments, records, strict=True)):
         length = len(segment.token_ids)
         first = max(0, start - passed)
         passed += length
@@ -76,13 +90,12 @@ def shown_segments(
             continue
         places = range(first, min(length, first + left))
         left -= len(places)
-        marks, values = _marks(segment), _by_place(trained, places)
+        marks, values = _marks(segment), _by_place(record.advantages, places)
         tokens = tuple(
-            _token(segment, place, values.get(place), marks.get(place, ""), decode) for place in places
+            _token(segment, record, place, values.get(place), marks.get(place, ""), decode)
+            for place in places
         )
-        sampled = [value for value, kept in zip(segment.logprobs, segment.loss_mask, strict=False) if kept]
-        mean = sum(sampled) / len(sampled) if sampled else None
-        shown.append(ShownSegment(number, tokens, length, len(sampled), mean))
+        shown.append(_segment(number, segment, record, tokens))
     return tuple(shown)
 
 
@@ -120,6 +133,27 @@ def _decoder(file: str, changed_at: float) -> Decode | None:
     return decode
 
 
+def _segment(
+    number: int, segment: RunSegment, record: SegmentRecord, tokens: tuple[ShownToken, ...]
+) -> ShownSegment:
+    sampled = [value for value, kept in zip(segment.logprobs, segment.loss_mask, strict=False) if kept]
+    return ShownSegment(
+        number=number,
+        tokens=tokens,
+        length=len(segment.token_ids),
+        sampled=len(sampled),
+        mean_logprob=_mean(sampled),
+        mean_entropy=_mean(list(record.entropies.values())),
+        least_ratio=min(record.ratios.values(), default=None),
+        most_ratio=max(record.ratios.values(), default=None),
+        untrained=record.untrained,
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
 def _marks(segment: RunSegment) -> dict[int, str]:
     """Return labels by the token at which a turn or a weight version begins."""
     marks: dict[int, str] = {}
@@ -143,13 +177,19 @@ def _by_place(trained: Sequence[tuple[float, int]], places: range) -> dict[int, 
 
 
 def _token(
-    segment: RunSegment, place: int, advantage: float | None, begins: str, decode: Decode | None
+    segment: RunSegment,
+    record: SegmentRecord,
+    place: int,
+    advantage: float | None,
+    begins: str,
+    decode: Decode | None,
 ) -> ShownToken:
     token = segment.token_ids[place]
     sampled = place < len(segment.loss_mask) and segment.loss_mask[place]
     logprob = segment.logprobs[place] if sampled and place < len(segment.logprobs) else None
     versions = (span for turn in segment.turns for span in turn.versions if span.start <= place < span.end)
     span = next(versions, None)
+    ratio = record.ratios.get(place)
     probability = 1.0 if logprob is None else math.exp(min(0.0, logprob))
     return ShownToken(
         place=place,
@@ -160,5 +200,9 @@ def _token(
         level=sum(probability < bound for bound in _LEVELS),
         version=None if span is None else span.version,
         advantage=advantage if sampled else None,
+        ratio=ratio,
+        beyond=ratio is not None and not record.bounds.admit(ratio),
+        correction="" if ratio is None else record.bounds.correction(ratio),
+        entropy=record.entropies.get(place),
         begins=begins,
     )

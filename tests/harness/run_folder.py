@@ -124,7 +124,9 @@ def write_groups(file, groups, *, failing=(), said="print(6 * 7)"):
 
 
 def write_advantages(folder, groups):
-    """As from a second update on the groups: better episodes have 0.5 more than worse ones at each token."""
+    """As from a second update on the groups: better episodes have 0.5 more than worse ones at each token, and
+    the learner's log-probabilities are those of the engine, but for the last token, which it finds likelier.
+    """
     record = AdvantageRecord(folder)
     for step, best in enumerate((9.0, 0.25)):
         samples = []
@@ -133,7 +135,17 @@ def write_advantages(folder, groups):
                 episode = trajectory(group, member)
                 (sample,) = samples_of(episode, [episode.reward], group)
                 value = best if episode.success else best - 0.5
-                samples.append(replace(sample, advantages_T=np.where(sample.mask_T, value, 0.0)))
+                learner = sample.logprobs_T + np.array([0, 0, 0, 0, 1], dtype=np.float32)
+                entropy = np.where(sample.mask_T, 0.75, 0.0)
+                advantages = np.where(sample.mask_T, value, 0.0)
+                samples.append(
+                    replace(
+                        sample,
+                        advantages_T=advantages,
+                        old_logprobs_T=learner,
+                        entropy_T=entropy,
+                    )
+                )
         record.write(step, samples)
 
 

@@ -86,6 +86,10 @@ class TrainableModel(Protocol):
         """Learn from a batch with advantages."""
         ...
 
+    def add_token_statistics(self, batch: Batch) -> Batch:
+        """Return the batch of the last update with what it found of each trained token."""
+        ...
+
 
 class EngineSync(Protocol):
     """The way of the weights to the engines."""
@@ -114,7 +118,7 @@ class StepRecorder(Protocol):
         ...
 
     def record_advantages(self, step: int, batch: Batch) -> None:
-        """Keep the advantages of a step's batch, for people to look at."""
+        """Keep advantages, ratios and entropies of a step's batch, for people to look at."""
         ...
 
     def checkpoint(self, step: int, stage: int) -> None:
@@ -197,7 +201,7 @@ class TrainingLoop:
         with clock.phase("update"):
             metrics = self.learner.update(batch)
         if stage.plays:
-            self.recorder.record_advantages(stage.local(step), batch)
+            self.recorder.record_advantages(stage.local(step), self.learner.add_token_statistics(batch))
         with clock.phase("checkpoint"):  # the checkpoint of an earlier step, written in the meantime
             self.recorder.settle()
         with clock.phase("sync"):

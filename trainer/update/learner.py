@@ -87,6 +87,7 @@ class Learner:
         self._scorer = Scorer(self.model, budget, layout)
         self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
         self._stage: StageState | None = None
+        self._trained: tuple[Sample, ...] = ()
         self._teacher = self._load_teacher(teacher, mesh)
         whole = self._teacher if settings.algorithm.distils_exactly else None
         self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature, whole)
@@ -194,7 +195,7 @@ class Learner:
         data = TrainingTensors.of(batch)
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = stage.kl.value if kl_coefficient is None else kl_coefficient
-        seen = RowTable(data.rows, 2, self.device) if reinforce else None
+        seen = RowTable(data.rows, 3, self.device) if reinforce else None
         compared = self._scores_policy(batch) or self._asks_once
         once = min(self.settings.learner.minibatches, len(data.rows)) if compared else 1
         sums, norms, first = Sums(), [], set[int]()
@@ -210,9 +211,10 @@ class Learner:
         if not compared:
             metrics = {name: value for name, value in metrics.items() if name not in _CHANGE_METRICS}
         if seen is not None:
-            samples = [each for row, each in enumerate(self._trained(batch, seen)) if row in first]
-            metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch)
-            metrics |= stage.adapt(samples, batch.facts)
+            samples = self._seen(batch, seen)
+            self._trained = tuple(each for row, each in enumerate(samples) if row in first)
+            metrics |= mismatch_metrics(self._trained, self.settings.algorithm.mismatch)
+            metrics |= stage.adapt(self._trained, batch.facts)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
         passes = self.settings.learner.epochs if reinforce else 1
@@ -226,6 +228,14 @@ class Learner:
             "policy/kl_coefficient": stage.kl.value,
             "time/update": seconds,
         }
+
+    def add_token_statistics(self, batch: Batch) -> Batch:
+        """Return the batch of the last update with the log-probabilities and entropies of its trained tokens.
+
+        They are those that the update's first pass over a sample found, the same on every rank.
+        """
+        trained = {sample.id: sample for sample in self._trained}
+        return replace(batch, samples=tuple(trained.get(sample.id, sample) for sample in batch.samples))
 
     def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:
         """Return the log-probability of each token given its predecessors, 0 for the first; collective.
@@ -328,16 +338,19 @@ class Learner:
             seed = (self.settings.seed, batch.step, epoch)
             yield from minibatches(rows, self.settings.learner.minibatches, seed)
 
-    def _trained(self, batch: Batch, seen: RowTable) -> list[Sample]:
-        """Return the trained tokens, with log-probabilities of the model before the update and of the
-        engine.
+    def _seen(self, batch: Batch, seen: RowTable) -> tuple[Sample, ...]:
+        """Return the trained samples, with log-probabilities of the model before the update and of the
+        engine, and the model's entropy.
         """
         samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
-        return [
+        return tuple(
             replace(
                 sample,
                 old_logprobs_T=first_T if sample.old_logprobs_T is None else sample.old_logprobs_T,
                 logprobs_T=sampling_T,
+                entropy_T=entropy_T,
             )
-            for sample, first_T, sampling_T in zip(samples, *seen.read(self.model.world), strict=True)
-        ]
+            for sample, first_T, sampling_T, entropy_T in zip(
+                samples, *seen.read(self.model.world), strict=True
+            )
+        )

@@ -100,7 +100,8 @@ class Updater:
             optimizer: the stage's optimizer.
             sums: accumulates metrics.
             kl_coefficient: coefficient of a KL in the loss.
-            seen: receives log-probabilities, if given: the model's before the update, and the engine's.
+            seen: receives log-probabilities, if given: the model's before the update, and the engine's;
+                and the model's entropy.
 
         Returns:
             The norm of the gradient before clipping.
@@ -133,7 +134,8 @@ class Updater:
             sums.add(output, counts=model.counts)
             if seen is not None and model.counts:
                 sampling_1K = data.column("logprobs_T", indices, model.device)
-                seen.put(indices, outputs.logprobs_K, None if sampling_1K is None else sampling_1K[0])
+                sampling_K = None if sampling_1K is None else sampling_1K[0]
+                seen.put(indices, outputs.logprobs_K, sampling_K, outputs.entropy_K)
         return optimizer.step()
 
     def _loss(

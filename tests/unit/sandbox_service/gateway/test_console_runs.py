@@ -81,10 +81,32 @@ async def test_a_group_leads_to_the_first_message_in_which_its_episodes_differ(c
 async def test_tokens_have_their_mask_probability_and_weights(client):
     text = await read(client, "/console/runs/mine/groups/5/episodes/5.1")
     assert 'title="token 1, id 2"' in text
-    assert 'level2 raised" title="token 3, id 4, log-probability -1, weights 1, advantage 0.25"' in text
+    assert (
+        'level2 raised" title="token 3, id 4, log-probability -1, weights 1, advantage 0.25, ratio 1, '
+        'entropy 0.75"' in text
+    )
+    assert 'raised beyond" title="token 4, id 5,' in text
+    assert "ratio 2.718 (truncated), entropy 0.75" in text
+    assert "mean entropy 0.75, ratios 1 to 2.718" in text
     lowered = await read(client, "/console/runs/mine/groups/5/episodes/5.0")
     assert "level2 lowered" in lowered
     assert "advantage -0.25" in lowered
+
+
+async def test_records_without_ratios_are_shown_without_them(client, root):
+    line = {"group": 11, "step": 5, "advantages": {"11.0": [[0.0, 2], [0.5, 3]]}}
+    with (root / "mine" / "advantages.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    text = await read(client, "/console/runs/mine/groups/11/episodes/11.0")
+    assert "advantage 0.5" in text
+    assert "ratio" not in text
+    assert "entropy" not in text
+
+
+async def test_a_segment_that_was_not_trained_says_why(client):
+    text = await read(client, "/console/runs/mine/groups/5/episodes/5.3")
+    assert "not trained</span> the episode failed (sandbox: box_lost)" in text
+    assert "not trained" not in await read(client, "/console/runs/mine/groups/5/episodes/5.1")
 
 
 async def test_an_episode_that_was_not_trained_on_yet_has_no_advantages(client):

@@ -1,5 +1,6 @@
 """The advantages of a run are kept as runs of tokens, by group."""
 
+import base64
 import json
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.harness.run_folder import trajectory
-from trainer.loop.advantage_record import FILE, AdvantageRecord, run_lengths
+from trainer.loop.advantage_record import FILE, AdvantageRecord, half_floats, run_lengths
 from trainer.rollout.samples import samples_of
 
 
@@ -52,3 +53,31 @@ def test_a_line_that_a_killed_writer_left_unfinished_is_cut_off(tmp_path):
 def test_samples_without_advantages_are_left_out(tmp_path):
     AdvantageRecord(tmp_path).write(0, [replace(sample(1, 0, [0] * 5), advantages_T=None)])
     assert (tmp_path / FILE).read_text() == ""
+
+
+def floats(text):
+    return np.frombuffer(base64.b64decode(text), dtype="<f2").tolist()
+
+
+def test_trained_tokens_have_the_learners_ratio_to_the_engine_and_its_entropy(tmp_path):
+    """Of the sample's five tokens the last three are sampled, with log-probabilities -0.5, -1 and -1.5."""
+    trained = replace(
+        sample(1, 0, [0, 0, 1, 1, 1]),
+        old_logprobs_T=np.array([0, 0, -0.25, -1, -2], dtype=np.float32),
+        entropy_T=np.array([0, 0, 0.5, 1, 2], dtype=np.float32),
+    )
+    AdvantageRecord(tmp_path).write(0, [trained, sample(1, 1, [0] * 5)])
+    line = json.loads((tmp_path / FILE).read_text())
+    assert sorted(line["advantages"]) == ["1.0", "1.1"]
+    assert {name: floats(text) for name, text in line["log_ratios"].items()} == {"1.0": [0.25, 0, -0.5]}
+    assert {name: floats(text) for name, text in line["entropies"].items()} == {"1.0": [0.5, 1, 2]}
+
+
+def test_a_sample_that_the_update_left_out_has_no_ratio(tmp_path):
+    annotated = replace(sample(1, 0, [0] * 5), old_logprobs_T=np.zeros(5, dtype=np.float32))
+    AdvantageRecord(tmp_path).write(0, [annotated])
+    assert "log_ratios" not in json.loads((tmp_path / FILE).read_text())
+
+
+def test_values_beyond_16_bits_become_their_bounds():
+    assert floats(half_floats(np.array([np.inf, -1e6, 0.5], dtype=np.float32))) == [65504, -65504, 0.5]

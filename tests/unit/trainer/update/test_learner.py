@@ -112,6 +112,29 @@ def test_one_update_a_batch_needs_no_pass_of_its_own_for_what_was_before_it(fold
     assert_near(weights_of(once), weights_of(twice))
 
 
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_what_an_update_saw_of_each_trained_token_can_be_recorded(folder, minibatches):
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    learner = learner_on(folder, learner={"minibatches": minibatches, "optimizer": {"learning_rate": 1e-7}})
+    batch = small_batch()
+    batch = replace(batch, samples=(replace(batch.samples[0], weight=0.0), *batch.samples[1:]))
+    learner.update(learner.annotate(batch))
+    untrained, first, *_ = learner.add_token_statistics(batch).samples
+    assert (untrained.entropy_T, untrained.old_logprobs_T) == (None, None)
+    with torch.no_grad():
+        logp = model(torch.from_numpy(first.token_ids_T).long()[None]).logits[0, :-1].log_softmax(-1)
+    entropies = np.array([0.0, *(-(logp.exp() * logp).sum(-1)).tolist()])
+    known = first.mask_T
+    np.testing.assert_allclose(
+        first.old_logprobs_T[known],
+        np.array(by_transformers(model, first.token_ids_T.tolist()))[known],
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(first.entropy_T[known], entropies[known], atol=1e-4)
+    assert not first.entropy_T[~known].any()
+    np.testing.assert_array_equal(first.logprobs_T[known], batch.samples[1].logprobs_T[known])
+
+
 def test_annotation_is_zero_where_nothing_was_sampled(folder):
     learner = learner_on(folder, algorithm=PPO, learner={"minibatches": 2})
     for sample in learner.annotate(small_batch()).samples:
