@@ -99,6 +99,8 @@ class InstanceStatus(Result):
     """Index that the next step has."""
     idle_s: float
     """Seconds since the last use."""
+    age_s: float | None = None
+    """Seconds since it was created, of a live instance."""
     expires_in_s: float | None = None
     """Seconds until it is released for idleness."""
     sandbox_id: str | None = None

@@ -107,6 +107,7 @@ class Inspection:
             state=instance.state.value,
             step_index=instance.step_index,
             idle_s=max(0.0, now - instance.lease.used_at),
+            age_s=max(0.0, self._clock.time() - instance.created_at),
             expires_in_s=self._table.leases.expires_in_s(instance.lease, now),
             sandbox_id=None if instance.box is None else instance.box.sandbox.sandbox_id,
             supervisor=self._name,

@@ -85,6 +85,8 @@ class Instance:
     lease: Lease
     keys: KeyCache[str]
     """Its idempotency keys."""
+    created_at: float
+    """Unix time at which it was created, by whichever supervisor."""
     state: InstanceState = InstanceState.CREATING
     box: PooledBox | None = None
     """The box that it is in; None while it waits to be set up, or to be rebuilt by replay."""
@@ -245,8 +247,18 @@ class InstanceTable:
         """Return an unguessable id that names its supervisor."""
         return f"{self._supervisor}.{secrets.token_hex(16)}"
 
-    def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
-        """Enter a new instance under an id. Raises ServiceError(DUPLICATE_INSTANCE)."""
+    def reserve(
+        self,
+        instance_id: str,
+        tenant: str,
+        task_id: str,
+        catalog: Catalog,
+        created_at: float | None = None,
+    ) -> Instance:
+        """Enter a new instance under an id, or one of another supervisor that was created at ``created_at``.
+
+        Raises ServiceError(DUPLICATE_INSTANCE).
+        """
         if instance_id in self:
             raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {public_id(instance_id)!r} is taken")
         now = self._clock.monotonic()
@@ -254,7 +266,8 @@ class InstanceTable:
         # In use while it is created, so that the lease cannot run out before the first answer.
         self.leases.begin_use(lease, now)
         keys: KeyCache[str] = KeyCache(self._answers)
-        instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys)
+        began = self._clock.time() if created_at is None else created_at
+        instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys, began)
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
         self._of_tenant[tenant] += 1

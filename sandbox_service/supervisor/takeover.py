@@ -204,7 +204,9 @@ class Takeover:
         if catalog is None or not catalog.spec.deterministic:
             self._write_off(record, events)
             return
-        instance = self._table.reserve(record.instance_id, record.tenant, record.task_id, catalog)
+        instance = self._table.reserve(
+            record.instance_id, record.tenant, record.task_id, catalog, record.created_at
+        )
         instance.seed = record.seed
         instance.params = json.loads(record.params_json)
         instance.sequence = _next_sequence(record, events)

@@ -282,7 +282,8 @@ class EchoBackend:
 def _status(name: str, episode: Episode) -> dict[str, object]:
     state = "released" if episode.released else "finished" if episode.terminated else "active"
     head = {"instance_id": name, "environment": episode.environment, "task_id": episode.task_id}
-    return {**head, "state": state, "step_index": episode.steps, "idle_s": 0.0, "supervisor": "s1"}
+    seconds = {"idle_s": 0.0, "age_s": 754.0}
+    return {**head, "state": state, "step_index": episode.steps, **seconds, "supervisor": "s1"}
 
 
 def _json(value: object) -> bytes:

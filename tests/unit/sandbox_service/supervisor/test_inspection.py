@@ -15,11 +15,13 @@ async def test_a_tenant_sees_its_own_instances_with_their_leases() -> None:
     async with supervised() as service:
         instance = await service.create()
         await service.tenant_named("bob").create()
+        service.pass_time(5)
+        await service.step(instance)
         service.pass_time(10)
         listing = Instances.model_validate(await service.ask(Op.INSTANCES))
         (status,) = listing.instances
         assert status.instance_id == instance
-        assert (status.idle_s, status.expires_in_s) == (10.0, 290.0)
+        assert (status.age_s, status.idle_s, status.expires_in_s) == (15.0, 10.0, 290.0)
         assert (status.supervisor, status.sandbox_id) == ("s1", "echo-1")
 
 

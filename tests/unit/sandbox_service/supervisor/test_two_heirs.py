@@ -250,6 +250,16 @@ async def test_of_two_supervisors_that_are_asked_at_once_one_takes_an_instance_o
         assert len(steps) == 1
 
 
+async def test_an_instance_that_is_taken_over_is_as_old_as_it_was(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    second.service.clock.advance(30)
+    await second.service.step(instance, adopt_from="s1")
+    (status,) = (await second.service.ask(Op.INSTANCES, instance))["instances"]
+    assert (status["supervisor"], status["age_s"]) == ("s2", 30.0)
+
+
 @pytest.mark.parametrize("believed", ["s1", ""])
 async def test_a_gateway_that_names_a_former_owner_learns_who_has_the_instance(
     nodes: Nodes, believed: str
