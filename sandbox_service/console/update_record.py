@@ -63,7 +63,7 @@ class RatioBounds:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecord:
-    """What is recorded of a segment's update, by the places of its tokens."""
+    """The record of a segment's update, by the places of its tokens."""
 
     advantages: Sequence[tuple[float, int]] = ()
     """Values, and for how many tokens each holds; empty if none are recorded."""
