@@ -116,8 +116,19 @@ def _step(learner, batch):
     scored = learner.annotate(only(batch, learner.to_annotate(batch)))
     if learner.settings.algorithm.distillation is not None:
         scored = credit(scored, learner.settings.algorithm)
-    tokens = row_tokens(batch, learner.to_learn(scored))
-    return learner.update(filled(scored, tokens))
+    batch = filled(scored, row_tokens(batch, learner.to_learn(scored)))
+    return {**learner.update(batch), **_token_statistics(learner.add_token_statistics(batch))}
+
+
+def _token_statistics(batch):
+    """Sums of what the update saw of each sample's tokens."""
+    seen = [sample for sample in batch.samples if sample.entropy_T is not None]
+    entropies = {f"{sample.id}: entropy": float(sample.entropy_T.sum()) for sample in seen}
+    gaps = {
+        f"{sample.id}: log ratio": float((sample.old_logprobs_T - sample.logprobs_T)[sample.mask_T].sum())
+        for sample in seen
+    }
+    return {**entropies, **gaps}
 
 
 def only(batch, places):
