@@ -1,7 +1,7 @@
 """Take the pictures of docs/console.md from a running service, with Chromium.
 
 ``python -m scripts.console_screenshots http://127.0.0.1:8080 docs/images`` while episodes are played, for
-example by ``sandbox-service run code --repeat 3``, and with a training run in ``server.console_runs``.
+example by ``sandbox-service run code --repeat 3``, and with training runs in ``server.console_runs``.
 """
 
 from __future__ import annotations
@@ -50,6 +50,14 @@ def take_pictures(page: Page, url: str, folder: Path) -> None:
     page.wait_for_selector("tbody tr")
     shoot("tasks")
     page.goto(f"{url}/console/runs")
+    boxes = page.get_by_role("checkbox")
+    if boxes.count() > 1:
+        for place in range(min(3, boxes.count())):
+            boxes.nth(place).check()
+        page.get_by_role("button", name="Compare").click()
+        page.wait_for_selector(".overlay")
+        shoot("comparison")
+        page.goto(f"{url}/console/runs")
     page.locator("tbody th a").first.click()
     page.wait_for_selector(".curves")
     shoot("run")
