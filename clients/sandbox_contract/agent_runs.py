@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from .base import IdempotencyKey, InstanceId, Request, Result
+from .base import NUMBER, IdempotencyKey, InstanceId, Request, Result
 
 __all__ = ["RunAgentRequest", "RunAgentResult"]
 
@@ -32,7 +32,11 @@ class RunAgentRequest(Request):
     """The instance to act in; no other operation but its release runs meanwhile."""
     command: Annotated[tuple[Word, ...], Field(min_length=1, max_length=256)]
     """The program, found in ``PATH``, and its arguments."""
-    environment: Annotated[dict[VariableName, Word], Field(max_length=256)] = {}
+    environment: Annotated[
+        dict[VariableName, Word],
+        # The pattern of the names says nothing about other names.
+        Field(max_length=256, json_schema_extra={"additionalProperties": False}),
+    ] = {}
     """Environment variables beside ``HOME``, ``PATH``, ``LANG`` and ``USER``, which they replace. The
     trajectory has a fingerprint of each value."""
     package: PackageName | None = None
@@ -42,9 +46,9 @@ class RunAgentRequest(Request):
     """``host:port`` of the HTTP server that the agent may reach, and nothing else; the service's settings
     must allow it. In words of the command and values of variables ``{model_endpoint}`` stands for the address
     at which the agent finds it; the variable ``MODEL_ENDPOINT`` has it as well."""
-    timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400), NUMBER] | None = None
     """Seconds after which the agent is killed; the service's own limit when missing or lower."""
-    output_bytes: Annotated[int, Field(ge=0, le=256 * 1024)] = 64 * 1024
+    output_bytes: Annotated[int, Field(ge=0, le=256 * 1024), NUMBER] = 64 * 1024
     """Bytes that are kept of the end of each output stream."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same bytes and one execution."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 
-__all__ = ["IdempotencyKey", "InstanceId", "JsonObject", "Request", "Result"]
+__all__ = ["FLAG", "NUMBER", "IdempotencyKey", "InstanceId", "JsonObject", "Request", "Result"]
 
 _ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
 
@@ -22,6 +22,20 @@ IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=128, 
 
 JsonObject = dict[str, JsonValue]
 """A JSON object whose members only the environment knows."""
+
+
+FLAG = Field(strict=True)
+"""Annotates a boolean of a request, which is ``true`` or ``false`` and no number or text."""
+
+
+def _not_converted(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("must be a number, not a boolean or text")  # noqa: TRY004  # pydantic takes ValueError
+    return value
+
+
+NUMBER = BeforeValidator(_not_converted)
+"""Annotates a number of a request, after its bounds: pydantic documents none that follow a validator."""
 
 
 class Request(BaseModel):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from .base import IdempotencyKey, InstanceId, JsonObject, Request, Result
+from .base import FLAG, NUMBER, IdempotencyKey, InstanceId, JsonObject, Request, Result
 from .messages import Message, Tool
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
 __all__ = [
     "CreateInstanceRequest",
@@ -33,9 +36,9 @@ class GetEnvProfileRequest(Request):
     """The environment's name."""
     split: str | None = None
     """The split; the environment's default split when missing."""
-    offset: Annotated[int, Field(ge=0)] = 0
+    offset: Annotated[int, Field(ge=0), NUMBER] = 0
     """Number of tasks to skip."""
-    limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=100_000), NUMBER] | None = None
     """At most so many tasks; all when missing."""
 
 
@@ -61,11 +64,11 @@ class CreateInstanceRequest(Request):
     """The task's id."""
     instance_id: InstanceId | None = None
     """An id of the caller's choice; the service makes an unguessable one when missing."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] | None = None
     """Seed of everything random in the episode; same seed, same episode."""
     params: JsonObject = {}
     """Parameters of the environment; each environment documents its own."""
-    fresh: bool = False
+    fresh: Annotated[bool, FLAG] = False
     """Ask for a sandbox that no episode has used before."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same answer and one execution."""
@@ -96,16 +99,24 @@ class CreateInstanceResult(Result):
     seconds that grading may take."""
 
 
+def _of_the_assistant(schema: JsonDict) -> None:
+    """Add the limits of a step's message to the schema of every message."""
+    no_images: JsonDict = {"anyOf": [{"type": "array", "maxItems": 0}, {"type": "null"}]}
+    limits: JsonDict = {"properties": {"role": {"const": "assistant"}, "images": no_images}}
+    # Many readers of schemas ignore what stands beside a reference.
+    schema["allOf"] = [{"$ref": schema.pop("$ref")}, limits]
+
+
 class StepRequest(Request):
     """One assistant message."""
 
     instance_id: InstanceId
     """The instance to act on."""
-    message: Message
+    message: Annotated[Message, Field(json_schema_extra=_of_the_assistant)]
     """The assistant's message; its role must be ``assistant``."""
-    step_index: Annotated[int, Field(ge=0)] | None = None
+    step_index: Annotated[int, Field(ge=0), NUMBER] | None = None
     """The index that this step is to have, from 0; refused when the instance is elsewhere."""
-    timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=3600), NUMBER] | None = None
     """Deadline of the step in seconds; the service's own when missing or lower."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same bytes and one execution."""
@@ -179,7 +190,7 @@ class ForkInstanceRequest(Request):
 
     instance_id: InstanceId
     """The instance to copy."""
-    count: Annotated[int, Field(ge=1, le=64)] = 1
+    count: Annotated[int, Field(ge=1, le=64), NUMBER] = 1
     """Number of copies."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same copies."""

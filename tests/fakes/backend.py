@@ -73,10 +73,17 @@ class EchoBackend:
             Op.FORK: self._fork,
             Op.INSTANCES: self._instances,
             Op.TRAJECTORY: self._trajectory,
+            Op.RUN_AGENT: self._run_agent,
             Op.FILE_READ: self._read,
             Op.FILE_WRITE: self._write,
             Op.FILE_LIST: self._list,
         }
+
+    def forget(self) -> None:
+        """Be as it was at first, except for the failures on demand."""
+        self.episodes.clear()
+        self.calls.clear()
+        self._answers.clear()
 
     async def call(
         self,
@@ -210,6 +217,12 @@ class EchoBackend:
             copy = Episode(source.environment, source.task_id, source.tenant, world, source.steps)
             self.episodes[names[-1]] = copy
         return _json({"instance_id": call.instance_id, "instance_ids": names, "step_index": source.steps})
+
+    def _run_agent(self, call: Call) -> bytes:
+        self._live(call)
+        output = {"stdout": "", "stderr": "", "stdout_truncated": False, "stderr_truncated": False}
+        end = {"exit_code": 0, "timed_out": False, "duration_s": 0.0}
+        return _json({"instance_id": call.instance_id, **end, **output})
 
     def _instances(self, call: Call) -> bytes:
         mine = {name: each for name, each in self.episodes.items() if each.tenant == call.tenant}

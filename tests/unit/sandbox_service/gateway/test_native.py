@@ -112,6 +112,38 @@ async def test_only_assistant_messages_are_steps(client, instance):
     assert reply.json()["errors"] == ["message.role: must be 'assistant': a step is a message of the agent"]
 
 
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [
+        ("get_env_profile", {"offset": False}),
+        ("get_env_profile", {"limit": "1"}),
+        ("create_instance", {"seed": True}),
+        ("create_instance", {"fresh": 1}),
+        ("step", {"step_index": False}),
+        ("step", {"timeout_s": "1"}),
+        ("fork_instance", {"count": True}),
+        ("run_agent", {"output_bytes": False}),
+    ],
+)
+async def test_no_value_of_another_type_is_converted(client, instance, operation, field):
+    bodies = {
+        "get_env_profile": {"environment": "echo"},
+        "create_instance": CREATE,
+        "step": step(instance),
+        "fork_instance": {"instance_id": instance},
+        "run_agent": {"instance_id": instance, "command": ["true"]},
+    }
+    assert (await client.post(f"/v1/{operation}", json=bodies[operation])).status_code == 200
+    reply = await client.post(f"/v1/{operation}", json={**bodies[operation], **field})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+    assert reply.json()["errors"][0].startswith(next(iter(field)))
+
+
+async def test_a_whole_number_may_be_written_with_a_point(client, instance):
+    body = json.dumps(step(instance, step_index=0)).replace('"step_index": 0', '"step_index": 0.0')
+    assert (await client.post("/v1/step", content=body)).status_code == 200
+
+
 async def test_waits_are_shorter_for_steps_that_ask_for_less(client, backend, instance):
     await client.post("/v1/step", json=step(instance))
     await client.post("/v1/step", json=step(instance, timeout_s=1))
