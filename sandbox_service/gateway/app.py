@@ -239,7 +239,7 @@ def build_app(
     )
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
-        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes, consoles),
+        _rest(dispatcher, registry, metrics, bodies, config, consoles),
         authenticator=authenticator,
         metrics=metrics,
         log=log,
@@ -271,14 +271,14 @@ def _rest(
     registry: Registry,
     metrics: Metrics,
     bodies: BodyReader,
-    max_bytes: int,
+    config: ServerConfig,
     consoles: Iterable[APIRouter],
 ) -> FastAPI:
     """Return FastAPI's application: every route that is not hot, and the OpenAPI document of all routes."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
     install_handlers(app)
     app.include_router(InspectionRoutes(dispatcher, registry).router())
-    app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
+    app.include_router(FileRoutes(dispatcher, bodies, config.max_body_bytes).router())
     app.include_router(HealthRoutes(dispatcher, metrics).router())
     for console in consoles:
         app.include_router(console)
@@ -287,7 +287,7 @@ def _rest(
     def openapi() -> OpenApi:
         if not document:
             hot = [*compat_documentation(), *agentgym_documentation()]
-            document.update(build_openapi(app.routes, hot, OPEN_PATHS))
+            document.update(build_openapi(app.routes, hot, OPEN_PATHS, keyed=bool(config.keys)))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

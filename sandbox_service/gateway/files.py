@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
 from sandbox_contract.inspection import FileEntry, FileList
@@ -20,7 +20,7 @@ from sandbox_service.wire.frames import Op
 from .auth import check_rights
 from .dispatch import idempotency_header
 from .inspection import InstancePath, exchange_of
-from .openapi import OpenApi, documented_problems
+from .openapi import OpenApi, documented_problems, header_parameter
 from .operations import ON_INSTANCE
 
 if TYPE_CHECKING:
@@ -37,6 +37,23 @@ _FIRST_PRINTABLE = 32
 _DELETE = 127
 _ENTRIES: TypeAdapter[tuple[FileEntry, ...]] = TypeAdapter(tuple[FileEntry, ...])
 _BINARY: OpenApi = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_NAME = rf"(?!\.\.?(/|$))[^/\x00-\x1f\x7f]{{1,{_MAX_NAME}}}"
+_RELATIVE = rf"{_NAME}(/{_NAME})*"
+FilePath = Annotated[
+    str,
+    Path(
+        description=f"The file, relative to the workspace: at most {_MAX_PATH} bytes, without '.' and '..'.",
+        json_schema_extra={"pattern": f"^{_RELATIVE}$"},
+    ),
+]
+"""A file's path. The pattern is documented only, since a mismatch is INVALID_PATH."""
+DirectoryPath = Annotated[
+    str,
+    Query(
+        description="Directory to list, relative to the workspace.",
+        json_schema_extra={"pattern": rf"^(\.|{_RELATIVE})?$"},
+    ),
+]
 _FILE_HEADERS = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
 """Browsers download the content, which an agent wrote, and never show it as a page of this server."""
 
@@ -73,7 +90,13 @@ class FileRoutes:
             operation_id="write_file",
             response_model=FileEntry,
             responses=written,
-            openapi_extra={"requestBody": {"required": True, "content": _BINARY}},
+            openapi_extra={
+                # HTTP does not tell a missing body from an empty one, which writes an empty file.
+                "requestBody": {"required": False, "content": _BINARY},
+                "parameters": [
+                    header_parameter("Idempotency-Key", "The same key writes the file only once.")
+                ],
+            },
         )
         return router
 
@@ -81,7 +104,7 @@ class FileRoutes:
         self,
         request: Request,
         instance_id: InstancePath,
-        path: Annotated[str, Query(description="Directory to list, relative to the workspace.")] = ".",
+        path: DirectoryPath = ".",
     ) -> Response:
         """List the files of a workspace."""
         directory = "." if path in ("", ".") else workspace_path(path.encode())
@@ -93,13 +116,13 @@ class FileRoutes:
         )
         return Response(listed.model_dump_json(), media_type="application/json")
 
-    async def read_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
+    async def read_file(self, request: Request, instance_id: InstancePath, path: FilePath) -> Response:
         """Read a file."""
         target = _path_of(request, instance_id, path)
         reply = await self._call(request, Op.FILE_READ, instance_id, target)
         return Response(reply.body, media_type="application/octet-stream", headers=_FILE_HEADERS)
 
-    async def write_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
+    async def write_file(self, request: Request, instance_id: InstancePath, path: FilePath) -> Response:
         """Write a file and create its directories."""
         exchange = exchange_of(request)
         target = _path_of(request, instance_id, path)

@@ -32,6 +32,7 @@ Train and evaluate LLM agents in stateful, graded environments: list tasks, crea
 with assistant messages, evaluate, release. Every mutating call takes an idempotency key, in the body or as
 `Idempotency-Key`. Errors are RFC 9457 problems with a stable `code` and a `failure_class`.
 """
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _SERVER_TIMING = {"description": "Milliseconds: queue, route, run.", "schema": {"type": "string"}}
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
@@ -91,9 +92,10 @@ def documented_route(
 
 
 def _operation_route(operation: Operation) -> APIRoute:
-    headers = [_header("X-Request-Id", "Id of the request; generated if missing.")]
+    headers = [header_parameter("X-Request-Id", "Id of the request; generated if missing.")]
     if "idempotency_key" in operation.request.model_fields:
-        headers.append(_header("Idempotency-Key", "As `idempotency_key` in the body; both must agree."))
+        described = "As `idempotency_key` in the body; both must agree."
+        headers.append(header_parameter("Idempotency-Key", described))
     responses = documented_problems((*WITH_BODY, *operation.errors))
     if operation.op is not None:
         responses[200] = {"headers": {"Server-Timing": _SERVER_TIMING}}
@@ -110,13 +112,19 @@ def _operation_route(operation: Operation) -> APIRoute:
     )
 
 
-def _header(name: str, description: str) -> OpenApi:
+def header_parameter(name: str, description: str) -> OpenApi:
+    """Return an optional header of 1 to 128 visible ASCII characters as a parameter."""
     schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[\x21-\x7e]+$"}
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
-def build_openapi(routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_paths: Iterable[str]) -> OpenApi:
-    """Return the document of FastAPI's routes, the native operations and the other hot routes."""
+def build_openapi(
+    routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_paths: Iterable[str], *, keyed: bool = False
+) -> OpenApi:
+    """Return the document of FastAPI's routes, the native operations and the other hot routes.
+
+    ``keyed`` says that API keys are configured; otherwise no request needs one.
+    """
     document = get_openapi(
         title="Training sandbox",
         version="1",
@@ -129,7 +137,22 @@ def build_openapi(routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_pat
     schemas["Problem"] = problem
     document["components"]["securitySchemes"] = _SECURITY
     unlocked = set(open_paths)
+    locked: list[OpenApi] = [{"bearer": []}, {"apiKey": []}, *([] if keyed else [{}])]
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            operation["security"] = [] if path in unlocked else [{"bearer": []}, {"apiKey": []}, {}]
+            operation["security"] = [] if path in unlocked else list(locked)
+    _restore_whole_bounds(document)
     return document
+
+
+def _restore_whole_bounds(part: object) -> None:
+    """Turn the bounds that FastAPI made floats into integers: readers take 9.223372036854776e+18 for more."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name in _BOUNDS and isinstance(value, float) and value.is_integer():
+                part[name] = int(value)
+            else:
+                _restore_whole_bounds(value)
+    elif isinstance(part, list):
+        for each in part:
+            _restore_whole_bounds(each)

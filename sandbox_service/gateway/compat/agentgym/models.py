@@ -20,8 +20,9 @@ def _no_boolean(value: object) -> object:
 
 MOST_ID = 2**53 - 1
 """Largest id: every JSON parser represents it exactly."""
-Id = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
-Index = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
+# The bounds come before the validator: pydantic documents none that follow one.
+Id = Annotated[int, Field(ge=0, le=MOST_ID), BeforeValidator(_no_boolean)]
+Index = Annotated[int, Field(ge=0, le=MOST_ID), BeforeValidator(_no_boolean)]
 
 
 class _Lenient(BaseModel):

@@ -6,10 +6,11 @@ Every request has the same body; unknown fields are ignored and nulls accepted, 
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
+from sandbox_contract.base import InstanceId
 from sandbox_service.gateway.responses import HttpResponse
 
 
@@ -30,6 +31,41 @@ class CompatRequest(_Lenient):
     """The action of a step: one assistant message."""
     params: dict[str, JsonValue] | None = None
     """Parameters of the operation."""
+
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+# The next four models only document what an operation needs. All bodies are parsed as CompatRequest, since
+# the protocol answers 400 and not 422 for a missing field.
+class CompatProfile(CompatRequest):
+    """The body of get_env_profile."""
+
+    env_type: Name = "appworld"
+    """The environment."""
+
+
+class CompatCreate(CompatProfile):
+    """The body of create."""
+
+    task_id: Name
+    """The task."""
+    instance_id: InstanceId | Literal[""] | None = None
+    """An id of the caller's choice; the service makes one when missing."""
+
+
+class CompatOnInstance(CompatRequest):
+    """The body of step, evaluate and get_info."""
+
+    instance_id: InstanceId
+    """The instance."""
+
+
+class CompatRelease(CompatRequest):
+    """The body of release, which finds no instance of a malformed id."""
+
+    instance_id: Name
+    """The instance."""
 
 
 class CompatReply(_Lenient):

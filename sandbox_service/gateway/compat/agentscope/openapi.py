@@ -8,8 +8,11 @@ from sandbox_service.gateway.compat.errors import CompatFailure
 from sandbox_service.gateway.openapi import Responses, documented_route
 
 from .models import (
+    CompatCreate,
+    CompatOnInstance,
+    CompatProfile,
+    CompatRelease,
     CompatReply,
-    CompatRequest,
     ManagerCall,
     ManagerCreate,
     ManagerRelease,
@@ -35,12 +38,12 @@ _FAILURES: Responses = {
     507: {"description": "The service has no storage left."},
 }
 _PATHS: tuple[tuple[str, str, type, type], ...] = (
-    ("/get_env_profile", "List the tasks of params.split", CompatRequest, CompatReply),
-    ("/create", "Start an episode", CompatRequest, CompatReply),
-    ("/step", "Take one assistant message", CompatRequest, CompatReply),
-    ("/evaluate", "Grade the instance", CompatRequest, CompatReply),
-    ("/get_info", "Return the state of the instance", CompatRequest, CompatReply),
-    ("/release", "End the instance", CompatRequest, CompatReply),
+    ("/get_env_profile", "List the tasks of params.split", CompatProfile, CompatReply),
+    ("/create", "Start an episode", CompatCreate, CompatReply),
+    ("/step", "Take one assistant message", CompatOnInstance, CompatReply),
+    ("/evaluate", "Grade the instance", CompatOnInstance, CompatReply),
+    ("/get_info", "Return the state of the instance", CompatOnInstance, CompatReply),
+    ("/release", "End the instance", CompatRelease, CompatReply),
     ("/mgr/create_from_pool", "Issue a sandbox id", ManagerCreate, ManagerReply),
     ("/mgr/call_tool", "Call a method of a box class", ManagerCall, ManagerReply),
     ("/mgr/release", "End the instances of a sandbox", ManagerRelease, ManagerReply),

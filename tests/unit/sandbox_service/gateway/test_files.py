@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -10,6 +12,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.files import workspace_path
 from sandbox_service.wire.frames import Op
 from tests.harness.gateway import make_client
+
+FILE = "/v1/instances/{instance_id}/files/{path}"
 
 
 async def test_a_file_comes_back_as_it_was_written(client, backend, instance):
@@ -91,8 +95,35 @@ async def test_directories_to_list_are_checked_too(client, instance, path):
 @pytest.mark.parametrize(
     "path", [b"a", b"a/b.txt", "ü/日本".encode(), b"...", b"a b", b"-rf", b"x" * 255, b"a\\b"]
 )
-def test_ordinary_names_pass(path):
+async def test_ordinary_names_pass(client, path):
     assert workspace_path(path) == path.decode()
+    for pattern in await documented_patterns(client):
+        assert re.search(pattern, path.decode())
+
+
+@pytest.mark.parametrize("path", ["..", "/etc", "a/../b", "a/./b", "a\x00", "a\x7f", "a//b", "a/", "x" * 256])
+async def test_the_documented_patterns_match_no_path_that_is_refused(client, path):
+    with pytest.raises(ServiceError):
+        workspace_path(path.encode())
+    for pattern in await documented_patterns(client):
+        assert not re.search(pattern, path)
+
+
+async def test_a_missing_body_writes_an_empty_file_as_the_document_says(client, backend, instance):
+    written = await client.put(f"/v1/instances/{instance}/files/a")
+    assert (written.status_code, backend.episodes[instance].files) == (200, {"a": b""})
+    write = (await client.get("/openapi.json")).json()["paths"][FILE]["put"]
+    assert write["requestBody"]["required"] is False
+    assert "Idempotency-Key" in {each["name"] for each in write["parameters"]}
+
+
+async def documented_patterns(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    parameters = [
+        *paths[FILE]["get"]["parameters"],
+        *paths["/v1/instances/{instance_id}/files"]["get"]["parameters"],
+    ]
+    return [each["schema"]["pattern"] for each in parameters if each["name"] == "path"]
 
 
 async def test_a_file_over_the_body_limit_is_refused(backend):

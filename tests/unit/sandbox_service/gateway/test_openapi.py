@@ -9,7 +9,10 @@ import pytest
 
 from sandbox_contract import batches, episodes, inspection, messages
 from sandbox_contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.operations import OPERATIONS
+from tests.fakes.backend import EchoBackend
+from tests.harness.gateway import digest, make_client
 
 ROUTES = {
     *(("post", operation.path) for operation in OPERATIONS),
@@ -115,6 +118,38 @@ async def test_keys_and_idempotency_are_documented(document):
     assert document["paths"]["/healthz"]["get"]["security"] == []
     assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     assert "Server-Timing" in step["responses"]["200"]["headers"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "optional"), [({}, True), ({digest("k"): "a"}, False)], ids=["no keys", "keys"]
+)
+async def test_an_api_key_is_optional_only_where_none_is_configured(keys, optional):
+    async with make_client(EchoBackend(), ServerConfig(api_keys=keys)) as client:
+        document = (await client.get("/openapi.json")).json()
+    assert ({} in document["paths"]["/v1/step"]["post"]["security"]) is optional
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+
+
+async def test_bounds_of_whole_numbers_are_exact(document):
+    seed = document["components"]["schemas"]["CreateInstanceRequest"]["properties"]["seed"]
+    assert seed["anyOf"][0] == {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**63}
+    number = document["components"]["schemas"]["GameId"]["properties"]["id"]
+    assert (number["minimum"], number["maximum"]) == (0, 2**53 - 1)
+    query = document["paths"]["/agentgym/webshop/state"]["get"]["parameters"][0]["schema"]
+    assert (query["minimum"], query["maximum"]) == (0, 2**53 - 1)
+
+
+async def test_a_step_is_documented_to_be_a_message_of_the_assistant_without_images(document):
+    message = document["components"]["schemas"]["StepRequest"]["properties"]["message"]
+    reference, limits = message["allOf"]
+    assert reference == {"$ref": "#/components/schemas/Message"}
+    assert limits["properties"]["role"] == {"const": "assistant"}
+    assert limits["properties"]["images"]["anyOf"][0] == {"type": "array", "maxItems": 0}
+
+
+async def test_other_names_than_those_of_variables_are_documented_to_be_invalid(document):
+    environment = document["components"]["schemas"]["RunAgentRequest"]["properties"]["environment"]
+    assert environment["additionalProperties"] is False
 
 
 async def test_operation_names_are_unique(document):

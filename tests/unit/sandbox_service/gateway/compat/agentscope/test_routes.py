@@ -223,6 +223,26 @@ async def test_wrong_types_are_422_with_a_list(client, route, fields):
     assert set(detail[0]) == {"type", "loc", "msg"}
 
 
+@pytest.mark.parametrize(
+    ("path", "required"),
+    [
+        ("/get_env_profile", []),
+        ("/create", ["task_id"]),
+        *((path, ["instance_id"]) for path in ("/step", "/evaluate", "/get_info", "/release")),
+    ],
+)
+async def test_fields_are_documented_as_required_where_their_absence_is_400(client, path, required):
+    document = (await client.get("/openapi.json")).json()
+    content = document["paths"][path]["post"]["requestBody"]["content"]
+    name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    schema = document["components"]["schemas"][name]
+    assert schema.get("required", []) == required
+    assert schema.get("additionalProperties", True) is True
+    for field in required:
+        assert (await client.post(path, json={"env_type": "echo"})).status_code == 400
+        assert (await post(client, path, **{field: ""})).status_code == 400
+
+
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(
     ("content", "status"), [(b"{", 422), (b"[" * 999, 400), (b'{"params":{"a":NaN}}', 422)]
