@@ -15,6 +15,7 @@ from fastapi.responses import RedirectResponse
 from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.comparison import MOST_SIDE_BY_SIDE, side_by_side
+from sandbox_service.console.episode_tail import tail_of, tail_url
 from sandbox_service.console.overview import overview
 from sandbox_service.console.player import player
 from sandbox_service.console.rendering import static_files
@@ -53,8 +54,8 @@ _MOST_FORM = 8192
 _CACHED = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
 """Headers of static files, whose URLs change with their content."""
 _NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-_LONGEST_CURSOR = 18
-"""Digits of a cursor."""
+_LONGEST_SEQUENCE = 18
+"""Digits of an event's sequence, which is also the cursor after it."""
 
 
 class ConsoleRoutes:
@@ -81,6 +82,7 @@ class ConsoleRoutes:
             (f"{CONSOLE}/", self.show_overview, get),
             (f"{CONSOLE}/compare", self.compare_episodes, get),
             (f"{CONSOLE}/episodes/{{instance_id}}", self.show_episode, get),
+            (f"{CONSOLE}/episodes/{{instance_id}}/tail", self.send_tail, get),
             (f"{CONSOLE}/episodes/{{instance_id}}/raw", self.send_trajectory, get),
             (LOGIN, self.show_form, get),
             (LOGIN, self.sign_in, post),
@@ -111,9 +113,43 @@ class ConsoleRoutes:
     @as_page
     async def show_episode(self, request: Request) -> Response:
         """Show an episode step by step."""
-        view = player(await self._trajectory(request, named_instance(request)))
-        context = {"view": view, "releasable": await self._is_releasable(request, view)}
-        return page(exchange_of(request), "player.html", context, section="Episodes")
+        name, cursor = named_instance(request), _sequence_in(request, "cursor")
+        view = player(await self._trajectory(request, name, cursor))
+        context = await self._episode_context(request, view)
+        return page(
+            exchange_of(request),
+            "player.html",
+            {**context, "steps": view.steps, "arrived": None},
+            section="Episodes",
+        )
+
+    @as_page
+    async def send_tail(self, request: Request) -> Response:
+        """Send what an open page of an episode lacks after the event ``after``; 204 if that is nothing.
+
+        A browser asks again and again. An answer that stays open for as long as the episode would ask the
+        store as often, and hold a connection and one of the tenant's permits meanwhile.
+        """
+        name, after = named_instance(request), _sequence_in(request, "after")
+        nothing = Response(status_code=204, headers=_NOT_CACHED)
+        # Usually nothing is new, and then the store reads no event.
+        if not (await self._trajectory(request, name, after, limit=1)).events:
+            return nothing
+        view = player(await self._trajectory(request, name, _sequence_in(request, "cursor")))
+        tail = tail_of(view, -1 if after is None else int(after))
+        if not tail.arrived and view.next_cursor is None:
+            return nothing
+        context = await self._episode_context(request, view)
+        return page(
+            exchange_of(request), "episode.html", {**context, "steps": tail.steps, "arrived": tail.arrived}
+        )
+
+    async def _episode_context(self, request: Request, view: EpisodeView) -> dict[str, object]:
+        return {
+            "view": view,
+            "tail_url": tail_url(view, _sequence_in(request, "cursor")),
+            "releasable": await self._is_releasable(request, view),
+        }
 
     async def _is_releasable(self, request: Request, view: EpisodeView) -> bool:
         """Return whether the episode's instance is live and the visitor may release it."""
@@ -138,7 +174,8 @@ class ConsoleRoutes:
         if not 1 < len(names) <= MOST_SIDE_BY_SIDE:
             detail = f"{len(names)} episodes were found; name 2 to {MOST_SIDE_BY_SIDE}"
             raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
-        listed = [player(await self._trajectory(request, checked_id(name))) for name in names]
+        cursor = _sequence_in(request, "cursor")
+        listed = [player(await self._trajectory(request, checked_id(name), cursor)) for name in names]
         return page(exchange, "compare.html", {"view": side_by_side(listed)}, section="Episodes")
 
     async def _related(self, request: Request) -> list[str]:
@@ -160,7 +197,8 @@ class ConsoleRoutes:
     @as_page
     async def send_trajectory(self, request: Request) -> Response:
         """Send a page of an episode's trajectory as JSON."""
-        trajectory = await self._trajectory(request, named_instance(request))
+        name, cursor = named_instance(request), _sequence_in(request, "cursor")
+        trajectory = await self._trajectory(request, name, cursor)
         return Response(trajectory.model_dump_json(), media_type="application/json", headers=_NOT_CACHED)
 
     @as_page
@@ -210,14 +248,19 @@ class ConsoleRoutes:
         """Answer a path that the console does not have."""
         raise ServiceError(ErrorCode.NOT_FOUND, f"the console has no page {request.url.path}")
 
-    async def _trajectory(self, request: Request, instance_id: str) -> InstanceTrajectory:
-        cursor = request.query_params.get("cursor")
-        if cursor is not None and not (
-            cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST_CURSOR
-        ):
-            raise ServiceError(ErrorCode.INVALID_REQUEST, "cursor: not that of a page")
-        parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, _EVENTS)
+    async def _trajectory(
+        self, request: Request, instance_id: str, cursor: str | None, limit: int = _EVENTS
+    ) -> InstanceTrajectory:
+        parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, limit)
         return InstanceTrajectory.model_validate_json(b"".join(parts))
+
+
+def _sequence_in(request: Request, field: str) -> str | None:
+    """Return the sequence of an event in a field of the address, such as a page's cursor."""
+    given = request.query_params.get(field)
+    if given is not None and not (given.isascii() and given.isdigit() and len(given) <= _LONGEST_SEQUENCE):
+        raise ServiceError(ErrorCode.INVALID_REQUEST, f"{field}: not that of a page")
+    return given
 
 
 async def _form_of(request: Request) -> bytes:

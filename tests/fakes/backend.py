@@ -31,6 +31,8 @@ class Episode:
     files: dict[str, bytes] = field(default_factory=dict)
     created: dict[str, object] = field(default_factory=dict)
     """The answer to its create."""
+    further: list[dict[str, object]] = field(default_factory=list)
+    """Events of its trajectory after its create."""
     outcome: dict[str, object] = field(default_factory=dict)
     """Its outcome in the answer to a search."""
 
@@ -234,9 +236,16 @@ class EchoBackend:
             episode = self._live(call)
         if call.meta.get("row"):
             return _json({"instance_id": call.instance_id, "tenant": episode.tenant}) + b"\n"
-        events = [{"sequence": 0, "operation": "create", "at": 0.0, "result": episode.created}]
-        head = {"instance_id": call.instance_id, "environment": episode.environment, "events": events}
-        return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
+        created = {"operation": "create", "at": 0.0, "result": episode.created}
+        events = [
+            {"sequence": number, "at": float(number), **event}
+            for number, event in enumerate([created, *episode.further])
+        ]
+        after, limit = int(str(call.meta.get("after", -1))), int(str(call.meta.get("limit", 1000)))
+        left = events[after + 1 :]
+        more = str(after + limit) if len(left) > limit else None
+        head = {"instance_id": call.instance_id, "environment": episode.environment, "next_cursor": more}
+        return _json({**head, "events": left[:limit], "task_id": episode.task_id, "tenant": episode.tenant})
 
     def _search(self, call: Call) -> bytes:
         """The tenant's episodes in full, whatever the query is."""

@@ -77,14 +77,58 @@ async def test_keys_step_through_an_episode_and_links_lead_to_a_step(browser, co
         assert HOSTILE in await page.locator("#event-2 .assistant pre").inner_text()
 
 
-async def test_the_page_of_a_live_episode_grows_and_keeps_the_chosen_step(browser, console, cookies):
+async def test_a_live_episode_grows_and_leaves_focus_scrolling_and_open_parts_alone(
+    browser, console, cookies
+):
     await console.service.create(instance_id="growing", task_id="echo-endless")
+    for _ in range(3):
+        await console.service.step("growing", "many lines\n" * 30)
+    state = """() => [document.activeElement.id, document.querySelector('.step.chosen').id, scrollY,
+        document.querySelector('#event-0 details').open]"""
     async with tab(browser, storage_state=cookies) as page:
         await page.goto(f"{console.url}/console/episodes/growing")
+        await page.locator("#event-0 details summary").click()
         await page.keyboard.press("j")
-        await console.service.step("growing", "more")
-        await page.wait_for_selector("#event-1")
-        assert await page.evaluate("document.querySelector('.step.chosen').id") == "event-0"
+        await page.keyboard.press("j")
+        before = await page.evaluate(state)
+        focused, chosen, scrolled, opened = before
+        assert (focused, chosen, scrolled > 0, opened) == ("event-1", "event-1", True, True)
+        await console.service.step("growing", "one more")
+        await page.wait_for_selector("#event-4")
+        assert await page.evaluate(state) == before
+        assert "step 3" in await page.locator("[role=status][aria-live=polite]").inner_text()
+        assert await barriers(page) == []
+        await page.get_by_role("link", name="Go to the latest").click()
+        await page.wait_for_selector("#event-4.chosen")
+
+
+async def test_the_tail_rests_while_the_page_is_hidden_and_ends_with_the_verdict(browser, console, cookies):
+    await console.service.create(instance_id="ending", task_id="echo-1")
+    hide = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    hide += " document.dispatchEvent(new Event('visibilitychange', {bubbles: true})); }"
+    async with tab(browser, storage_state=cookies, viewport=PHONE, color_scheme="dark") as page:
+        asked = []
+        page.on("request", lambda request: asked.append(request.url) if "/tail" in request.url else None)
+        await page.clock.install()
+        await page.goto(f"{console.url}/console/episodes/ending")
+        await page.evaluate(hide, True)
+        await page.clock.run_for(20_000)
+        assert asked == []
+        await console.service.step("ending", "hello")
+        await console.service.evaluate("ending")
+        await page.evaluate(hide, False)
+        await page.wait_for_selector("#event-2")
+        await page.get_by_role("link", name="Release ending").focus()
+        await console.service.release("ending")
+        await page.clock.run_for(2_000)
+        await page.wait_for_selector("#arrivals:has-text('The episode has ended: solved')")
+        assert "solved" in await page.locator("#facts").inner_text()
+        assert await page.evaluate("document.activeElement.id") == "main", "the focused link has gone"
+        assert await barriers(page) == []
+        assert await overflow(page) <= 0
+        asked.clear()
+        await page.clock.run_for(60_000)
+        assert asked == []
 
 
 async def test_ticked_episodes_come_side_by_side(browser, console, cookies):

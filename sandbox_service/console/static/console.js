@@ -22,25 +22,68 @@
     kept.slice(wanted.length).forEach((node) => node.remove());
   }
 
-  const every = Number(document.body.dataset.refresh || 0);
+  const main = document.getElementById("main");
   const news = document.getElementById("news");
-  let failing = false;
+
+  // Calls every so many seconds while the page is visible, until the call answers that it was the last.
+  function repeat(call, seconds) {
+    let pause = seconds;
+    async function run() {
+      if (document.hidden) { addEventListener("visibilitychange", run, { once: true }); return; }
+      let more = true;
+      try {
+        more = await call();
+        if (pause !== seconds) news.textContent = "";
+        pause = seconds;
+      } catch {
+        if (pause === seconds) news.textContent = "the service does not answer";
+        pause = Math.min(2 * pause, 60);
+      }
+      if (more) setTimeout(run, pause * 1000);
+    }
+    setTimeout(run, seconds * 1000);
+  }
+
+  // The document at an address; null if it has none to send.
+  async function load(url) {
+    const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    if (answer.status === 401) { location.reload(); return null; }
+    if (!answer.ok) throw new Error(String(answer.status));
+    return answer.status === 204 ? null : new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
+
   async function refresh() {
     // A list of which something is ticked stays as it is: the ticks would stand beside other rows.
-    if (document.hidden || document.querySelector("#main input[type=checkbox]:is(:checked, :focus)")) return;
-    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10000) });
-    if (answer.status === 401) { location.reload(); return; }
-    if (!answer.ok) throw new Error(String(answer.status));
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    renew(document.getElementById("main"), page.getElementById("main"));
+    if (document.querySelector("#main input[type=checkbox]:is(:checked, :focus)")) return true;
+    const page = await load(location.href);
+    if (page) renew(main, page.getElementById("main"));
+    return true;
+  }
+  const every = Number(document.body.dataset.refresh || 0);
+  if (every) repeat(refresh, every);
+
+  // Adds the steps that a live episode has taken since. Those that are there stay where they are.
+  async function follow() {
+    const list = document.getElementById("steps");
+    const page = await load(list.dataset.tail);
+    if (!page) return true;
+    const focused = document.activeElement;
+    for (const step of page.querySelectorAll(".step")) {
+      const known = document.getElementById(step.id);
+      if (known) renew(known, step);
+      else list.append(document.importNode(step, true));
+    }
+    for (const id of ["facts", "links", "later", "latest"]) renew(document.getElementById(id), page.getElementById(id));
     linked();
+    if (!focused.isConnected) main.focus({ preventScroll: true });
+    // In one piece, so that it is read out once.
+    document.getElementById("arrivals").textContent = page.getElementById("arrivals").textContent;
+    const next = page.getElementById("steps").dataset.tail;
+    if (next) list.dataset.tail = next;
+    else delete list.dataset.tail;
+    return Boolean(next);
   }
-  function again() {
-    setTimeout(() => refresh().then(
-      () => { if (failing) news.textContent = ""; failing = false; },
-      () => { if (!failing) news.textContent = "the service does not answer"; failing = true; }).finally(again), every * 1000);
-  }
-  if (every) again();
+  if (document.querySelector("#steps[data-tail]")) repeat(follow, 2);
 
   const steps = () => [...document.querySelectorAll(".step")];
   function go(by) {

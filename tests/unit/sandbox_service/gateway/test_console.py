@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -147,6 +148,73 @@ async def test_an_environments_pictures_are_shown_and_nothing_else_in_their_plac
     assert "img-src 'self' data:;" in reply.headers["content-security-policy"]
     assert "example.org" not in reply.text
     assert "alert" not in reply.text
+
+
+def tail_address(text):
+    """The address at which a page asks for later events; None if it does not."""
+    found = re.search(r'data-tail="([^"]+)"', text)
+    return None if found is None else html.unescape(found[1])
+
+
+def said(action, reward=0.0):
+    message = {"role": "assistant", "content": action}
+    return {"operation": "step", "request": {"message": message}, "reward": reward}
+
+
+async def test_an_open_episode_gets_its_new_steps_and_nothing_else(client, backend, instance):
+    first = (await client.get(f"/console/episodes/{instance}")).text
+    address = tail_address(first)
+    nothing = await client.get(address)
+    assert (nothing.status_code, nothing.content, nothing.headers["cache-control"]) == (204, b"", "no-store")
+    assert [call.meta["limit"] for call in backend.calls if call.op is Op.TRAJECTORY][1:] == [1]
+
+    backend.episodes[instance].further += [said("hello", 0.5), said(HOSTILE, 0.25)]
+    reply = await client.get(address)
+    assert reply.status_code == 200
+    assert re.findall(r'<li id="([^"]+)"', reply.text) == ["event-1", "event-2"]
+    assert "2 new events" in reply.text
+    assert "sum of step rewards <b>0.75</b>" in reply.text
+    assert "<script>" not in reply.text
+    assert (await client.get(tail_address(reply.text))).status_code == 204
+
+
+async def test_the_tail_of_an_episode_ends_with_its_verdict(client, backend, instance):
+    address = tail_address((await client.get(f"/console/episodes/{instance}")).text)
+    verdict = {"operation": "evaluate", "result": {"score": 1.0, "success": True}, "reward": 1.0}
+    backend.episodes[instance].further += [verdict, {"operation": "release", "result": {}}]
+    text = (await client.get(address)).text
+    assert tail_address(text) is None
+    status = text[text.index('role="status"') :]
+    assert "The episode has ended" in status
+    assert "solved" in status
+    assert "Release" not in text
+    assert 'role="status" aria-live' not in (await client.get(f"/console/episodes/{instance}")).text
+
+
+async def test_the_tail_leads_on_when_the_page_is_full(client, backend, instance):
+    further = backend.episodes[instance].further
+    further += [said("again") for _ in range(199)]
+    address = tail_address((await client.get(f"/console/episodes/{instance}")).text)
+    further.append(said("once more"))
+    text = (await client.get(address)).text
+    assert "later events are on the next one" in text
+    assert f"/console/episodes/{instance}?cursor=199" in text
+    assert (tail_address(text), "<li" in text) == (None, False)
+    last = (await client.get(f"/console/episodes/{instance}?cursor=199")).text
+    assert tail_address(last).endswith("cursor=199&after=200")
+
+
+async def test_only_the_owner_follows_an_episode(keyed):
+    await create(keyed, "ada-1", "ada-key")
+    assert (await keyed.get("/console/episodes/ada-1/tail?after=0")).status_code == 401
+    await sign_in(keyed, "eve-key")
+    assert (await keyed.get("/console/episodes/ada-1/tail?after=0")).status_code == 404
+
+
+@pytest.mark.parametrize("field", ["after", "cursor"])
+async def test_a_tail_after_something_else_than_an_event_is_rejected(client, instance, field):
+    reply = await client.get(f"/console/episodes/{instance}/tail?{field}=-1")
+    assert (reply.status_code, f"{field}: " in reply.text) == (422, True)
 
 
 async def test_episodes_of_a_task_are_shown_side_by_side(client, instance):
