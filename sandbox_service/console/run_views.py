@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from .curves import Curve, curves_of
 from .overview import BarPart
+from .rollout_summary import rollout_summary
 from .run_folder import first_learning_step, written_at
 from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
 from .update_record import segment_records
 
 if TYPE_CHECKING:
+    from .rollout_summary import RolloutSummary
     from .run_folder import TrainingRun
     from .run_records import RunEpisode, RunGroup, RunTurn
     from .update_record import RatioBounds
@@ -56,6 +58,8 @@ class RunPage:
     learning_from: int
     """The step at which reinforcement learning begins."""
     curves: tuple[Curve, ...]
+    rollouts: RolloutSummary | None
+    """Its latest rollouts in figures; None without any."""
     columns: tuple[str, ...]
     steps: tuple[StepRow, ...]
     """The newest first."""
@@ -156,6 +160,7 @@ def run_page(run: TrainingRun) -> RunPage:
         last_step=newest[0] if newest else None,
         learning_from=first_learning_step(metrics),
         curves=curves_of(metrics),
+        rollouts=rollout_summary(metrics, groups),
         columns=_COLUMNS,
         steps=rows,
         stalls=tuple(run.stall_reports()),

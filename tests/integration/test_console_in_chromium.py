@@ -103,7 +103,7 @@ async def test_a_live_episode_grows_and_leaves_focus_scrolling_and_open_parts_al
 
 
 async def test_the_tail_rests_while_the_page_is_hidden_and_ends_with_the_verdict(browser, console, cookies):
-    await console.service.create(instance_id="ending", task_id="echo-1")
+    await console.service.create(instance_id="ending")
     hide = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
     hide += " document.dispatchEvent(new Event('visibilitychange', {bubbles: true})); }"
     async with tab(browser, storage_state=cookies, viewport=PHONE, color_scheme="dark") as page:
@@ -121,8 +121,8 @@ async def test_the_tail_rests_while_the_page_is_hidden_and_ends_with_the_verdict
         await page.get_by_role("link", name="Release ending").focus()
         await console.service.release("ending")
         await page.clock.run_for(2_000)
-        await page.wait_for_selector("#arrivals:has-text('The episode has ended: solved')")
-        assert "solved" in await page.locator("#facts").inner_text()
+        await page.wait_for_selector("#arrivals:has-text('The episode has ended: missed')")
+        assert "missed" in await page.locator("#facts").inner_text()
         assert await page.evaluate("document.activeElement.id") == "main", "the focused link has gone"
         assert await barriers(page) == []
         assert await overflow(page) <= 0

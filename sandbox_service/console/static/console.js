@@ -1,5 +1,5 @@
 "use strict";
-// The console's only script: pages renew themselves in place, and keys step through an episode.
+// The console's only script: pages renew themselves in place, live episodes grow, and keys step through them.
 // Text from the server stays text: nodes of the new page are adopted, and no string becomes HTML.
 (() => {
   const same = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName && (one.id || "") === (other.id || "");

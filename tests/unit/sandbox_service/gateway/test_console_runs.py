@@ -1,6 +1,7 @@
 """The console's pages about training runs."""
 
 import json
+import re
 
 import pytest
 
@@ -43,6 +44,15 @@ async def test_a_run_has_curves_steps_and_stall_reports(client):
         "/console/runs/mine/steps/39",
     ):
         assert expected in text
+
+
+async def test_a_run_shows_what_failures_cost_and_how_old_its_samples_are(client):
+    text = await read(client, "/console/runs/mine")
+    rows = dict(re.findall(r'<th scope="row">([^<]+?)(?: <small>.*)?</th><td class="n">([^<]+)</td>', text))
+    assert rows["difference, lost to failures"] == "0", "at the last step"
+    assert rows["failed attempts: sandbox"] == "0"
+    assert rows["the same, of the oldest token"] == "1"
+    assert "mean of steps 20 to 39" in text
 
 
 async def test_a_step_of_the_metrics_leads_to_its_groups_after_the_warm_start(client):
