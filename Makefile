@@ -79,8 +79,8 @@ runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an en
 chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
 	sh scripts/chromium.sh
 
-test-packages: $(STAMP) ## Install torchao for the tests of 8-bit moments, beside the environment.
-	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --target var/test-packages --constraint constraints/cpu.txt torchao
+test-packages: $(STAMP) ## Install torchao and atif, which single tests need, beside the environment.
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --target var/test-packages --constraint constraints/cpu.txt torchao atif==1.8.0
 
 promtool: ## Install Prometheus's promtool from Debian's package, for the tests of the alert rules (asks for root).
 	sh scripts/promtool.sh

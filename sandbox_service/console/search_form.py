@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from sandbox_contract.problems import FailureClass
+from sandbox_service.trajectories.lines import LineFormat
 from sandbox_service.trajectories.search import ANY_FAILURE, NO_FAILURE, EpisodeQuery, Place
 
 SEARCH, TASKS, EXPORT = "/console/episodes", "/console/tasks", "/console/export"
@@ -59,6 +60,15 @@ def read_form(parameters: Mapping[str, str], fields: Iterable[str] = FIELDS) -> 
     """Return the form's values among the parameters of a URL; fields that the page lacks are empty."""
     given = {name: parameters.get(name, "").strip()[:_MOST_CHARACTERS] for name in fields}
     return SearchForm({name: given.get(name, "") for name in FIELDS})
+
+
+def read_line_format(parameters: Mapping[str, str]) -> LineFormat:
+    """Return the format of a download. Raises FormError."""
+    name = parameters.get("format", LineFormat.JSONL.value)
+    try:
+        return LineFormat(name)
+    except ValueError:
+        raise FormError(f"format: {name[:40]!r} is not {' or '.join(LineFormat)}") from None
 
 
 def query_of(form: SearchForm, tenant: str, before: str | None) -> EpisodeQuery:

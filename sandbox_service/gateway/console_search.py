@@ -15,8 +15,17 @@ from fastapi import APIRouter, Request, Response
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.comparison import MOST_SIDE_BY_SIDE
 from sandbox_service.console.histogram import linked_bins
-from sandbox_service.console.search_form import EXPORT, FAILURES, SEARCH, FormError, query_of, read_form
+from sandbox_service.console.search_form import (
+    EXPORT,
+    FAILURES,
+    SEARCH,
+    FormError,
+    query_of,
+    read_form,
+    read_line_format,
+)
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.lines import LineFormat
 
 from .console_answers import as_page, page
 from .episode_export import EpisodeDownload, download_plan
@@ -92,15 +101,16 @@ class SearchRoutes:
 
     @as_page
     async def export_episodes(self, request: Request) -> Response:
-        """Send the episodes that the search page found as JSONL, in the format of an export."""
+        """Send the episodes that the search page found as JSONL, in a format of an export."""
         exchange = exchange_of(request)
         form, before = read_form(request.query_params), request.query_params.get("before", "")
         try:
             query = query_of(form, exchange.tenant, before)
+            line_format = read_line_format(request.query_params)
         except FormError as error:
             raise ServiceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         plan = download_plan((await self._select(request, query)).found)
-        return EpisodeDownload(self._dispatcher, self._queue, exchange, plan)
+        return EpisodeDownload(self._dispatcher, self._queue, exchange, plan, line_format)
 
     async def _select(self, request: Request, query: EpisodeQuery) -> SearchedEpisodes:
         looked_at = await search_episodes(self._dispatcher, exchange_of(request), query.without_outcome())
@@ -121,4 +131,5 @@ def _outlook(
         "further_url": form.next_url(looked_at.end),
         "plan": download_plan(selection.found),
         "export_url": form.url(EXPORT, before=before),
+        "atif_url": form.url(EXPORT, before=before, format=LineFormat.ATIF.value),
     }

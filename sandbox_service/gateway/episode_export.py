@@ -1,4 +1,4 @@
-"""Send episodes as lines of JSONL, as an export of the trajectory store writes them.
+"""Send episodes as lines, as an export of the trajectory store writes them.
 
 The lines are fetched one after another from the supervisors, so that an episode is held in memory at a time.
 """
@@ -14,8 +14,9 @@ from fastapi.responses import StreamingResponse
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import MOST_ROW_BYTES
+from sandbox_service.trajectories.lines import LineFormat
 
-from .inspection import episode_row
+from .inspection import episode_line
 
 if TYPE_CHECKING:
     from starlette.types import Send
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .fair_queue import FairQueue
 
 
+_SUFFIXES = {LineFormat.JSONL: "jsonl", LineFormat.ATIF: "atif.jsonl"}
 MOST_BYTES = 256 * 1024 * 1024
 """Most bytes of requests and answers of the episodes in a download; the newest are in it."""
 
@@ -61,20 +63,27 @@ def download_plan(
 class EpisodeDownload(StreamingResponse):
     """A file with a line for each episode of a plan.
 
-    An episode that was removed since the plan was made is left out. If another error interrupts the download,
-    its last chunk is missing, by which clients know that the file is incomplete.
+    An episode that was removed since the plan was made, or has no line in the format, is left out. If another
+    error interrupts the download, its last chunk is missing: clients know by it that the file is incomplete.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, queue: FairQueue | None, exchange: HttpExchange, plan: DownloadPlan
+        self,
+        dispatcher: Dispatcher,
+        queue: FairQueue | None,
+        exchange: HttpExchange,
+        plan: DownloadPlan,
+        line_format: LineFormat = LineFormat.JSONL,
     ) -> None:
         self._dispatcher = dispatcher
         self._queue = queue
         self._exchange = exchange
+        self._line_format = line_format
         # The answer to HEAD has no body, so that there is nothing to fetch.
         wanted = () if exchange.method == "HEAD" else plan.instance_ids
+        name = f"episodes-{len(plan.instance_ids)}.{_SUFFIXES[line_format]}"
         headers = {
-            "content-disposition": f'attachment; filename="episodes-{len(plan.instance_ids)}.jsonl"',
+            "content-disposition": f'attachment; filename="{name}"',
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
         }
@@ -96,7 +105,7 @@ class EpisodeDownload(StreamingResponse):
         # Each line takes its turn among the tenants' requests, or a download would count as a single one.
         permit = None if self._queue is None else await self._queue.acquire(self._exchange.tenant)
         try:
-            return await episode_row(self._dispatcher, self._exchange, instance_id)
+            return await episode_line(self._dispatcher, self._exchange, instance_id, self._line_format)
         except ServiceError as error:
             if error.code is not ErrorCode.UNKNOWN_INSTANCE:
                 raise

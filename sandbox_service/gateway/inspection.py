@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.trajectories.lines import LineFormat
 
     from .dispatch import Dispatcher
 
@@ -147,12 +148,14 @@ async def trajectory_page(
     return await _document_in_parts(dispatcher, exchange, instance_id, details)
 
 
-async def episode_row(dispatcher: Dispatcher, exchange: HttpExchange, instance_id: str) -> list[bytes]:
-    """Return an episode's line in a JSONL export, in parts of bounded size.
+async def episode_line(
+    dispatcher: Dispatcher, exchange: HttpExchange, instance_id: str, line_format: LineFormat
+) -> list[bytes]:
+    """Return an episode's line in an export, in parts of bounded size.
 
     Raises ServiceError, with UNKNOWN_INSTANCE also for an episode that is too large for a line.
     """
-    return await _document_in_parts(dispatcher, exchange, instance_id, {"row": True})
+    return await _document_in_parts(dispatcher, exchange, instance_id, {"row": line_format.mark})
 
 
 async def _document_in_parts(
@@ -164,7 +167,7 @@ async def _document_in_parts(
         at = {**details, "offset": sum(map(len, parts))}
         reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, at)
         if reply.meta.get("row") != details.get("row"):
-            detail = "a supervisor of an earlier release exports no episodes: upgrade it"
+            detail = "a supervisor of an earlier release exports no episodes in this format: upgrade it"
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail)
         whole = reply.meta.get("total", len(reply.body))
         if total not in (-1, whole):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from sandbox_contract.inspection import Instances, InstanceStatus
+from sandbox_service.trajectories.lines import format_of
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
@@ -71,16 +72,19 @@ class Inspection:
         """Return a part of a page of the recorded history of one of the tenant's instances.
 
         The gateway asks for the other parts of the page by their offsets. With ``row`` in the meta, the
-        document is the instance's line in an export, and the reply's meta says so. With ``current``, the
-        history stands for the instance's present state: raises ServiceError if the instance has ended, or
-        if it was recovered and may lack steps that were answered.
+        document is the instance's line in an export, and the reply's meta names its format. With
+        ``current``, the history stands for the instance's present state: raises ServiceError if the
+        instance has ended, or if it was recovered and may lack steps that were answered.
         """
         meta, store = frame.meta, self._store
         if meta.get("row"):
-            row = await store.episode_row(meta["tenant"], frame.instance_id, meta.get("offset", 0))
-            if row is None:
+            line_format = format_of(meta["row"])
+            line = await store.episode_line(
+                meta["tenant"], frame.instance_id, line_format, meta.get("offset", 0)
+            )
+            if line is None:
                 raise unknown_error(frame.instance_id)
-            return frame.reply(row.data, {"total": row.total, "row": True})
+            return frame.reply(line.data, {"total": line.total, "row": line_format.mark})
         if meta.get("current"):
             instance = await self._takeover.find_or_take_over(frame)
             if instance.in_doubt:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .documents import DocumentPart
+    from .lines import LineFormat
     from .ownership import Claim
     from .pages import PageBounds
     from .records import EventRecord, InstanceRecord, KeyedCreate, Recorded
@@ -62,10 +63,13 @@ class TrajectoryStore(Protocol):
         """
         ...
 
-    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
-        """Return a part of an episode's line in a JSONL export (flushes before the first part).
+    async def episode_line(
+        self, tenant: str, public_id: str, line_format: LineFormat, offset: int = 0
+    ) -> DocumentPart | None:
+        """Return a part of an episode's line in an export (flushes before the first part).
 
-        None when the tenant has no such instance, and for one larger than ``documents.MOST_ROW_BYTES``.
+        None when the tenant has no such instance, for one larger than ``documents.MOST_ROW_BYTES``, and for
+        one that has no line in the format.
         """
         ...
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from .engine import connect
+from .lines import MAKE_EPISODE, LineFormat
 from .pages import plan_page, read_page
 from .reader import events_of, find_instance, history_bytes
-from .rows import episode_row, jsonl_line
-from .view import trajectory_page
+from .rows import jsonl_line
+from .view import outcome_of, trajectory_page
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -62,21 +63,17 @@ def page_document(connection: Connection, plan: PagePlan) -> bytes:
 
 
 def part_of_page(
-    url: str, tenant: str, public_id: str, bounds: PageBounds | None, offset: int
+    url: str, tenant: str, public_id: str, bounds: PageBounds | LineFormat, offset: int
 ) -> DocumentPart | None:
     """Return a part of a page; for a work process, which reads a page once for all parts of it.
 
-    Without bounds it is a part of the episode's row. Raises OSError when the database cannot be read.
+    For a format in place of bounds it is a part of the episode's line in an export. Raises OSError when the
+    database cannot be read.
     """
     try:
         return _documents_of(url).part(tenant, public_id, bounds, offset)
     except SQLAlchemyError as error:
         raise OSError(str(getattr(error, "orig", None) or type(error).__name__)) from None
-
-
-def part_of_row(url: str, tenant: str, public_id: str, offset: int) -> DocumentPart | None:
-    """Return a part of an episode's row, as ``part_of_page`` does; None also if the episode is too large."""
-    return part_of_page(url, tenant, public_id, None, offset)
 
 
 @cache
@@ -90,10 +87,10 @@ class Documents:
     def __init__(self, url: str, most_bytes: int = _MOST_KEPT) -> None:
         self._engine = connect(url, create=False)
         self._most = most_bytes
-        self._kept: OrderedDict[tuple[str, str, PageBounds | None], _Document] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, PageBounds | LineFormat], _Document] = OrderedDict()
 
     def part(
-        self, tenant: str, public_id: str, bounds: PageBounds | None, offset: int
+        self, tenant: str, public_id: str, bounds: PageBounds | LineFormat, offset: int
     ) -> DocumentPart | None:
         """Return the part at an offset; None when there is no such instance."""
         key = (tenant, public_id, bounds)
@@ -114,18 +111,19 @@ class Documents:
 
 
 def _document(
-    connection: Connection, tenant: str, public_id: str, bounds: PageBounds | None
+    connection: Connection, tenant: str, public_id: str, bounds: PageBounds | LineFormat
 ) -> _Document | None:
-    if bounds is None:
-        return _row(connection, tenant, public_id)
+    if isinstance(bounds, LineFormat):
+        return _line(connection, tenant, public_id, bounds)
     plan = plan_page(connection, tenant, public_id, bounds)
     return None if plan is None else _Document(page_document(connection, plan), plan.more)
 
 
-def _row(connection: Connection, tenant: str, public_id: str) -> _Document | None:
-    """Read an episode as a line of an export."""
+def _line(connection: Connection, tenant: str, public_id: str, line_format: LineFormat) -> _Document | None:
+    """Read an episode as a line of an export; None if it is too large for one, or has none in the format."""
     stored = find_instance(connection, tenant, public_id)
     if stored is None or history_bytes(connection, stored.record.instance_id) > MOST_ROW_BYTES:
         return None
-    row = episode_row(stored, events_of(connection, stored.record.instance_id))
-    return _Document(jsonl_line(row).encode(), final=False)
+    events = events_of(connection, stored.record.instance_id)
+    row = MAKE_EPISODE[line_format](stored, events, outcome_of(events))
+    return None if row is None else _Document(jsonl_line(row).encode(), final=False)

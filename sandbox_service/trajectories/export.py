@@ -1,4 +1,4 @@
-"""Export datasets from the store, as JSONL or Parquet files."""
+"""Export datasets from the store, as files of JSONL, Parquet, or ATIF documents in lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .lines import MAKE_EPISODE, LineFormat
 from .rows import ExportFilter, Rows, jsonl_line, rows_of
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.base import JsonObject
 
+    from .redaction import Redaction
     from .rows import Progress
 
 
@@ -22,6 +24,7 @@ class FileFormat(StrEnum):
 
     JSONL = "jsonl"
     PARQUET = "parquet"
+    ATIF = "atif"
 
 
 def export(
@@ -31,18 +34,28 @@ def export(
     rows: Rows = Rows.EPISODES,
     wanted: ExportFilter | None = None,
     progress: Progress | None = None,
+    redaction: Redaction | None = None,
 ) -> int:
     """Write the wanted rows to ``output`` and return their number.
 
-    The file appears under its name only when it is complete.
+    The file appears under its name only when it is complete. ATIF has rows for episodes only. Raises
+    RedactionError where a text cannot be redacted in time.
     """
+    line_format = LineFormat.ATIF if file_format is FileFormat.ATIF else LineFormat.JSONL
     part = output.with_name(output.name + ".part")
     output.parent.mkdir(parents=True, exist_ok=True)
     # Without a transaction, because one that lasts for hours would keep PostgreSQL from vacuuming.
     reading = engine.execution_options(isolation_level="AUTOCOMMIT")
     try:
         with reading.connect() as connection:
-            lines = rows_of(connection, rows, wanted or ExportFilter(), progress)
+            lines = rows_of(
+                connection,
+                rows,
+                wanted or ExportFilter(),
+                progress,
+                make_episode=MAKE_EPISODE[line_format],
+                redaction=redaction,
+            )
             written = _write(part, file_format, rows, lines)
         part.replace(output)
     finally:
@@ -51,7 +64,7 @@ def export(
 
 
 def _write(path: Path, file_format: FileFormat, rows: Rows, lines: Iterator[JsonObject]) -> int:
-    if file_format is FileFormat.JSONL:
+    if file_format is not FileFormat.PARQUET:
         return _write_jsonl(path, lines)
     # Imported here, because importing pyarrow takes longer than a small export.
     from .parquet import write_parquet

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
     from .reader import StoredInstance
     from .records import EventRecord
+    from .redaction import Redaction
     from .view import EpisodeOutcome
 
 
 Progress: TypeAlias = "Callable[[int, int], None]"
 """Called with the number of episodes read and their total."""
+MakeEpisode: TypeAlias = (
+    "Callable[[StoredInstance, Sequence[EventRecord], EpisodeOutcome], JsonObject | None]"
+)
+"""Makes an episode's row; None leaves the episode out."""
 
 
 class Rows(StrEnum):
@@ -57,7 +62,13 @@ class ExportFilter:
 
 
 def rows_of(
-    connection: Connection, rows: Rows, wanted: ExportFilter, progress: Progress | None = None
+    connection: Connection,
+    rows: Rows,
+    wanted: ExportFilter,
+    progress: Progress | None = None,
+    *,
+    make_episode: MakeEpisode | None = None,
+    redaction: Redaction | None = None,
 ) -> Iterator[JsonObject]:
     """Yield the wanted rows, in order of the instances' creation."""
     total = reader.count_instances(connection, wanted.instances) if progress else 0
@@ -66,8 +77,11 @@ def rows_of(
         events = reader.events_of(connection, stored.record.instance_id)
         outcome = outcome_of(events)
         if wanted.admits(outcome):
+            if redaction is not None:
+                stored, events = redaction.of_episode(stored, events)
             if rows is Rows.EPISODES:
-                yield episode_row(stored, events, outcome)
+                row = (make_episode or episode_row)(stored, events, outcome)
+                yield from () if row is None else (row,)
             else:
                 own = (event for event in events if event.instance_id == stored.record.instance_id)
                 yield from (_event(stored, event) for event in own)
@@ -84,10 +98,17 @@ def episode_row(
     stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome | None = None
 ) -> JsonObject:
     """Return the row of an episode with these events; ``outcome`` is theirs, where it is known already."""
-    outcome = outcome or outcome_of(events)
+    messages: list[JsonValue] = [*conversation_of(events)]
+    columns = episode_columns(stored, events, outcome or outcome_of(events))
+    return {**columns, "messages": messages, "tools": tools_of(events)}
+
+
+def episode_columns(
+    stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome
+) -> JsonObject:
+    """Return the columns of an episode's row, without its messages and tools."""
     record = stored.record
     steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
-    messages: list[JsonValue] = [*conversation_of(events)]
     return {
         "instance_id": public_id(record.instance_id),
         "environment": record.environment,
@@ -108,8 +129,6 @@ def episode_row(
         "reward": outcome.reward,
         "step_rewards": list(outcome.step_rewards),
         "step_ms": [event.timing_ms.get("run_ms") for event in steps],
-        "messages": messages,
-        "tools": tools_of(events),
     }
 
 

@@ -25,7 +25,7 @@ from . import reader
 from .commits import Commits, unwritable
 from .condition import unreachable
 from .create_claims import claim_create, create_under, end_create_claim
-from .documents import DocumentPart, is_small, page_document, part_of_page, part_of_row
+from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
 from .ownership import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
+    from .lines import LineFormat
     from .ownership import Epoch
     from .pages import PageBounds, PagePlan
     from .records import EventRecord, InstanceRecord, KeyedCreate, Recorded
@@ -119,10 +120,12 @@ class SqlTrajectoryStore:
                 return small
         return await self._read_aside(part_of_page, tenant, public_id, bounds, offset)
 
-    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
+    async def episode_line(
+        self, tenant: str, public_id: str, line_format: LineFormat, offset: int = 0
+    ) -> DocumentPart | None:
         if not offset:
             await self.flush()
-        return await self._read_aside(part_of_row, tenant, public_id, offset)
+        return await self._read_aside(part_of_page, tenant, public_id, line_format, offset)
 
     async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         await self.flush()

@@ -99,7 +99,7 @@ def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
             if isinstance(action, dict):
                 messages.append(action)
         if event.kind in (EventKind.CREATE, EventKind.STEP):
-            messages.extend(_observed(object_of(event.response) or {}))
+            messages.extend(observed_messages(object_of(event.response) or {}))
     return messages
 
 
@@ -132,7 +132,8 @@ def outcome_of(events: Sequence[EventRecord]) -> EpisodeOutcome:
     return EpisodeOutcome(tuple(rewards), terminated, truncated, score, success)
 
 
-def _observed(result: JsonObject) -> list[JsonObject]:
+def observed_messages(result: JsonObject) -> list[JsonObject]:
+    """Return the messages that a result shows to the agent."""
     observation = result.get("observation")
     messages = observation.get("messages") if isinstance(observation, dict) else None
     return (

@@ -14,6 +14,7 @@ from sandbox_client import RetryPolicy, SandboxClient
 from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.reader import InstanceFilter
+from sandbox_service.trajectories.redaction import Redaction, RedactionError
 from sandbox_service.trajectories.rows import ExportFilter, Rows
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
@@ -50,6 +51,14 @@ MinReward: TypeAlias = Annotated[float | None, typer.Option(help="Only episodes 
 Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="The file to write.")]
 Format: TypeAlias = Annotated[FileFormat, typer.Option("--format", "-f", help="Format of the file.")]
 RowsOption: TypeAlias = Annotated[Rows, typer.Option("--rows", help="One row per episode or per event.")]
+Redact: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Replace what matches this regular expression with [redacted], in all texts; may be repeated. "
+        "It runs on this machine, and the export fails if it takes longer than ten seconds for one text.",
+    ),
+]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
@@ -123,16 +132,21 @@ def export_episodes(
     until: Until = None,
     success: Success = None,
     min_reward: MinReward = None,
+    redact: Redact = None,
     force: Force = False,
 ) -> None:
-    """Export episodes as JSONL or Parquet.
+    """Export episodes as JSONL, Parquet, or lines with an ATIF document each.
 
     The reward of an episode is its score, or the sum of its steps' rewards if it was not graded.
 
     Example:
 
         sandbox-service trajectories export -o solved.parquet -f parquet --success
+        sandbox-service trajectories export -o all.atif.jsonl -f atif --redact 'sk-[A-Za-z0-9]+'
     """
+    if file_format is FileFormat.ATIF and rows is Rows.EVENTS:
+        raise fail("--format atif has a document for each episode: leave out --rows events", WRONG)
+    redaction = _redaction(redact)
     if output.exists() and not force:
         raise fail(f"{output} exists; choose another file, or pass --force to replace it", WRONG)
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
@@ -144,10 +158,19 @@ def export_episodes(
             bar.update(task, completed=done, total=total)
 
         try:
-            written = export(engine, output, file_format, rows, wanted, show_progress)
+            written = export(engine, output, file_format, rows, wanted, show_progress, redaction)
+        except RedactionError as error:
+            raise fail(f"--redact: {error}; nothing was written") from error
         except OSError as error:
             raise fail(f"cannot write {output}: {error.strerror or error}") from error
     notes().print(f"{written} {rows.value} written to {output}")
+
+
+def _redaction(patterns: list[str] | None) -> Redaction | None:
+    try:
+        return Redaction(patterns) if patterns else None
+    except RedactionError as error:
+        raise fail(f"--redact: {error}", WRONG) from error
 
 
 def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajectory:

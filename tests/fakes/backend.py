@@ -103,7 +103,7 @@ class EchoBackend:
             raise self.failures[op]
         key = meta.get("key")
         if key is None:
-            reply_meta = {**TIMING, **({"row": True} if meta.get("row") else {})}
+            reply_meta = {**TIMING, **({"row": meta["row"]} if meta.get("row") else {})}
             return Frame(Op.REPLY, 0, instance_id, reply_meta, self._handlers[op](call))
         known = self._answers.get((instance_id, str(key)))
         if known is None:

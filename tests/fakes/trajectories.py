@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.documents import PART_BYTES, DocumentPart
+from sandbox_service.trajectories.lines import MAKE_EPISODE, LineFormat
 from sandbox_service.trajectories.ownership import Claim
 from sandbox_service.trajectories.pages import EventPage, PageBounds
 from sandbox_service.trajectories.reader import StoredInstance
@@ -21,9 +22,9 @@ from sandbox_service.trajectories.records import (
     public_id,
     record_id,
 )
-from sandbox_service.trajectories.rows import episode_row, jsonl_line
+from sandbox_service.trajectories.rows import jsonl_line
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery, EpisodeSummary, Place
-from sandbox_service.trajectories.view import trajectory_page
+from sandbox_service.trajectories.view import outcome_of, trajectory_page
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -171,11 +172,16 @@ class MemoryTrajectoryStore:
         document = trajectory_page(record, page)
         return DocumentPart(document[offset : offset + PART_BYTES], len(document))
 
-    async def episode_row(self, tenant: str, public_id: str, offset: int = 0) -> DocumentPart | None:
+    async def episode_line(
+        self, tenant: str, public_id: str, line_format: LineFormat, offset: int = 0
+    ) -> DocumentPart | None:
         record = await self.instance(tenant, public_id)
         if record is None:
             return None
-        row = episode_row(StoredInstance(record, None, None), await self.events(record.instance_id))
+        events = await self.events(record.instance_id)
+        row = MAKE_EPISODE[line_format](StoredInstance(record, None, None), events, outcome_of(events))
+        if row is None:
+            return None
         document = jsonl_line(row).encode()
         return DocumentPart(document[offset : offset + PART_BYTES], len(document))
 

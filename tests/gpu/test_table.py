@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.gpu.table import SETTINGS, Sizes, main, random_batch
-from tests.harness.eight_bits import need_torchao
+from tests.harness.separate_packages import need_torchao
 
 
 @pytest.fixture(autouse=True)

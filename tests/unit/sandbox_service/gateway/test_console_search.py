@@ -73,6 +73,22 @@ async def test_a_download_has_the_visitors_wanted_episodes_only(keyed, backend):
     assert {call.tenant for call in backend.calls if call.op is Op.TRAJECTORY} == {"ada"}
 
 
+async def test_a_download_comes_as_atif_where_it_is_asked_for(keyed, backend):
+    await play(keyed, backend, "a", 1.0)
+    text = (await keyed.get(f"{SEARCH}?environment=echo", headers=ADA)).text
+    assert f'href="{EXPORT}?environment=echo&amp;format=atif" download>Download as ATIF</a>' in text
+    reply = await keyed.get(f"{EXPORT}?environment=echo&format=atif", headers=ADA)
+    assert (reply.status_code, lines(reply)) == (200, ["a"])
+    assert reply.headers["content-disposition"] == 'attachment; filename="episodes-1.atif.jsonl"'
+    assert [call.meta["row"] for call in backend.calls if call.op is Op.TRAJECTORY] == ["atif"]
+
+
+async def test_a_download_in_a_format_that_there_is_not_is_refused(keyed, backend):
+    reply = await keyed.get(f"{EXPORT}?format=csv", headers=ADA)
+    assert (reply.status_code, "is not jsonl or atif" in reply.text) == (422, True)
+    assert backend.calls == []
+
+
 async def test_a_download_needs_a_key(keyed):
     assert (await keyed.get(EXPORT)).status_code == 401
 

@@ -8,13 +8,14 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.dispatch import Deadlines, Dispatcher
 from sandbox_service.gateway.episode_export import EpisodeDownload, download_plan
 from sandbox_service.gateway.exchange import HttpExchange
+from sandbox_service.trajectories.lines import LineFormat
 from sandbox_service.trajectories.search import EpisodeSummary, Place
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
 
 
 class Rows(EchoBackend):
-    """A fleet that has a line for each instance, but for those of which it has an error."""
+    """A fleet that has a line for each instance, in the format that is asked for, or an error."""
 
     def __init__(self, *answers: bytes | ServiceError) -> None:
         super().__init__()
@@ -25,14 +26,18 @@ class Rows(EchoBackend):
         if isinstance(answer, ServiceError):
             raise answer
         part = answer[meta["offset"] :][:4]
-        return Frame(Op.REPLY, 0, instance_id, {"row": True, "total": len(answer)}, part)
+        return Frame(Op.REPLY, 0, instance_id, {"row": meta["row"], "total": len(answer)}, part)
 
 
 class EarlierRelease(EchoBackend):
-    """A fleet that does not know rows."""
+    """A fleet that knows no rows, or those of JSONL only."""
+
+    def __init__(self, **mark: bool) -> None:
+        super().__init__()
+        self.mark = mark
 
     async def call(self, op, *, tenant, instance_id, meta, body, timeout_s):
-        return Frame(Op.REPLY, 0, instance_id, {"total": 2}, b"{}")
+        return Frame(Op.REPLY, 0, instance_id, {"total": 2, **self.mark}, b"{}")
 
 
 def episodes(*sizes):
@@ -42,7 +47,7 @@ def episodes(*sizes):
     ]
 
 
-async def sent(backend, count):
+async def sent(backend, count, line_format=LineFormat.JSONL):
     """The messages of a download of so many episodes, and its exchange."""
     exchange = HttpExchange("r", "GET", "/console/export", {}, tenant="ada")
     dispatcher = Dispatcher(backend, Deadlines(DeadlineConfig(), 1.0))
@@ -51,7 +56,7 @@ async def sent(backend, count):
     async def send(message):
         messages.append(message)
 
-    download = EpisodeDownload(dispatcher, None, exchange, download_plan(episodes(*[1] * count)))
+    download = EpisodeDownload(dispatcher, None, exchange, download_plan(episodes(*[1] * count)), line_format)
     await download.stream_response(send)
     return messages, exchange
 
@@ -78,10 +83,10 @@ async def test_an_episode_that_is_gone_by_now_is_left_out():
 
 @pytest.mark.parametrize(
     "backend",
-    [Rows(ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)), EarlierRelease()],
-    ids=["broken off", "earlier release"],
+    [Rows(ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)), EarlierRelease(), EarlierRelease(row=True)],
+    ids=["broken off", "earlier release", "release with one format"],
 )
 async def test_an_interrupted_download_has_no_last_chunk(backend):
-    messages, exchange = await sent(backend, 1)
+    messages, exchange = await sent(backend, 1, LineFormat.ATIF)
     assert all(message.get("more_body", True) for message in messages)
     assert exchange.error is ErrorCode.SUPERVISOR_UNAVAILABLE

@@ -82,6 +82,15 @@ async def test_a_row_is_of_the_callers_own_episode_and_the_reply_says_that_it_is
         assert await eve.refusal(Op.TRAJECTORY, instance, row=True) is ErrorCode.UNKNOWN_INSTANCE
 
 
+async def test_a_row_comes_in_the_format_that_is_asked_for_and_else_as_jsonl() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        reply = await service.call(Op.TRAJECTORY, instance, row="atif")
+        assert (json.loads(reply.body)["trajectory_id"], reply.meta["row"]) == (instance, "atif")
+        reply = await service.call(Op.TRAJECTORY, instance, row="of a later release")
+        assert (json.loads(reply.body)["instance_id"], reply.meta["row"]) == (instance, True)
+
+
 async def test_a_loss_is_told_with_its_reason() -> None:
     async with supervised() as service:
         instance = await service.create("diary")

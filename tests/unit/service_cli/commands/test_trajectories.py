@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sandbox_service.config import StoreConfig
+from sandbox_service.trajectories.export import FileFormat
 from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.store import open_store
 from service_cli.commands.trajectories import build
@@ -111,6 +112,49 @@ def test_export_writes_what_is_wanted(run, url, tmp_path):
     assert "1 episodes written" in done.stderr
     assert done.stdout == ""
     assert pyarrow.parquet.read_table(output).num_rows == 1
+
+
+def test_export_writes_a_document_of_atif_in_each_line(run, url, tmp_path):
+    output = tmp_path / "all.atif.jsonl"
+    assert run("export", "--url", url, "-f", "atif", "-o", output).exit_code == 0
+    documents = [json.loads(line) for line in output.read_text().splitlines()]
+    names = [document["trajectory_id"] for document in documents]
+    assert names == ["s1.long", "s1.a", "s1.b", "s1.c"]
+    assert {document["schema_version"] for document in documents} == {"ATIF-v1.8"}
+
+
+def test_export_of_events_as_atif_is_refused(run, url, tmp_path):
+    refused = run("export", "--url", url, "-f", "atif", "--rows", "events", "-o", tmp_path / "x")
+    assert (refused.exit_code, "leave out --rows events" in refused.stderr) == (2, True)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("file_format", FileFormat)
+def test_export_removes_what_matches_a_pattern_from_all_formats(run, url, tmp_path, file_format):
+    output = tmp_path / "data"
+    words = ("--success", "--redact", "w[o]rd 0", "--redact", "think|Say something")
+    assert run("export", "--url", url, "-f", file_format, "-o", output, *words).exit_code == 0
+    if file_format is FileFormat.PARQUET:
+        text = json.dumps(pyarrow.parquet.read_table(output).to_pylist())
+    else:
+        text = output.read_text()
+    assert "[redacted]" in text
+    assert "word 1" in text
+    assert not [each for each in ("word 0", "think", "Say something") if each in text]
+
+
+def test_export_redacts_the_bodies_of_events(run, url, tmp_path):
+    output = tmp_path / "events.jsonl"
+    words = ("--rows", "events", "--redact", "word")
+    assert run("export", "--url", url, "-o", output, *words).exit_code == 0
+    assert ("[redacted]" in output.read_text(), "word" in output.read_text()) == (True, False)
+
+
+@pytest.mark.parametrize(("pattern", "reason"), [("sk-(", "not a regular expression"), ("x*", "empty text")])
+def test_export_with_a_pattern_that_cannot_be_used_writes_nothing(run, url, tmp_path, pattern, reason):
+    refused = run("export", "--url", url, "-o", tmp_path / "x", "--redact", pattern)
+    assert (refused.exit_code, pattern in refused.stderr, reason in refused.stderr) == (2, True, True)
+    assert not (tmp_path / "x").exists()
 
 
 def test_export_does_not_replace_a_file_unless_forced(run, url, tmp_path):

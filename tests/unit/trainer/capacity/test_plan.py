@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.harness.eight_bits import need_torchao
 from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.separate_packages import need_torchao
 from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
 from trainer.capacity.machine import GIB, Machine

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from tests.fakes.pretended_ranks import one_of
-from tests.harness.eight_bits import need_torchao
 from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.separate_packages import need_torchao
 from trainer.config import OptimizerConfig
 from trainer.errors import ConfigError
 from trainer.update import adam
