@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_contract.inspection import Environment
+    from sandbox_service.runner.world import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +145,60 @@ class VerifierBox:
 
 
 @dataclass(frozen=True, slots=True)
+class GradingPart:
+    """A part of a task that is graded by itself."""
+
+    grading: dict[str, JsonValue]
+    """Sent with its evaluation only."""
+    evaluate_s: float
+    """Seconds that it may take; it has this share of the time of all parts."""
+    verifier: VerifierBox | None = None
+    """The box in which it is graded, if not the instance's. The instance's world has ``export_work`` then,
+    whose result is the key ``work`` of ``grading`` in the verifier's box."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuePart:
+    """The part of a task that is graded next."""
+
+    number: int
+    """Its place among the parts."""
+    request: dict[str, JsonValue]
+    """Argument of ``export_work`` of the instance's world, and the key ``part`` of ``grading`` there."""
+
+
+class CombineParts(Protocol):
+    """Decides about a task that is graded in parts. The service does: no agent has been in its process."""
+
+    def __call__(
+        self, params: dict[str, JsonValue], reached: int, results: Sequence[dict[str, JsonValue]]
+    ) -> DuePart | Verdict:
+        """Return the part that is graded next, or the verdict on the task.
+
+        ``reached`` is the number of parts that have something to grade, as the instance's world counts them,
+        and ``results`` are the details of the verdicts on parts. Raises ServiceError.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPayload:
     """Data for the box of an instance; ``task`` has no ground truth where agent code runs."""
 
     task: dict[str, JsonValue]
     grading: dict[str, JsonValue]
-    """Sent with each evaluation only."""
+    """Sent with each evaluation only; empty where the task has parts."""
     max_steps: int
     image: TaskImage | None = None
     """The image of its boxes, if the environment's own is not enough."""
     evaluate_s: float = 0.0
     """Seconds that grading may take, where ``deadline.evaluate_s`` is lower. Clients learn it if the box puts
     it into the opening's ``info`` under this name."""
-    verifier: VerifierBox | None = None
-    """The box in which the task is graded, if not the instance's. Its world has ``export_work`` then, whose
-    result is the key ``work`` of ``grading`` in the verifier's box."""
+    parts: tuple[GradingPart, ...] = ()
+    """The parts of a task of which any is graded in the box of a verifier; without parts the instance's box
+    grades the whole. The verdict on the only part is the task's."""
+    combine: CombineParts | None = None
+    """Makes one verdict of several parts."""
 
 
 class Catalog(Protocol):

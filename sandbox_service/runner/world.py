@@ -248,12 +248,21 @@ class World(ABC):
         ``grading`` is ground truth that is sent only now.
         """
 
-    def export_work(self) -> JsonObject:
+    def export_work(self, part: JsonObject) -> JsonObject:
         """Return what a world of the same class, in the box of a verifier, grades by ``evaluate``.
 
-        It comes there as ``grading["work"]``. The time is that of an evaluation.
+        It comes there as ``grading["work"]``. ``part`` says which of several parts of the task, and is empty
+        where there is one only. The time is that of an evaluation.
         """
         raise WorldError("what it leaves cannot be graded in another box", BoxErrorCode.GRADER_FAILED)
+
+    def count_parts(self) -> int:
+        """Return how many parts of the task, from its first, have something to grade.
+
+        A part that is graded here, and not in the box of a verifier, comes as ``grading["part"]`` to
+        ``evaluate``.
+        """
+        return 1
 
     def untouched(self, task: JsonObject) -> Iterator[World]:
         """Give new worlds of the same task in which an agent did nothing, or something harmless.

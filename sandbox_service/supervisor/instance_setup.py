@@ -36,7 +36,7 @@ class InstanceSetup:
         Raises NodeFullError if the disk has no room for a box.
         """
         try:
-            if payload.verifier is None:
+            if not payload.parts:
                 return await self._set_up(instance, payload, timer, fresh=fresh)
             return await self._set_up_with_verifier(instance, payload, timer, fresh=fresh)
         except ServiceError as error:
@@ -56,7 +56,7 @@ class InstanceSetup:
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
         if instance.box is None or instance.box.discarded:
-            detail = "the sandbox died while the box of the verifier was made"
+            detail = "the sandbox died while the boxes of verifiers were made"
             raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         return reply
 

@@ -22,7 +22,6 @@ from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
 from .model_tunnel import ModelTunnel
-from .verifier_boxes import EXPORT_WORK
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -94,7 +93,7 @@ class InstanceOperations:
         # The grading data stay outside of the box until they are needed: the agent must never read them.
         payload = instance.catalog.payload(instance.task_id)
         limit = max(self._deadlines.evaluate_s, payload.evaluate_s)
-        if payload.verifier is not None:
+        if payload.parts:
             reply = await self._grade_elsewhere(instance, invocation, payload, request.params, limit)
         else:
             body = json.dumps({"params": request.params, "grading": payload.grading}).encode()
@@ -109,18 +108,18 @@ class InstanceOperations:
         params: dict[str, JsonValue],
         limit_s: float,
     ) -> Frame:
-        """Have what the agent left graded in the box of a verifier."""
+        """Have what the agent left graded in boxes of verifiers."""
         key = json.dumps(params, sort_keys=True)
         # The first verdict stands: tests that draw something get no second draw.
         if key in instance.verdicts:
             return instance.verdicts[key]
 
-        async def export(rest_s: float) -> Frame:
+        async def ask(body: bytes, rest_s: float) -> Frame:
             meta = {"deadline_s": rest_s}
-            return await self._request_box(instance, invocation.frame, meta, EXPORT_WORK, rest_s)
+            return await self._request_box(instance, invocation.frame, meta, body, rest_s)
 
         reply = await self._verifiers.grade_instance(
-            instance, payload, params, export, invocation.timer, limit_s
+            instance, payload, params, ask, invocation.timer, limit_s
         )
         if instance.state is InstanceState.FINISHED:
             # Without what the box says of this run of it.

@@ -1,4 +1,4 @@
-"""A world that is graded elsewhere: another world grades what the agent wrote."""
+"""A world that is graded elsewhere: other worlds grade what the agent wrote, perhaps in parts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,21 @@ class EssayWorld(World):
         return Outcome(messages=[], terminated=self.text.startswith("end"))
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        text = grading["work"]["text"]
-        return Verdict(float("well" in text), "well" in text, {"kind": self.task["kind"], "text": text})
+        text = grading["work"]["text"] if "work" in grading else self.text
+        details = {"kind": self.task["kind"], "text": text}
+        if "marked" in grading:
+            details["marked"] = grading["marked"]
+        return Verdict(float(_is_liked(details)), _is_liked(details), details)
 
-    def export_work(self) -> JsonObject:
-        return {"text": self.text}
+    def export_work(self, part: JsonObject) -> JsonObject:
+        return {"text": self.text, **part}
+
+    def count_parts(self) -> int:
+        return 3
+
+
+def _is_liked(details: JsonObject) -> bool:
+    return "well" in details["text"]
 
 
 WORLD = EssayWorld

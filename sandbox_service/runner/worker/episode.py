@@ -41,6 +41,8 @@ _NOT_THE_ACTION = (
     BoxErrorCode.GRADER_FAILED,
 )
 """Codes of evaluations that failed because of the request, the machine or the grader, as the world says."""
+_GRADED = ("work", "part")
+"""Keys of an evaluation that say what is graded: the work of another box, or one part."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 _FAILED = "The environment failed at this action ({}), and the episode ended."
 
@@ -187,11 +189,13 @@ class WorldEpisode:
         params, grading = request.get("params", {}), request.get("grading", {})
         started = time.perf_counter()
         deadline = time.monotonic() + world_timeout_s(frame)
-        if "work" in request:
-            grading = {**grading, "work": request["work"]}
-        if request.get("export_work") is True:
-            self.world.evaluate_timeout_s = world_timeout_s(frame)
-            return frame.reply(_json(self.world.export_work()), {"run_ms": _since(started)})
+        grading = {**grading, **{name: request[name] for name in _GRADED if name in request}}
+        self.world.evaluate_timeout_s = world_timeout_s(frame)
+        if "export_work" in request:
+            work = self.world.export_work(request["export_work"])
+            return frame.reply(_json(work), {"run_ms": _since(started)})
+        if "count_parts" in request:
+            return frame.reply(b"{}", {"parts": self.world.count_parts(), "run_ms": _since(started)})
         raised: JsonObject = {}
 
         def grade(world: World) -> tuple[bytes, JsonObject]:

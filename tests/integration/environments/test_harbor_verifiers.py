@@ -63,6 +63,35 @@ r=0; cmp -s /app/out/answer.txt expected.sh && r=1
 cmp -s /logs/artifacts/answer.txt expected.sh && r=1
 echo "$r" > /logs/verifier/reward.txt
 """
+FIRST = """\
+#!/bin/bash
+. ./expected.sh
+r=0; [ "$(cat /app/one.txt 2>/dev/null)" = "$EXPECTED" ] && r=1
+echo "$r" > /logs/verifier/reward.txt
+"""
+SECOND = """\
+#!/bin/bash
+. ./expected.sh
+[ -e /app/crash ] && . /app/crash
+r=0; [ "$(cat /logs/artifacts/both 2>/dev/null)" = "$EXPECTED" ] && [ ! -e /app/one.txt ] && r=1
+echo "$r" > /logs/verifier/reward.txt
+"""
+"""Tests of a step that see what its hook made of the files of both steps, and no artifact of the other."""
+BOTH = """\
+[verifier]
+environment_mode = "separate"
+[[steps]]
+name = "one"
+artifacts = ["one.txt"]
+[[steps]]
+name = "two"
+artifacts = ["crash"]
+[[steps.verifier.collect]]
+command = "cat one.txt two.txt > /logs/artifacts/both"
+"""
+MIXED = BOTH.replace('artifacts = ["one.txt"]', '[steps.verifier]\nenvironment_mode = "shared"')
+"""The tests of the first step run in the box of the agent."""
+SOLVED = ("printf 4 > one.txt", "printf 2 > two.txt")
 CHEATING = (
     "mkdir -p /tests /opt/task /logs/verifier; echo EXPECTED=0 > /tests/expected.sh; "
     "for place in /tests /logs/verifier /app /logs/artifacts; do "
@@ -78,6 +107,21 @@ def write_task(folder: Path, name: str, toml: str, **files: str) -> None:
     for path, text in content.items():
         (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / name / path).write_text(text)
+
+
+def write_steps(folder: Path, name: str, toml: str, *images: str) -> None:
+    """Write a task of two steps, of which ``images`` have tests with an image of their own."""
+    files = {}
+    for step, test, expected in (("one", FIRST, "4"), ("two", SECOND, "42")):
+        own = f"steps/{step}"
+        files |= {f"{own}/instruction.md": "Go on.", f"{own}/tests/test.sh": test}
+        if step in images:
+            files[f"{own}/tests/Dockerfile"] = OWN
+            files[f"{own}/tests/expected.sh"] = f"EXPECTED={expected}"
+        else:
+            # In the box of the agent, tests run in its working directory.
+            files[f"{own}/tests/test.sh"] = test.replace(". ./expected.sh", f"EXPECTED={expected}")
+    write_task(folder, name, toml, **files)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +149,8 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_task(folder, "no-tests", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nWORKDIR /app\n"})
     write_task(folder, "broken", SEPARATE, **{"tests/Dockerfile": f"FROM {BASE}\nRUN exit 3\n"})
     write_task(folder, "no-reward", SEPARATE, **{"tests/Dockerfile": OWN, "tests/test.sh": "#!/bin/sh\n"})
+    write_steps(folder, "steps", BOTH, "one", "two")
+    write_steps(folder, "mixed", MIXED, "two")
     client.images.build(path=str(folder / "own/tests"), tag=BROUGHT, pull=False)
     yield folder
     for image in client.images.list(filters={"label": LABEL}):
@@ -224,3 +270,51 @@ async def test_artifacts_that_are_too_large_have_the_least_reward(service: Servi
         assert (verdict.score, verdict.details["note"]) == (0.0, "too large to be graded")
         await episode.step(bash(SOLUTION))
         assert (await episode.evaluate()).score == 1.0
+
+
+async def score_of_steps(service: Service, task: str, *commands: str) -> tuple[float, dict]:
+    async with service.client.episode("harbor", task) as episode:
+        for command in commands:
+            await episode.step(bash(command))
+            await episode.step(native("submit", {}))
+        verdict = await episode.evaluate()
+        assert await episode.evaluate() == verdict
+        return verdict.score, verdict.details
+
+
+@pytest.mark.parametrize("task", ["steps", "mixed"])
+async def test_each_step_is_graded_in_the_image_of_its_tests(service: Service, task: str) -> None:
+    assert (await score_of_steps(service, task, *SOLVED))[0] == 1.0
+    assert (await score_of_steps(service, task, "true", "true"))[0] == 0.0
+    score, details = await score_of_steps(service, task, SOLVED[0], "true")
+    assert (score, [step["rewards"]["reward"] for step in details["steps"]]) == (0.5, [1.0, 0.0])
+    assert details["failed_hooks"] == [{"step": "two", "hook": 1, "exit_code": 1}]
+    # The first step cannot be made good in the second, and its files are there.
+    late = await score_of_steps(service, task, "printf 5 > one.txt", f"cat one.txt && {'; '.join(SOLVED)}")
+    assert [step["rewards"]["reward"] for step in late[1]["steps"]] == [0.0, 1.0]
+
+
+async def test_an_evaluation_between_two_steps_leaves_them_as_they_are(service: Service) -> None:
+    async with service.client.episode("harbor", "steps") as episode:
+        await episode.step(bash(SOLVED[0]))
+        await episode.step(native("submit", {}))
+        assert (await episode.evaluate()).score == 0.5
+        await episode.step(bash(SOLVED[1]))
+        verdict = await episode.evaluate()
+        assert verdict.score == 1.0
+        shown = str((await episode.step(bash("ls -A /tests /opt/task; cat one.txt"))).observation.messages[0])
+        assert "expected.sh" not in shown
+
+
+async def test_a_cheat_in_one_step_gains_nothing_in_any(service: Service) -> None:
+    planted = CHEATING.replace("answer.txt", "one.txt").replace("EXPECTED=0", "EXPECTED=")
+    score, details = await score_of_steps(service, "steps", planted, planted.replace("one.txt", "two.txt"))
+    assert [step["rewards"]["reward"] for step in details["steps"]] == [0.0, 0.0]
+    assert score == 0.0
+
+
+async def test_an_agent_that_makes_the_tests_of_a_step_crash_has_the_least_reward(service: Service) -> None:
+    crashing = f"{SOLVED[1]}; echo 'kill -9 $$' > crash"
+    score, details = await score_of_steps(service, "steps", SOLVED[0], crashing)
+    assert (score, details["steps"]) == (0.0, ["two"])
+    assert "killed by signal" in details["reason"]

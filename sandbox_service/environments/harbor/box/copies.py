@@ -35,10 +35,7 @@ class Copies:
 
     def __init__(self, agent: Agent, task: JsonObject) -> None:
         self._agent = agent
-        self._most_bytes: int = task["archive_bytes"]
         self._all_bytes: int = task["all_archives_bytes"]
-        self._artifacts: list[JsonObject] | None = task["artifacts"]
-        self._copy_s: float = _COPY_S * max(1.0, self._most_bytes / LEAST_ARCHIVE)
         self.works: list[Work | None] = []
         """The copies by step; None is too large."""
         self.failed_hooks: list[JsonObject] = []
@@ -46,9 +43,9 @@ class Copies:
 
     def reserved_s(self, step: JsonObject, timeout_s: float, *, ends: bool) -> float:
         """Return the part of a step's time for hooks and a copy; ``ends``: one may follow this action."""
-        hooks_s = wanted_s(step["collect"])
-        if ends and (self._copy_s > _COPY_S or hooks_s > 0):
-            return min(self._copy_s + hooks_s, timeout_s / (2 if hooks_s else 3))
+        copy_s, hooks_s = _copy_s(step), wanted_s(step["collect"])
+        if ends and (copy_s > _COPY_S or hooks_s > 0):
+            return min(copy_s + hooks_s, timeout_s / (2 if hooks_s else 3))
         return min(_COPY_S, timeout_s / 6)
 
     def keep_copy(self, step: JsonObject, prologue: str, timeout_s: float) -> None:
@@ -58,15 +55,26 @@ class Copies:
     def copy_work(self, step: JsonObject, prologue: str, timeout_s: float) -> Work | None:
         """Run the hooks of a step; return a copy of what the agent and they have left. Raises WorldError."""
         deadline = time.monotonic() + timeout_s
-        hooks_s = timeout_s - min(self._copy_s, timeout_s / 2)
+        hooks_s = timeout_s - min(_copy_s(step), timeout_s / 2)
         failed = collect(self._agent, prologue, step["collect"], hooks_s)
         before = [hook for hook in self.failed_hooks if hook["step"] != step["name"]]
         self.failed_hooks = before + [{"step": step["name"], **hook} for hook in failed]
         left_s = deadline - time.monotonic()
-        if self._artifacts is not None:
-            return pack_artifacts(self._agent, self._artifacts, left_s, self._most_bytes)
-        left = self._all_bytes - sum(len(work or "") for work in self.works)
-        return copy_folders(self._agent, left_s, min(self._most_bytes, left))
+        most_bytes = min(step["archive_bytes"], self._all_bytes - sum(map(_length, self.works)))
+        if step["artifacts"] is not None:
+            return pack_artifacts(self._agent, step["artifacts"], left_s, most_bytes)
+        return copy_folders(self._agent, left_s, most_bytes)
+
+
+def _copy_s(step: JsonObject) -> float:
+    return _COPY_S * max(1.0, float(step["archive_bytes"] / LEAST_ARCHIVE))
+
+
+def _length(work: Work | None) -> int:
+    """Return the characters of a copy."""
+    if isinstance(work, list):
+        return sum(len(artifact["archive"]) for artifact in work)
+    return len(work or "")
 
 
 def copy_folders(agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE) -> str | None:

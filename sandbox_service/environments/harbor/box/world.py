@@ -34,6 +34,7 @@ from .layout import (
 )
 from .prompts import NO_ACTION, next_step, system_prompt
 from .room import check_image_fits
+from .step_results import DueTests
 from .step_tests import take_folders
 from .tools import SUBMIT, TOOLS, ToolSettings, run_tool
 
@@ -76,7 +77,7 @@ class HarborWorld(World):
         self.step_deadline = 0.0
         self.copies = Copies(self._agent, self.task)
         self.sealed = False
-        self.verdict: tuple[int, Verdict] | None = None
+        self.verdicts: dict[int, Verdict] = {}
         env = dict(self.task["env"])
         if self.task["packages"]:
             env.setdefault("PYTHONPATH", _packages())
@@ -165,42 +166,63 @@ class HarborWorld(World):
         self._keep_copy()
         self.sealed = True
 
-    def export_work(self) -> JsonObject:
+    def export_work(self, part: JsonObject) -> JsonObject:
+        due = DueTests(**part) if part else DueTests(0)
         try:
-            works = self._works()
+            work = None if due.untouched else self._work(due.index)
         except OSError as error:
             detail = f"the sandbox could not export what the agent left: {error}"
             raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED) from None
-        return {"works": works, "failed_hooks": self.copies.failed_hooks}
+        return {"part": part, "work": work, "failed_hooks": self.copies.failed_hooks}
+
+    def count_parts(self) -> int:
+        return self.position + 1
 
     def _keep_copy(self) -> None:
         self.copies.keep_copy(self._step, self._prologue, self.step_deadline - time.monotonic())
 
-    def _works(self) -> list[Work | None]:
-        """Return the copies of all steps that were reached, the present one included."""
-        if self.sealed:
-            return self.copies.works
-        # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
-        self._agent.kill()
-        present = self.copies.copy_work(self._step, self._prologue, self.evaluate_timeout_s / 2)
-        return [*self.copies.works, present]
+    def _work(self, index: int) -> Work | None:
+        """Return the copy of a step that was reached; it is made now for the present one."""
+        if not self.sealed:
+            # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
+            self._agent.kill()
+        if index < len(self.copies.works):
+            return self.copies.works[index]
+        return self.copies.copy_work(self._step, self._prologue, self.evaluate_timeout_s / 2)
 
     def _graded(self, grading: JsonObject) -> Verdict:
         deadline = time.monotonic() + self.evaluate_timeout_s
         if self.task["for_verifier"]:
-            exported = grading["work"]
-            self.copies.failed_hooks = exported["failed_hooks"]
-            return self._grade(exported["works"], grading, deadline)
+            return self._grade_exported(grading["work"], grading, deadline)
         if not self.sealed:
-            return self._grade(self._works(), grading, deadline)
+            return self._grade(grading, deadline)
         # The first verdict stands: tests that draw something get no second draw.
         key = hash(json.dumps(grading, sort_keys=True))
-        if self.verdict is None or self.verdict[0] != key:
-            self.verdict = key, self._grade(self.copies.works, grading, deadline)
-        return self.verdict[1]
+        if key not in self.verdicts:
+            self.verdicts[key] = self._grade(grading, deadline)
+        return self.verdicts[key]
 
-    def _grade(self, works: Sequence[Work | None], grading: JsonObject, deadline: float) -> Verdict:
-        verdict = Grader(self._agent, self.task, grading, deadline).grade(works)
+    def _grade(self, grading: JsonObject, deadline: float) -> Verdict:
+        if "part" in grading:
+            due = DueTests(**grading["part"])
+            work = None if due.untouched else self._work(due.index)
+            verdict = Grader(self._agent, self.task, grading, deadline, due.index).grade_part(due, work)
+        else:
+            works = [self._work(index) for index in range(self.position + 1)]
+            verdict = Grader(self._agent, self.task, grading, deadline).grade(works)
+        return self._with_failed_hooks(verdict)
+
+    def _grade_exported(self, exported: JsonObject, grading: JsonObject, deadline: float) -> Verdict:
+        """Grade what the agent left in another box: of the only step, or of one of several."""
+        self.copies.failed_hooks = exported["failed_hooks"]
+        if part := exported["part"]:
+            due = DueTests(0, part["untouched"])
+            verdict = Grader(self._agent, self.task, grading, deadline, 0).grade_part(due, exported["work"])
+        else:
+            verdict = Grader(self._agent, self.task, grading, deadline).grade([exported["work"]])
+        return self._with_failed_hooks(verdict)
+
+    def _with_failed_hooks(self, verdict: Verdict) -> Verdict:
         if not self.copies.failed_hooks:
             return verdict
         details = {**verdict.details, "failed_hooks": self.copies.failed_hooks}
@@ -219,13 +241,11 @@ class HarborWorld(World):
 
     def _take_initial(self) -> None:
         """Copy the working directory of the task's image, which is read-only, into the agent's."""
-        packed, steps = int(_read(IMAGE_PACKED)), len(self.task["steps"])
-        most = min(self.task["archive_bytes"], self.task["all_archives_bytes"] // steps)
-        artifacts = self.task["artifacts"]
+        packed, steps = int(_read(IMAGE_PACKED)), self.task["steps"]
         # A part of the working directory is known when it is packed.
-        if artifacts is not None and not any(_is_all(each) for each in artifacts):
-            packed = 0
-        if packed > most:
+        bounds = [step["archive_bytes"] for step in steps if _has_all(step["artifacts"])]
+        most = min([self.task["all_archives_bytes"] // len(steps), *bounds])
+        if bounds and packed > most:
             raise WorldError(
                 "the working directory of the task's image is too large to be graded: packed, it has "
                 f"{packed} bytes of base64, and a task with this environment.memory_mb may have {most}"
@@ -313,9 +333,11 @@ class HarborWorld(World):
             raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
 
 
-def _is_all(artifact: JsonObject) -> bool:
-    """Return whether an artifact is the whole working directory."""
-    return artifact["source"].rstrip("/.") == WORKDIR and not artifact["exclude"]
+def _has_all(artifacts: Sequence[JsonObject] | None) -> bool:
+    """Return whether artifacts have the whole working directory; None is all that there is."""
+    return artifacts is None or any(
+        artifact["source"].rstrip("/.") == WORKDIR and not artifact["exclude"] for artifact in artifacts
+    )
 
 
 def _packages() -> str:

@@ -8,7 +8,8 @@ the same catalog under names of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,13 @@ from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
-from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload, VerifierBox
+from sandbox_service.environments.base import (
+    BoxResources,
+    EnvironmentSpec,
+    GradingPart,
+    TaskPayload,
+    VerifierBox,
+)
 from sandbox_service.environments.harbor.box.grading import BESIDE_TESTS_S
 from sandbox_service.environments.harbor.box.layout import FOLDERS
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
@@ -25,8 +32,9 @@ from sandbox_service.environments.harbor.box.world import INTERFACES
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .combining import StepsCombination
 from .images import image_of, verifier_image_of
-from .payloads import grading_body, task_body, verifier_body
+from .payloads import grading_body, part_body, task_body, verdict_body, verifier_body
 from .solution import solving_command
 from .task_toml import TaskRefused
 from .tasks import find_tasks, load_task
@@ -38,7 +46,9 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import Provisions, TaskImage
 
     from .task_toml import EnvironmentTable, TaskToml
-    from .tasks import HarborTask
+    from .tasks import HarborTask, TaskStep
+
+    _Images = tuple[TaskImage | None, tuple[TaskImage | None, ...]]
 
 
 logger = get_logger(__name__)
@@ -118,7 +128,7 @@ class HarborCatalog:
         self._description = description
         self._reward_range = reward_range
         self._max_evaluate_s = max_evaluate_s
-        self._images: dict[str, tuple[TaskImage | None, TaskImage | None]] = {}
+        self._images: dict[str, _Images] = {}
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
@@ -180,19 +190,27 @@ class HarborCatalog:
         task = self._task(task_id)
         evaluate_s = min(self._max_evaluate_s, _evaluate_s(task, _WAITING))
         try:
-            image, tests_image = self._images_of(task)
             body = task_body(task, self._config, evaluate_s)
-            grading = grading_body(task, self._reward_range)
+            payload = TaskPayload(
+                task=body,
+                grading={},
+                max_steps=self._config.max_steps,
+                image=self._images_of(task)[0],
+                evaluate_s=evaluate_s,
+            )
+            if not task.needs_verifiers:
+                return replace(payload, grading=grading_body(task, self._reward_range))
+            combine = StepsCombination(verdict_body(task, self._reward_range))
+            return replace(payload, parts=tuple(self._parts(task, body)), combine=combine)
         except (TaskRefused, OSError) as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
-        return TaskPayload(
-            task=body,
-            grading=grading,
-            max_steps=self._config.max_steps,
-            image=image,
-            evaluate_s=evaluate_s,
-            verifier=None if tests_image is None else VerifierBox(tests_image, verifier_body(task, body)),
-        )
+
+    def _parts(self, task: HarborTask, body: dict[str, JsonValue]) -> Iterator[GradingPart]:
+        """Yield the steps of a task as parts of its grading. Raises TaskRefused and OSError."""
+        for step, image in zip(task.steps, self._images_of(task)[1], strict=True):
+            box = None if image is None else VerifierBox(image, verifier_body(step, body))
+            grading = part_body(task, step, self._reward_range)
+            yield GradingPart(grading, _part_s(step, _WAITING), box)
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
         task = self._task(task_id)
@@ -251,27 +269,30 @@ class HarborCatalog:
         config = self._config
         if task.id in known:
             raise TaskRefused("another folder has a task of this name")
-        for prefix, table in (("", task.toml.environment), ("verifier.", task.toml.verifier.environment)):
-            _check_resources(f"{prefix}environment", table, config)
+        _check_resources("environment", task.toml.environment, config)
+        for table in (task.toml.verifier, *(step.verifier for step in task.toml.steps)):
+            _check_resources("verifier.environment", table.environment, config)
         evaluate_s = _evaluate_s(task)
         if evaluate_s > self._max_evaluate_s:
             raise TaskRefused(
                 f"by verifier.timeout_sec its tests, run twice, may take {evaluate_s:g} s; "
                 f"environments.max_evaluate_s allows {self._max_evaluate_s:g}"
             )
-        why = task.why_image or (task.verifier.why if task.verifier is not None else "")
+        images = (step.place.image.why for step in task.steps if step.place.image is not None)
+        why = task.why_image or next(images, "")
         if why and not config.images:
             setting = f"environments.{self._name}.images"
             raise TaskRefused(f"it needs an image of its own ({why}), which {setting} excludes")
         return task
 
-    def _images_of(self, task: HarborTask) -> tuple[TaskImage | None, TaskImage | None]:
-        """Return the images of a task's agent and of its tests, None for those that need none.
+    def _images_of(self, task: HarborTask) -> _Images:
+        """Return the images of a task's agent and of the tests of its steps, None for those that need none.
 
         Their files are read once: a running service sees no changes of them.
         """
         if task.id not in self._images:
-            self._images[task.id] = image_of(task), verifier_image_of(task)
+            tests = tuple(verifier_image_of(task, step) for step in task.steps)
+            self._images[task.id] = image_of(task), tests
         return self._images[task.id]
 
     @property
@@ -291,9 +312,10 @@ class HarborCatalog:
 
 def _wants_network(toml: TaskToml) -> bool:
     """Return whether the agent or separate tests would have a network; the format gives it by default."""
+    verifiers = (toml.verifier, *(step.verifier for step in toml.steps))
     return any(
         table is not None and table.network_mode == "public"
-        for table in (toml.environment, toml.verifier.environment)
+        for table in (toml.environment, *(verifier.environment for verifier in verifiers))
     )
 
 
@@ -302,10 +324,24 @@ def _evaluate_s(task: HarborTask, waiting: float = 1.0) -> float:
 
     ``waiting`` is the time for each second of them. Before the episode's end, hooks run as well.
     """
-    other_box_s = 0.0 if task.verifier is None else _OTHER_BOX_S
-    hooks_s = max(sum(hook.timeout_sec for hook in step.collect) for step in task.steps)
-    tests_s = sum(waiting * step.verifier.timeout_sec + BESIDE_TESTS_S for step in task.steps)
-    return 2 * tests_s + other_box_s + hooks_s
+    if task.needs_verifiers:
+        return sum(_part_s(step, waiting) for step in task.steps)
+    hooks_s = max(_hooks_s(step) for step in task.steps)
+    return 2 * sum(_tests_s(step, waiting) for step in task.steps) + hooks_s
+
+
+def _part_s(step: TaskStep, waiting: float) -> float:
+    """Return the seconds of a step that is graded by itself."""
+    other_box_s = 0.0 if step.place.image is None else _OTHER_BOX_S
+    return 2 * _tests_s(step, waiting) + other_box_s + _hooks_s(step)
+
+
+def _tests_s(step: TaskStep, waiting: float) -> float:
+    return waiting * step.verifier.timeout_sec + BESIDE_TESTS_S
+
+
+def _hooks_s(step: TaskStep) -> float:
+    return sum(hook.timeout_sec for hook in step.collect)
 
 
 def _check_resources(name: str, table: EnvironmentTable | None, config: TaskFolderConfig) -> None:

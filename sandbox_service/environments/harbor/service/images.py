@@ -12,7 +12,7 @@ from .task_files import content_digest
 from .tasks import resources_of
 
 if TYPE_CHECKING:
-    from .tasks import HarborTask
+    from .tasks import HarborTask, TaskStep
 
 
 def image_of(task: HarborTask) -> TaskImage | None:
@@ -41,9 +41,9 @@ def image_of(task: HarborTask) -> TaskImage | None:
     )
 
 
-def verifier_image_of(task: HarborTask) -> TaskImage | None:
-    """Return the image that brings a task's tests; None if they run in the agent's box. Raises OSError."""
-    if (verifier := task.verifier) is None:
+def verifier_image_of(task: HarborTask, step: TaskStep) -> TaskImage | None:
+    """Return the image that brings a step's tests; None if they run in the agent's box. Raises OSError."""
+    if (verifier := step.place.image) is None:
         return None
     environment, source = verifier.environment, verifier.source
     context = source if isinstance(source, Path) else None

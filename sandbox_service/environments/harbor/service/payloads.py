@@ -27,70 +27,94 @@ def task_body(task: HarborTask, config: TaskFolderConfig, evaluate_s: float) -> 
     recipe = task.recipe
     memory_bytes = task.resources.memory_mib * 1024**2
     archive_bytes = max(LEAST_ARCHIVE, memory_bytes // 8)
-    artifacts: list[JsonValue] | None = None
-    if task.verifier is not None:
-        (step,) = task.steps
-        artifacts = [{"source": "logs/artifacts", "exclude": []}, *map(_artifact, step.artifacts)]
-        archive_bytes = _ARTIFACTS_BYTES
     return {
         "category": task.toml.category,
         "info": {"network": "none", "evaluate_s": evaluate_s},
         "env": {**(recipe.variables if recipe is not None else {}), **task.toml.environment.env},
         "packages": bool(recipe is not None and recipe.packages),
         "image": recipe is None,
-        "separate": task.verifier is None and any(step.is_separate for step in task.steps),
+        "separate": any(step.place.is_separate and step.place.image is None for step in task.steps),
         "for_verifier": False,
         "files": _wire(task.files()),
-        "steps": [_step(task, step) for step in task.steps],
+        "steps": [_step(task, step, archive_bytes) for step in task.steps],
         "max_steps": config.max_steps,
         "tool_timeout_s": config.tool_timeout_s,
         "max_output_bytes": config.max_output_bytes,
-        "artifacts": artifacts,
         "archive_bytes": archive_bytes,
         "all_archives_bytes": max(2 * LEAST_ARCHIVE, memory_bytes // 8),
     }
 
 
-def verifier_body(task: HarborTask, body: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return what the box of a verifier is sent: its image brings the files and the tests."""
-    assert task.verifier is not None
-    step: dict[str, JsonValue] = {"name": "", "files": {}, "collect": []}
-    variables: dict[str, JsonValue] = dict(task.verifier.environment.env)
+def verifier_body(step: TaskStep, body: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what the box of a step's verifier is sent: its image brings the files and the tests."""
+    assert step.place.image is not None
+    only: dict[str, JsonValue] = {"name": step.name, "files": {}, "collect": []}
+    variables: dict[str, JsonValue] = dict(step.place.image.environment.env)
     own: dict[str, JsonValue] = {"env": variables, "image": True, "for_verifier": True, "files": {}}
-    return {**body, **own, "packages": False, "steps": [step]}
+    return {**body, **own, "packages": False, "steps": [only]}
 
 
 def grading_body(task: HarborTask, reward_range: tuple[float, float]) -> dict[str, JsonValue]:
-    """Return what a box is sent with an evaluation only. Raises TaskRefused and OSError."""
-    return {
-        "strategy": task.toml.multi_step_reward_strategy,
-        "reward_range": list(reward_range),
-        "steps": [_grading(task, step) for step in task.steps],
-    }
+    """Return what a box is sent with the evaluation of a whole task. Raises TaskRefused and OSError."""
+    return _body(task, reward_range, [_grading(task, step) for step in task.steps])
 
 
-def _step(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+def verdict_body(task: HarborTask, reward_range: tuple[float, float]) -> dict[str, JsonValue]:
+    """Return what makes one verdict of the results of the steps."""
+    return _body(task, reward_range, [_outline(step) for step in task.steps])
+
+
+def part_body(task: HarborTask, part: TaskStep, reward_range: tuple[float, float]) -> dict[str, JsonValue]:
+    """Return what a box is sent with the evaluation of one step. Raises TaskRefused and OSError.
+
+    The box of a verifier knows no other step.
+    """
+    if part.place.image is not None:
+        return _body(task, reward_range, [_grading(task, part)])
+    steps = [_grading(task, step) if step is part else _outline(step) for step in task.steps]
+    return _body(task, reward_range, steps)
+
+
+def _body(
+    task: HarborTask, reward_range: tuple[float, float], steps: list[dict[str, JsonValue]]
+) -> dict[str, JsonValue]:
+    strategy = task.toml.multi_step_reward_strategy
+    return {"strategy": strategy, "reward_range": list(reward_range), "steps": [*steps]}
+
+
+def _step(task: HarborTask, step: TaskStep, archive_bytes: int) -> dict[str, JsonValue]:
+    artifacts: list[JsonValue] | None = None
+    if step.place.image is not None:
+        artifacts = [{"source": "logs/artifacts", "exclude": []}, *map(_artifact, step.artifacts)]
+        archive_bytes = _ARTIFACTS_BYTES
     return {
         "name": step.name,
         "instruction": step.instruction,
         "files": _wire(task.step_files(step)),
         "agent_timeout_s": step.agent.timeout_sec,
         "collect": [{"command": hook.command, "timeout_s": hook.timeout_sec} for hook in step.collect],
+        "artifacts": artifacts,
+        "archive_bytes": archive_bytes,
     }
 
 
+def _outline(step: TaskStep) -> dict[str, JsonValue]:
+    """Return what decides about a step whose result is known."""
+    return {"name": step.name, "min_reward": dict(step.min_reward)}
+
+
 def _grading(task: HarborTask, step: TaskStep) -> dict[str, JsonValue]:
+    in_image = step.place.image is not None
     # In a box of their own, the tests have these from the start.
-    beside = step.verifier.environment if task.verifier is None else None
+    beside = None if in_image else step.place.environment
     variables = {} if beside is None else beside.env
     return {
-        "name": step.name,
-        "files": _wire(task.tests(step)) if task.verifier is None else {},
-        "tests_in_image": task.verifier is not None,
+        **_outline(step),
+        "files": {} if in_image else _wire(task.tests(step)),
+        "tests_in_image": in_image,
         "env": {**variables, **step.verifier.env},
         "timeout_s": step.verifier.timeout_sec,
-        "min_reward": dict(step.min_reward),
-        "separate": step.is_separate,
+        "separate": step.place.is_separate,
         "artifacts": [_artifact(artifact) for artifact in step.artifacts],
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path, PurePosixPath
 
 from sandbox_service.environments.base import BoxResources
@@ -24,7 +25,7 @@ from .task_toml import (
     VerifierTable,
     parse_task_toml,
 )
-from .verifiers import VerifierImage, refuse_images_of_steps, verifier_image
+from .verifiers import VerifierPlace, verifier_place
 
 TASK_FILE = "task.toml"
 _INSTRUCTION = "instruction.md"
@@ -52,8 +53,8 @@ class TaskStep:
     min_reward: dict[str, float]
     """Least rewards by key, with which later steps count."""
     artifacts: tuple[Artifact, ...]
-    is_separate: bool
-    """Its tests see the artifacts only."""
+    place: VerifierPlace
+    """The place where its tests run."""
     collect: tuple[CollectTable, ...]
     """Commands that leave artifacts when it has ended."""
 
@@ -70,14 +71,18 @@ class HarborTask:
     """The things that our own box needs for it; None where it needs an image."""
     why_image: str = ""
     """The instruction that needs an image."""
-    verifier: VerifierImage | None = None
-    """The image that brings its tests; None where they run in the environment of the agent."""
+
+    @property
+    def needs_verifiers(self) -> bool:
+        """Return whether tests of a step run in an image of their own."""
+        return any(step.place.image is not None for step in self.steps)
 
     @property
     def resources(self) -> BoxResources:
         """Return the needs of its box, those of tests that run there included."""
-        own, beside = resources_of(self.toml.environment), self.toml.verifier.environment
-        return own if beside is None or self.verifier is not None else own.joined(resources_of(beside))
+        places = [step.place for step in self.steps if step.place.image is None]
+        beside = (place.environment for place in places if place.environment is not None)
+        return reduce(BoxResources.joined, map(resources_of, beside), resources_of(self.toml.environment))
 
     @property
     def context(self) -> Path | None:
@@ -143,27 +148,22 @@ def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
             raise TaskRefused(f"{name} is not supported: {why}")
     toml = parse_task_toml(_text(folder, folder / TASK_FILE))
     steps = _steps(folder, toml)
-    verifier = None
-    if toml.steps:
-        refuse_images_of_steps(toml, (folder / _TESTS, *(step.folder / _TESTS for step in steps)))
-    else:
-        verifier = verifier_image(toml, folder / _TESTS)
     for step in steps:
         own = step.folder / _TESTS
         tests = own if own.is_dir() else folder / _TESTS
-        if verifier is None and not (tests / _TEST_SCRIPT).is_file():
+        if step.place.image is None and not (tests / _TEST_SCRIPT).is_file():
             raise TaskRefused(f"{step.name or 'the task'} has no {_TESTS}/{_TEST_SCRIPT}")
         _check_artifacts(step)
     try:
         recipe, why = _recipe(folder, toml, offered), ""
     except NeedsImage as reason:
         recipe, why = None, str(reason)
-    return HarborTask(folder.name, folder, toml, steps, recipe, why, verifier)
+    return HarborTask(folder.name, folder, toml, steps, recipe, why)
 
 
 def _check_artifacts(step: TaskStep) -> None:
     """Raise TaskRefused when a separate verifier needs what is not copied from the agent's box."""
-    if not step.is_separate:
+    if not step.place.is_separate:
         return
     for artifact in step.artifacts:
         source = PurePosixPath(artifact.source)
@@ -184,7 +184,7 @@ def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
             verifier=toml.verifier,
             min_reward={},
             artifacts=tuple(toml.artifacts),
-            is_separate=toml.verifier.is_separate,
+            place=verifier_place(folder, toml, None, folder),
             collect=tuple(toml.verifier.collect),
         )
         return (step,)
@@ -194,8 +194,7 @@ def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
         if (own / "trajectory.json").exists():
             raise TaskRefused(f"{_STEPS}/{table.name}/trajectory.json is not supported")
         least = table.min_reward
-        # A step's own table takes the place of the task's, except for the mode and the hooks.
-        has_mode = table.verifier.environment_mode is not None
+        # A step's own table takes the place of the task's, except for the place and the hooks.
         steps.append(
             TaskStep(
                 name=table.name,
@@ -205,7 +204,7 @@ def _steps(folder: Path, toml: TaskToml) -> tuple[TaskStep, ...]:
                 verifier=table.verifier if "verifier" in table.model_fields_set else toml.verifier,
                 min_reward={} if least is None else least if isinstance(least, dict) else {"reward": least},
                 artifacts=(*toml.artifacts, *table.artifacts),
-                is_separate=(table.verifier if has_mode else toml.verifier).is_separate,
+                place=verifier_place(folder, toml, table, own),
                 collect=(*toml.verifier.collect, *table.verifier.collect),
             )
         )

@@ -1,7 +1,8 @@
-"""The image in which a task's separate tests run, where it is another one than the agent's.
+"""The image in which the separate tests of a step run, where it is another one than the agent's.
 
 It brings the tests: an image that ``[verifier.environment]`` names, or one that is built from the folder of
-the tests. Source of the rules: Harbor 0.25.0, ``harbor/models/task/verifier_mode.py``.
+the tests; of the step's own, or of the task's. Source of the rules: Harbor 0.25.0,
+``harbor/models/task/verifier_mode.py``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .task_toml import TaskRefused
+from .task_toml import TaskRefused, VerifierTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .task_toml import EnvironmentTable, TaskToml
+    from .task_toml import EnvironmentTable, StepTable, TaskToml
 
 _DOCKERFILE = "Dockerfile"
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
@@ -23,55 +22,62 @@ _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 
 @dataclass(frozen=True, slots=True)
 class VerifierImage:
-    """An image that brings a task's tests."""
+    """An image that brings tests."""
 
     source: Path | str
     """The folder of its Dockerfile, or its name."""
     environment: EnvironmentTable
     """Needs of its boxes, and their variables."""
-
-    @property
-    def why(self) -> str:
-        """Return why the task needs it."""
-        if isinstance(self.source, str):
-            return f"verifier.environment.docker_image {self.source}"
-        return f"{self.source.name}/{_DOCKERFILE}"
+    why: str
+    """The key or file that asks for it."""
 
 
-def verifier_image(toml: TaskToml, tests: Path) -> VerifierImage | None:
-    """Return the image of the tests of a task with one step; None where they run in the agent's environment.
+@dataclass(frozen=True, slots=True)
+class VerifierPlace:
+    """The place where the tests of a step run."""
 
-    ``tests`` is the folder of the tests. Raises TaskRefused.
+    is_separate: bool = False
+    """They see the artifacts only."""
+    environment: EnvironmentTable | None = None
+    """The environment that separate tests declare, in place of the task's."""
+    image: VerifierImage | None = None
+    """The image that brings them; None where they run in the environment of the agent."""
+
+
+def verifier_place(task: Path, toml: TaskToml, step: StepTable | None, own: Path) -> VerifierPlace:
+    """Return where the tests of a step run; None is the only step of a task without ``[[steps]]``.
+
+    ``task`` is the task's folder, and ``own`` the step's. Raises TaskRefused.
     """
-    table = toml.verifier.environment
-    if not toml.verifier.is_separate:
-        return None
-    if table is not None and table.docker_image is not None:
-        return VerifierImage(table.docker_image, table)
-    _refuse_compose(tests)
-    if (tests / _DOCKERFILE).is_file():
-        return VerifierImage(tests, table or toml.environment)
-    if table is not None and table.workdir not in (None, toml.environment.workdir):
+    levels = [(toml.verifier, task)] if step is None else [(step.verifier, own), (toml.verifier, task)]
+    if not _is_separate([table for table, _ in levels]):
+        return VerifierPlace()
+    declared = next((table.environment for table, _ in levels if table.environment is not None), None)
+    environment = declared or toml.environment
+    for table, folder in levels:
+        tests = folder / "tests"
+        named = None if table.environment is None else table.environment.docker_image
+        if named is not None:
+            why = f"verifier.environment.docker_image {named}"
+            return VerifierPlace(True, declared, VerifierImage(named, environment, why))
+        _refuse_compose(tests)
+        if (tests / _DOCKERFILE).is_file():
+            why = (tests / _DOCKERFILE).relative_to(task).as_posix()
+            return VerifierPlace(True, declared, VerifierImage(tests, environment, why))
+    if declared is not None and declared.workdir not in (None, toml.environment.workdir):
         raise TaskRefused(
             "verifier.environment.workdir differs from environment.workdir, and the verifier has no image of "
             "its own (verifier.environment.docker_image, tests/Dockerfile)"
         )
-    return None
+    return VerifierPlace(True, declared)
 
 
-def refuse_images_of_steps(toml: TaskToml, tests: Iterable[Path]) -> None:
-    """Raise TaskRefused if a task with several steps has tests with an image of their own."""
-    tables = (toml.verifier, *(step.verifier for step in toml.steps))
-    if any(table.environment is not None for table in tables):
-        raise TaskRefused("verifier.environment is supported for tasks with one step only")
-    if not any(table.is_separate for table in tables):
-        return
-    for folder in tests:
-        _refuse_compose(folder)
-        if (folder / _DOCKERFILE).is_file():
-            raise TaskRefused(
-                f"{folder.name}/{_DOCKERFILE} of separate tests is supported for tasks with one step only"
-            )
+def _is_separate(tables: list[VerifierTable]) -> bool:
+    """Return whether tests see the artifacts only: the first table that says anything decides."""
+    for table in tables:
+        if table.environment_mode is not None or table.environment is not None:
+            return table.is_separate
+    return False
 
 
 def _refuse_compose(tests: Path) -> None:

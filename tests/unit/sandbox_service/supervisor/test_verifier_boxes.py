@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.harness.supervised import Supervised, supervised
 from tests.harness.waiting import settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from sandbox_service.environments.base import EnvironmentSpec
 
@@ -27,10 +28,14 @@ class Engine(FakeSandboxFactory):
     kind = "docker"
     image_gate: asyncio.Event | None = None
     """Starts of boxes of images wait for it, where there is one."""
+    failing_image = ""
+    """The digest of an image that brings no tests."""
 
     async def start(self, spec: EnvironmentSpec, *listeners: Any) -> FakeSandbox:
         if spec.task_image is not None and self.image_gate is not None:
             await self.image_gate.wait()
+        if spec.task_image is not None and spec.task_image.digest == self.failing_image:
+            raise ServiceError(ErrorCode.TASK_INVALID, "it has no /tests/test.sh")
         return await super().start(spec, *listeners)
 
     def of_verifiers(self) -> list[FakeSandbox]:
@@ -45,8 +50,8 @@ async def service() -> AsyncIterator[tuple[Supervised, Engine]]:
         yield served, factory
 
 
-async def written(served: Supervised, text: str) -> str:
-    instance = await served.create("essay")
+async def written(served: Supervised, text: str, environment: str = "essay") -> str:
+    instance = await served.create(environment)
     await served.step(instance, text)
     return instance
 
@@ -229,3 +234,108 @@ async def test_gradings_are_no_instances_of_the_statistics() -> None:
         assert (pool.instances, pool.busy) == (1, 2)
         box.let_go(Op.EVALUATE)
         await grading
+
+
+def images_of(boxes: list[FakeSandbox]) -> list[str]:
+    return sorted(box.spec.task_image.digest for box in boxes if box.spec.task_image is not None)
+
+
+async def test_parts_are_graded_in_their_order_and_in_their_boxes() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well done", "anthology")
+        # Both are ready before the episode.
+        assert images_of(factory.of_verifiers()) == ["marks", "style"]
+        verdict = await served.evaluate(instance)
+        kinds = [(each["kind"], each["marked"]) for each in verdict["details"]["results"]]
+        assert kinds == [("verifier", 0), ("anthology", 1), ("verifier", 2)]
+        assert (verdict["instance_id"], verdict["score"]) == (instance, 1.0)
+        await settle()
+        assert not any(box.runner.places for box in factory.of_verifiers())
+
+
+async def test_a_part_after_the_last_that_counts_is_not_graded() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "badly", "anthology")
+        for box in factory.of_verifiers():
+            if images_of([box]) == ["style"]:
+                box.runner.refuse[Op.EVALUATE] = ("grader_failed", "not asked for")
+        verdict = await served.evaluate(instance)
+        assert [each["marked"] for each in verdict["details"]["results"]] == [0]
+        assert verdict["score"] == 0.0
+
+
+async def test_each_part_has_a_share_of_the_time() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well", "anthology")
+        asked: list[tuple[str, float]] = []
+        for box in factory.alive:
+            noted = partial(note, asked, ",".join(images_of([box])) or "home", box.runner.answer)
+            box.runner.answer = noted  # type: ignore[method-assign]
+        await served.evaluate(instance)
+        # The number of parts; the export of a work and its grading; the part of the instance's own box.
+        assert asked == [
+            ("home", 5.0),
+            ("home", 3.0),
+            ("marks", 3.0),
+            ("home", 1.0),
+            ("home", 1.0),
+            ("style", 1.0),
+        ]
+
+
+def note(asked: list[tuple[str, float]], box: str, answer: Callable[[Frame], Frame], frame: Frame) -> Frame:
+    if frame.op is Op.EVALUATE:
+        asked.append((box, frame.meta["deadline_s"]))
+    return answer(frame)
+
+
+@pytest.mark.parametrize("image", ["marks", "style"])
+async def test_a_box_of_any_part_that_fails_costs_the_instance_nothing(image: str) -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well", "anthology")
+        (box,) = (each for each in factory.of_verifiers() if images_of([each]) == [image])
+        box.hold(Op.EVALUATE)
+        body = {"instance_id": instance}
+        grading = asyncio.ensure_future(served.refusal(Op.EVALUATE, instance, body))
+        await box.waiting.wait()
+        box.die()
+        assert await grading is ErrorCode.SANDBOX_FAILED
+        assert await served.states() == {instance: "active"}
+        assert (await served.evaluate(instance))["score"] == 1.0
+
+
+async def test_the_first_verdict_on_an_episode_with_parts_stands() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "end well", "anthology")
+        first = await served.evaluate(instance)
+        for box in factory.of_verifiers():
+            box.runner.refuse[Op.EVALUATE] = ("grader_failed", "no second draw")
+        assert await served.evaluate(instance) == first
+
+
+async def test_a_create_is_refused_until_all_images_of_its_parts_were_set_up() -> None:
+    async with service() as (served, factory):
+        factory.failing_image = "style"
+        request = {"environment": "anthology", "task_id": "echo-1"}
+        assert await served.refusal(Op.CREATE, "", request) is ErrorCode.TASK_INVALID
+        assert await served.states() == {}
+        await settle()
+        assert not any(box.runner.places for box in factory.alive)
+        factory.failing_image = ""
+        served.pass_time(60.0)
+        assert (await served.evaluate(await written(served, "well", "anthology")))["score"] == 1.0
+
+
+async def test_a_release_between_two_parts_ends_the_grading() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well", "anthology")
+        (box,) = (each for each in factory.of_verifiers() if images_of([each]) == ["style"])
+        box.hold(Op.EVALUATE)
+        body = {"instance_id": instance}
+        grading = asyncio.ensure_future(served.refusal(Op.EVALUATE, instance, body))
+        await box.waiting.wait()
+        assert await served.release(instance)
+        await settle()
+        assert not box.runner.places
+        box.let_go(Op.EVALUATE)
+        assert await grading is ErrorCode.INSTANCE_RELEASED

@@ -21,19 +21,21 @@ class Shell:
     def __init__(self, copied: Execution) -> None:
         self._copied = copied
         self.times: list[float] = []
+        self.bounds: list[int] = []
 
     def shell(self, command: str, timeout_s: float, most: int = 0) -> Execution:
         self.times.append(timeout_s)
+        self.bounds.append(most)
         return Execution("", 3) if command.endswith("dump") else self._copied
 
 
-def copies(shell: Shell, **changes: Any) -> Copies:
-    task = {"archive_bytes": LEAST_ARCHIVE, "all_archives_bytes": 2 * LEAST_ARCHIVE, "artifacts": None}
-    return Copies(shell, {**task, **changes})  # type: ignore[arg-type]
+def copies(shell: Shell, all_bytes: int = 2 * LEAST_ARCHIVE) -> Copies:
+    return Copies(shell, {"all_archives_bytes": all_bytes})  # type: ignore[arg-type]
 
 
-def step(*hooks: JsonObject, name: str = "") -> JsonObject:
-    return {"name": name, "collect": list(hooks)}
+def step(*hooks: JsonObject, name: str = "", **changes: Any) -> JsonObject:
+    made = {"name": name, "collect": list(hooks), "artifacts": None, "archive_bytes": LEAST_ARCHIVE}
+    return {**made, **changes}
 
 
 @pytest.mark.parametrize(
@@ -69,14 +71,15 @@ def test_a_shell_that_is_killed_is_the_sandboxs_failure() -> None:
 def test_a_step_keeps_time_for_the_hooks_and_the_copy_at_its_end(
     hooks: list[JsonObject], archive_bytes: int, ends: bool, reserved_s: float
 ) -> None:
-    made = copies(Shell(Execution(WORK, 0)), archive_bytes=archive_bytes)
-    assert made.reserved_s(step(*hooks), 60.0, ends=ends) == reserved_s
+    made = copies(Shell(Execution(WORK, 0)))
+    ended = step(*hooks, archive_bytes=archive_bytes)
+    assert made.reserved_s(ended, 60.0, ends=ends) == reserved_s
 
 
 def test_hooks_leave_a_long_copy_its_time() -> None:
     shell = Shell(Execution(WORK, 0))
-    made = copies(shell, archive_bytes=4 * LEAST_ARCHIVE)
-    made.keep_copy(step(HOOK), "cd /app", 30.0)
+    made = copies(shell)
+    made.keep_copy(step(HOOK, archive_bytes=4 * LEAST_ARCHIVE), "cd /app", 30.0)
     assert made.works == [WORK]
     assert shell.times[0] == pytest.approx(15.0, abs=0.5)
 
@@ -87,3 +90,15 @@ def test_a_failure_of_a_hook_is_kept_by_its_step_and_once() -> None:
     made.keep_copy(step(HOOK, name="one"), "", 30.0)
     made.keep_copy(step(HOOK, name="two"), "", 30.0)
     assert made.failed_hooks == [{"step": each, "hook": 1, "exit_code": 3} for each in ("one", "two")]
+
+
+def test_each_step_leaves_what_its_tests_take_and_all_copies_together_are_bounded() -> None:
+    shell = Shell(Execution(f"f{WORK}", 0))
+    made = copies(shell, all_bytes=20)
+    artifacts = [{"source": "app/answer.txt", "exclude": []}]
+    made.keep_copy(step(name="one", artifacts=artifacts), "", 30.0)
+    made.keep_copy(step(name="two"), "", 30.0)
+    made.keep_copy(step(name="three", artifacts=artifacts, archive_bytes=2), "", 30.0)
+    packed = [{"source": "app/answer.txt", "kind": "f", "archive": WORK}]
+    assert made.works == [packed, f"f{WORK}", packed]
+    assert shell.bounds == [20, 20 - len(WORK), 2]

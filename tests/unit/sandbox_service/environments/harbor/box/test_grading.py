@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.environments.harbor.box.grading import Grader
+from sandbox_service.environments.harbor.box.step_results import DueTests
 from sandbox_service.environments.harbor.box.step_tests import StepTests
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.worker.allowance import kept_waiting
@@ -102,6 +103,12 @@ def step(name: str = "", **changes: Any) -> JsonObject:
 def graded(agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, **changes: Any) -> Verdict:
     """Return the verdict on one working directory for each step."""
     steps = steps or (step(),)
+    return grader(agent, *steps, evaluate_s=evaluate_s, **changes).grade([WORK] * len(steps))
+
+
+def grader(
+    agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, part: int | None = None, **changes: Any
+) -> Grader:
     grading = {"strategy": "final", "steps": list(steps), "reward_range": [0.0, 1.0], **changes}
     task = {
         "env": {},
@@ -111,7 +118,7 @@ def graded(agent: Agent, *steps: dict[str, Any], evaluate_s: float = 60.0, **cha
         "steps": [{"files": {}} for _ in steps],
     }
     task["archive_bytes"] = 1000
-    return Grader(agent, task, grading, time.monotonic() + evaluate_s).grade([WORK] * len(steps))  # type: ignore[arg-type]
+    return Grader(agent, task, grading, time.monotonic() + evaluate_s, part)  # type: ignore[arg-type]
 
 
 def refused(agent: Agent, *steps: dict[str, Any], **changes: Any) -> WorldError:
@@ -243,3 +250,55 @@ def test_tests_that_say_that_the_machine_is_too_busy_are_an_error_to_retry() -> 
 def test_tests_that_did_not_wait_are_not_believed_that_the_machine_is_too_busy() -> None:
     assert "neither" in graded(Agent(TOO_BUSY)).details["reason"]
     assert graded(Agent({**TOO_BUSY, **ONE}, usage=CpuUsage(runnable=True))).score == 1.0
+
+
+OUTLINE: JsonObject = {"name": "first", "min_reward": {}}
+"""A step that is graded elsewhere."""
+
+
+def part(agent: Agent, work: str | None = WORK, *, untouched: bool = False) -> JsonObject:
+    """Return the result of the second of two steps, which is graded by itself."""
+    made = grader(agent, OUTLINE, step("second"), part=1)
+    return dict(made.grade_part(DueTests(1, untouched), work).details)
+
+
+def test_a_step_that_is_graded_by_itself_has_a_result() -> None:
+    assert part(Agent(ONE)) == {"rewards": {"reward": 1.0}}
+    assert part(Agent(ONE), work=None)["note"] == "too large to be graded"
+    assert part(Agent(ONE, ZERO), work=None, untouched=True) == {"rewards": {"reward": 0.0}}
+    # Only those of the whole task must be a score.
+    both = {"reward_json": '{"a": 0.5, "b": 0}'}
+    assert part(Agent(both, both)) == {"rewards": {"a": 0.5, "b": 0.0}}
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if name != "two"])
+def test_a_step_that_is_graded_by_itself_is_attacked_or_the_task_is_at_fault(name: str) -> None:
+    end, reason = BAD[name]
+    result = part(Agent(end))
+    assert result["rewards"] == {"reward": 0.0}
+    assert reason in result["reason"]
+    with pytest.raises(WorldError) as caught:
+        part(Agent(end, end))
+    assert caught.value.code == "grader_failed"
+    with pytest.raises(WorldError) as caught:
+        part(Agent(ONE, end), work=None, untouched=True)
+    assert caught.value.code == "grader_failed"
+
+
+def test_files_that_take_too_long_to_remove_are_an_attack_on_a_step_by_itself() -> None:
+    assert "could not be removed" in part(Agent(KILLED, removal=TimeoutError))["reason"]
+
+
+def test_a_step_that_is_graded_by_itself_has_the_time_of_the_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, deadlines = time.monotonic(), []
+
+    def run(_: StepTests, index: int, work: str | None, deadline: float) -> dict[str, float]:
+        deadlines.append((index, deadline - began))
+        return {"reward": 1.0}
+
+    monkeypatch.setattr(StepTests, "run", run)
+    made = grader(Agent(), OUTLINE, step("second", timeout_s=300), evaluate_s=820, part=1)
+    made.grade_part(DueTests(1), WORK)
+    assert deadlines == [(1, pytest.approx(405, abs=5))]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import HarborConfig
-from sandbox_service.environments.base import BoxResources, TaskImage
+from sandbox_service.environments.base import BoxResources, DuePart, TaskImage
 from sandbox_service.environments.harbor.service.catalog import HarborCatalog
 from sandbox_service.environments.harbor.service.images import verifier_image_of
 from sandbox_service.environments.harbor.service.payloads import grading_body
@@ -11,7 +11,6 @@ from sandbox_service.environments.harbor.service.task_toml import TaskRefused
 from sandbox_service.environments.harbor.service.tasks import load_task
 
 SEPARATE = '[verifier]\nenvironment_mode = "separate"\n'
-ONE_STEP = "supported for tasks with one step only"
 STEPS = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
 DOCKERFILE = "FROM python:3.12-slim\nCOPY . /tests\n"
 
@@ -26,8 +25,13 @@ def write(folder: Path, toml: str, **files: str) -> Path:
     return folder
 
 
+def images(folder: Path) -> list[TaskImage | None]:
+    task = load_task(folder)
+    return [verifier_image_of(task, step) for step in task.steps]
+
+
 def image(folder: Path) -> TaskImage:
-    found = verifier_image_of(load_task(folder))
+    (found,) = images(folder)
     assert found is not None
     return found
 
@@ -40,7 +44,7 @@ def refusal(folder: Path) -> str:
 
 @pytest.mark.parametrize("toml", ["", SEPARATE, "[verifier.environment]\nmemory_mb = 64"])
 def test_tests_without_an_image_run_in_the_environment_of_the_agent(tmp_path: Path, toml: str) -> None:
-    assert verifier_image_of(load_task(write(tmp_path / "t", toml))) is None
+    assert images(write(tmp_path / "t", toml)) == [None]
 
 
 def test_a_dockerfile_beside_separate_tests_is_their_image(tmp_path: Path) -> None:
@@ -52,8 +56,9 @@ def test_a_dockerfile_beside_separate_tests_is_their_image(tmp_path: Path) -> No
 
 
 def test_a_dockerfile_beside_shared_tests_is_one_of_their_files(tmp_path: Path) -> None:
-    task = load_task(write(tmp_path / "t", "", **{"tests/Dockerfile": DOCKERFILE}))
-    assert verifier_image_of(task) is None
+    folder = write(tmp_path / "t", "", **{"tests/Dockerfile": DOCKERFILE})
+    assert images(folder) == [None]
+    task = load_task(folder)
     assert set(task.tests(task.steps[0])) == {"Dockerfile", "test.sh"}
 
 
@@ -84,18 +89,62 @@ def test_hooks_of_task_and_step_run_in_this_order_and_the_mode_is_inherited(tmp_
     own = STEPS + '[steps.verifier]\ntimeout_sec = 5.0\n[[steps.verifier.collect]]\ncommand = "step"\n'
     one, two = load_task(write(tmp_path / "t", SEPARATE + hook + own)).steps
     assert [[each.command for each in step.collect] for step in (one, two)] == [["task"], ["task", "step"]]
-    assert (one.is_separate, two.is_separate) == (True, True)
+    assert (one.place.is_separate, two.place.is_separate) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("toml", "files", "found"),
+    [
+        (SEPARATE, ["tests"], ["tests", "tests"]),
+        (SEPARATE, ["steps/two/tests"], [None, "steps/two/tests"]),
+        (SEPARATE, ["tests", "steps/two/tests"], ["tests", "steps/two/tests"]),
+        ('[verifier.environment]\ndocker_image = "marks:1"\n', [], ["FROM marks:1", "FROM marks:1"]),
+        (
+            '[verifier.environment]\ndocker_image = "marks:1"\n',
+            ["tests", "steps/one/tests"],
+            ["steps/one/tests", "FROM marks:1"],
+        ),
+    ],
+    ids=["task", "step", "both", "named", "step-before-name"],
+)
+def test_the_image_of_a_step_is_its_own_or_the_tasks(
+    tmp_path: Path, toml: str, files: list[str], found: list[str | None]
+) -> None:
+    folder = write(tmp_path / "t", toml + STEPS, **{f"{file}/Dockerfile": DOCKERFILE for file in files})
+    (folder / "tests/test.sh").touch()
+    made = [None if each is None else each.context or each.dockerfile.strip() for each in images(folder)]
+    expected = [folder / each if each and not each.startswith("FROM") else each for each in found]
+    assert made == expected
+
+
+def test_a_step_chooses_the_place_and_the_environment_of_its_tests(tmp_path: Path) -> None:
+    own = '[steps.verifier]\nenvironment_mode = "{}"\n'
+    shared = '[[steps]]\nname = "one"\n' + own.format("shared")
+    apart = '[[steps]]\nname = "two"\n' + own.format("separate")
+    sized = "[steps.verifier.environment]\nmemory_mb = 700\n"
+    toml = '[verifier.environment]\nmemory_mb = 64\nenv = {A = "b"}\n' + shared + apart + sized
+    files = {f"steps/{name}/instruction.md": "Do it." for name in ("one", "two")}
+    folder = write(tmp_path / "t", toml, **files)
+    task = load_task(folder)
+    assert [step.place.is_separate for step in task.steps] == [False, True]
+    # Both run in the box of the agent, which has what the second asks for.
+    assert images(folder) == [None, None]
+    assert task.resources == BoxResources(memory_mib=700)
+    (folder / "tests/Dockerfile").write_text(DOCKERFILE)
+    one, two = images(folder)
+    assert one is None
+    assert two is not None
+    assert two.resources.memory_mib == 700
 
 
 @pytest.mark.parametrize(
     ("toml", "file", "words"),
     [
-        (SEPARATE + STEPS, "tests/Dockerfile", ONE_STEP),
-        (SEPARATE + STEPS, "steps/two/tests/Dockerfile", ONE_STEP),
+        (SEPARATE + STEPS, "steps/two/tests/docker-compose.yaml", "a verifier has one container"),
         (
-            '[verifier.environment]\ndocker_image = "x"\n' + STEPS,
+            STEPS + '[steps.verifier.environment]\nworkdir = "/w"',
             "",
-            ONE_STEP,
+            "verifier.environment.workdir differs",
         ),
         (SEPARATE, "tests/docker-compose.yaml", "a verifier has one container"),
         ('[verifier.environment]\nworkdir = "/w"', "", "verifier.environment.workdir differs"),
@@ -117,13 +166,40 @@ def test_the_verifiers_box_gets_variables_of_its_own_and_the_agents_box_knows_th
     )
     write(tmp_path / "t", toml, **{"tests/Dockerfile": DOCKERFILE})
     payload = HarborCatalog("harbor", HarborConfig(), {"mine": tmp_path}).payload("t")
-    assert payload.verifier is not None
-    sources = [each["source"] for each in payload.task["artifacts"]]
+    (part,) = payload.parts
+    (step,) = payload.task["steps"]
+    assert part.verifier is not None
+    sources = [each["source"] for each in step["artifacts"]]
     assert sources == ["logs/artifacts", "app/answer.txt", "logs/agent/notes"]
-    assert (payload.task["env"], payload.verifier.task["env"]) == ({"A": "agent"}, {"B": "tests"})
-    assert payload.task["steps"][0]["collect"] == [{"command": "true", "timeout_s": 60.0}]
+    assert (payload.task["env"], part.verifier.task["env"]) == ({"A": "agent"}, {"B": "tests"})
+    assert step["collect"] == [{"command": "true", "timeout_s": 60.0}]
     # The tests are in the image, and nowhere else.
-    assert payload.grading["steps"][0]["files"] == {}
+    assert part.grading["steps"][0]["files"] == {}
+
+
+def test_a_box_that_grades_a_step_is_sent_what_belongs_to_it_alone(tmp_path: Path) -> None:
+    second = 'artifacts = ["two.txt"]\n[steps.verifier]\nenv = {B = "two"}\nenvironment_mode = "separate"\n'
+    hook = '[[steps.verifier.collect]]\ncommand = "true"\ntimeout_sec = 5.0\n'
+    toml = 'artifacts = ["all.txt"]\n' + STEPS + second + hook
+    write(tmp_path / "t", toml, **{"steps/two/tests/Dockerfile": DOCKERFILE})
+    payload = HarborCatalog("harbor", HarborConfig(), {"mine": tmp_path}).payload("t")
+    one, two = payload.parts
+    assert one.verifier is None
+    assert two.verifier is not None
+    # The first is graded in the agent's box, on a copy of all that the agent has left there.
+    artifacts = [step["artifacts"] for step in payload.task["steps"]]
+    assert artifacts[0] is None
+    assert [each["source"] for each in artifacts[1]] == ["logs/artifacts", "app/all.txt", "app/two.txt"]
+    assert [set(step.get("files", ())) for step in one.grading["steps"]] == [{"test.sh"}, set()]
+    (graded,) = two.grading["steps"]
+    assert (graded["name"], graded["files"], graded["env"]) == ("two", {}, {"B": "two"})
+    assert [step["name"] for step in two.verifier.task["steps"]] == ["two"]
+    assert payload.combine is not None
+    assert payload.combine({}, 2, []) == DuePart(0, {"index": 0, "untouched": False})
+    # Tests twice, and another box with a hook.
+    own_s = 2 * (1.5 * 600 + 60)
+    assert (one.evaluate_s, two.evaluate_s) == (own_s, own_s + 120 + 5)
+    assert payload.evaluate_s == one.evaluate_s + two.evaluate_s
 
 
 def test_an_image_of_a_verifier_is_excluded_like_one_of_a_task(tmp_path: Path) -> None:
@@ -135,6 +211,7 @@ def test_an_image_of_a_verifier_is_excluded_like_one_of_a_task(tmp_path: Path) -
 
 def test_a_verifier_that_asks_for_more_than_boxes_have_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "large", "[verifier.environment]\nmemory_mb = 999999")
+    write(tmp_path / "large-step", STEPS + "[steps.verifier.environment]\nmemory_mb = 999999")
     write(tmp_path / "plain", "")
     made = HarborCatalog("harbor", HarborConfig(skip_unsupported=True), {"mine": tmp_path})
     assert made.task_ids("mine") == ("plain",)

@@ -1,0 +1,102 @@
+"""Decide about a task by the results of its steps: which tests run next, or the verdict.
+
+The tests run elsewhere: in the box of the agent, or in those of verifiers. A result is an object with the
+``rewards`` of a step; with a ``note`` it says why they are the least, and with a ``reason`` it ends the task.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox_service.runner.world import Verdict
+
+from .rewards import KEY, RewardError, combine, falls_short, score_of
+
+JsonObject = dict[str, Any]
+
+_DONE = 1.0 - 1e-9
+_NO_RESULT = "the grading of a step was broken off"
+
+
+@dataclass(frozen=True, slots=True)
+class DueTests:
+    """Tests of a step that run next."""
+
+    index: int
+    """The number of the step, from 0."""
+    untouched: bool = False
+    """They run on the task's untouched files, and not on what the agent left."""
+
+
+class StepResults:
+    """The results of one grading, in the order in which they were asked for."""
+
+    def __init__(self, grading: JsonObject, reached: int) -> None:
+        """``reached`` is the number of steps that the agent has begun."""
+        self._steps: list[JsonObject] = grading["steps"]
+        self._strategy: str = grading["strategy"]
+        self._least: float = grading["reward_range"][0]
+        self._reached = reached
+
+    def decide(self, results: Sequence[JsonObject]) -> DueTests | Verdict:
+        """Return the tests that run next, or the verdict.
+
+        Raises RewardError when the tests give no score on the task's untouched files either.
+        """
+        rewards: list[dict[str, float]] = []
+        shown: list[JsonObject] = []
+        cut_short = False
+        for index, step in enumerate(self._steps):
+            if index >= self._reached:
+                result = self.least("not reached")
+            elif index < len(results):
+                result = results[index]
+            else:
+                return DueTests(index)
+            if "reason" in result or "rewards" not in result:
+                return self.lowest(result.get("reason", _NO_RESULT), [index])
+            rewards.append(result["rewards"])
+            note = {"note": result["note"]} if "note" in result else {}
+            shown.append({"step": step["name"], "rewards": result["rewards"], **note})
+            if falls_short(result["rewards"], step["min_reward"]) and index + 1 < len(self._steps):
+                cut_short = True
+                break
+        total = combine(rewards, self._strategy)
+        try:
+            score = score_of(total)
+        except RewardError as error:
+            return self._prove(str(error), results, len(rewards))
+        details: JsonObject = {"rewards": total}
+        if len(self._steps) > 1:
+            details |= {"steps": shown, "ended_by_min_reward": cut_short}
+        elif "note" in shown[0]:
+            details["note"] = shown[0]["note"]
+        return Verdict(score, success=score >= _DONE, details=details)
+
+    def least(self, note: str) -> JsonObject:
+        """Return the result of a step that has nothing to test."""
+        return {"rewards": {KEY: self._least}, "note": note}
+
+    def lowest(self, reason: str, suspects: Sequence[int] = ()) -> Verdict:
+        """Return the lowest score, for what the agent did in these steps."""
+        details: JsonObject = {"rewards": {KEY: self._least}, "reason": reason}
+        if len(self._steps) > 1 and suspects:
+            details["steps"] = [self._steps[index]["name"] for index in suspects]
+        return Verdict(self._least, success=False, details=details)
+
+    def _prove(self, reason: str, results: Sequence[JsonObject], graded: int) -> DueTests | Verdict:
+        """Return the lowest score if the rewards of untouched files add up to one.
+
+        They come behind the results of the ``graded`` steps.
+        """
+        proofs = results[graded:]
+        if len(proofs) < graded:
+            return DueTests(len(proofs), untouched=True)
+        try:
+            score_of(combine([proof["rewards"] for proof in proofs], self._strategy))
+        except RewardError as own:
+            raise RewardError(f"{reason}; on the task's untouched files {own}") from None
+        return self.lowest(reason, range(graded))
