@@ -100,6 +100,7 @@ class RunnerAgent:
             timeout_s,
             wall_timeout_s or timeout_s,
             lambda enough_s: session.usage(enough_s) + CpuUsage(time.process_time()),
+            still=self.still,
         )
         code_or_none = session.run(code, capture, allowance, serve)
         timed_out = code_or_none is None and allowance.over()
@@ -141,7 +142,10 @@ class RunnerAgent:
         capture.close_writing()
         pid, uid = started_process.pid, started_process.uid
         allowance = Allowance(
-            timeout_s, wall_timeout_s or timeout_s, lambda enough_s: usage_of([pid], uid, enough_s)
+            timeout_s,
+            wall_timeout_s or timeout_s,
+            lambda enough_s: usage_of([pid], uid, enough_s),
+            still=self.still,
         )
         codes: list[int] = []
 

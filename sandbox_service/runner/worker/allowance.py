@@ -6,7 +6,8 @@ moments, so that none can arrange to be seen only when it waits, and not in the 
 operations are over by then.
 
 gVisor's kernel reports such a wait as processor time. There, once the time is used up, a busy loop of this
-process finds the share of a processor that a thread gets, and only so much of what was computed counts.
+process finds the share of a processor that a thread gets, and only so much of what was computed counts. The
+processes are stopped meanwhile, or dead: they could make the machine look busy.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ _LOOK_SHARE = 0.05
 _ENOUGH = 0.75
 """Processes that had this share of their time are not counted as starved."""
 _PAUSE_S = 0.15
+"""A group that has used up its quota of this period runs again in the next one."""
 _CHECK = share_of_processor if waits_are_counted() else None
 _LEAST_SHARE = 0.01
-_ALIKE = 0.45
-"""A check that finds this much of the share that was counted with confirms it: the loop takes part of the
-processor from what it checks."""
 
 
 class Allowance:
     """The time for one operation.
 
     ``look`` samples the processes that it is for. It is given the processor time that would use up the
-    allowance, and need not look on when it has found as much. ``check`` finds the share of a processor that a
-    thread gets, for a kernel that reports waits as processor time; None for others.
+    allowance, and need not look on when it has found as much.
+
+    ``check`` finds the share of a processor that a thread gets, for a kernel that reports waits as processor
+    time; None for others. With ``still``, which stops the processes for a block, they go on after their time
+    if the machine kept them from it; without, only ``starved`` says so.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Allowance:
         wall_timeout_s: float,
         look: Callable[[float], CpuUsage],
         *,
+        still: Callable[[], AbstractContextManager[object]] | None = None,
         check: Callable[[], float] | None = _CHECK,
     ) -> None:
         self.time_s = min(time_s, wall_timeout_s)
@@ -61,13 +64,14 @@ class Allowance:
         self.end = time.monotonic() + wall_timeout_s
         """The limit of real time, on the monotonic clock."""
         self._look = look
+        self._still = still
         self._check = check
         self._started = self._last = time.monotonic()
         self._cpu_s: float | None = None
         self._slept_s = 0.0
         self._computed_s = 0.0
         self._share = 1.0
-        self._confirmed = check is None
+        self._confirmed = False
         self._pause_s = self._draw(0.0)
 
     @property
@@ -94,13 +98,16 @@ class Allowance:
         if due and self.charged_s < self.time_s and self._last < self.end:
             # A sample that comes late was kept waiting by the machine, and the processes perhaps as well.
             self._account(now, min(now - self._last, self._pause_s))
-            if (self.charged_s >= self.time_s or now >= self.end) and not self._confirmed:
-                self._correct()
+            if self._still is not None and (self.charged_s >= self.time_s or now >= self.end):
+                self._correct(self._still)
         return self.charged_s >= self.time_s or now >= self.end
 
     def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
         """Return whether a busy machine caused the end, not what ran; ``still`` as for ``kept_waiting``."""
-        return kept_waiting(self.charged_s, self.time_s, self.wall_timeout_s, still)
+        if self._check is None:
+            return kept_waiting(self.charged_s, self.time_s, self.wall_timeout_s, still)
+        self._correct(still)
+        return self.charged_s < _ENOUGH * self.time_s
 
     def blocked(self) -> None:
         """Take a sample after a wait for the processes themselves, during which none could be taken."""
@@ -121,13 +128,16 @@ class Allowance:
         self._last = now
         self._pause_s = self._draw(time.monotonic() - now)
 
-    def _correct(self) -> None:
-        """Count what was computed with the share of a processor that a thread gets now."""
-        assert self._check is not None
+    def _correct(self, still: Callable[[], AbstractContextManager[object]]) -> None:
+        """Count of what was computed, in all, the share of a processor that a thread gets without it."""
+        if self._check is None or self._confirmed:
+            return
         # The time that many threads computed at once is charged as time that passed.
         self._computed_s = min(self._computed_s, self._last - self._started)
-        share = max(self._check(), _LEAST_SHARE)
-        self._confirmed = share >= _ALIKE * self._share
+        with still():
+            time.sleep(_PAUSE_S)
+            share = max(self._check(), _LEAST_SHARE)
+        self._confirmed = share >= _ENOUGH * self._share
         if not self._confirmed:
             self._share = share
 
@@ -151,7 +161,6 @@ def kept_waiting(
     if charged_s >= _ENOUGH * time_s:
         return False
     with still():
-        # A group that has used up its quota of this period runs again in the next one.
         time.sleep(_PAUSE_S)
         share = share_of_processor()
     return share * wall_timeout_s < _ENOUGH * time_s

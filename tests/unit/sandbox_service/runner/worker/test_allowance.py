@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,7 +33,7 @@ def spend(
     check: Callable[[], float] | None = None,
 ) -> Allowance:
     """An allowance that was waited for to its end."""
-    allowance = Allowance(time_s, wall_timeout_s, look, check=check)
+    allowance = Allowance(time_s, wall_timeout_s, look, still=contextlib.nullcontext, check=check)
     while not allowance.over():
         time.sleep(allowance.wait_s)
     return allowance
@@ -98,7 +99,7 @@ def test_waits_that_a_kernel_reports_as_computing_are_not_charged() -> None:
 
 
 def test_code_that_gets_its_processor_has_no_more_time_where_waits_are_reported_as_computing() -> None:
-    checks = iter([0.5])
+    checks = iter([0.8])
     allowance = spend(0.2, 60, computing_since(time.monotonic()), check=lambda: next(checks))
     assert allowance.waited_s < 0.2 <= allowance.charged_s
 
@@ -111,6 +112,40 @@ def test_sleep_is_charged_where_waits_are_reported_as_computing() -> None:
 def test_the_limit_of_real_time_ends_code_that_a_machine_kept_waiting_whatever_the_kernel_reports() -> None:
     allowance = spend(0.3, 0.31, computing_since(time.monotonic()), check=lambda: 0.01)
     assert allowance.charged_s < allowance.time_s
+
+
+def test_code_that_cannot_be_stopped_for_a_check_ends_with_its_time_and_is_not_to_blame() -> None:
+    allowance = Allowance(0.1, 60, computing_since(time.monotonic()), check=lambda: 0.2)
+    while not allowance.over():
+        time.sleep(allowance.wait_s)
+    assert allowance.charged_s >= allowance.time_s
+    assert allowance.starved()
+
+
+def test_code_that_had_its_processor_is_to_blame() -> None:
+    allowance = Allowance(0.1, 60, computing_since(time.monotonic()), check=lambda: 0.9)
+    while not allowance.over():
+        time.sleep(allowance.wait_s)
+    assert not allowance.starved()
+
+
+def test_what_is_checked_is_stopped_meanwhile() -> None:
+    stopped: list[bool] = []
+
+    @contextlib.contextmanager
+    def still() -> Iterator[None]:
+        stopped.append(True)
+        yield
+        stopped.append(False)
+
+    def check() -> float:
+        assert stopped[-1]
+        return 1.0
+
+    allowance = Allowance(0.05, 60, computing_since(time.monotonic()), still=still, check=check)
+    while not allowance.over():
+        time.sleep(allowance.wait_s)
+    assert stopped == [True, False]
 
 
 @pytest.fixture(scope="module")
