@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import NodeFullError, ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
@@ -88,9 +88,12 @@ class ExclusiveExecutor:
         try:
             instance = await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
-            if key is None or error.code not in END_CODES:
+            # No instance is needed for an answer that is on record.
+            ended = error.code in END_CODES
+            left = error.code is ErrorCode.IMAGE_MISSING or isinstance(error, NodeFullError)
+            if key is None or not (ended or left):
                 raise
-            return await self._answer_of_ended(frame, request, error)
+            return await self._recorded_answer(frame, request, error)
         self._journal.write_backlog()
         keys, known = instance.keys, None
         if key is not None and digest is not None and (keys.evicted or keys.get(key) is not None):
@@ -161,8 +164,8 @@ class ExclusiveExecutor:
         entry = keys.get(key)
         return None if entry is None else await keys.repeat(entry, frame, request, digest, find_recorded)
 
-    async def _answer_of_ended(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
-        """Return the answer of a key of an instance that has ended; raise ``error`` for a new key."""
+    async def _recorded_answer(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
+        """Return the answer of a key of an instance that is not live here; raise ``error`` for a new key."""
         meta = frame.meta
         event = await self._store.event_of_key(meta["tenant"], frame.instance_id, meta["key"])
         if event is None:

@@ -116,10 +116,9 @@ class Takeover:
 
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING, STORAGE_FULL.
         """
-        now = self._clock.monotonic()
         self._inheritance.check_open()
-        if (until := self._held_until.get(owner, 0.0)) > now:
-            raise _held_error(owner, until - now)
+        self._check_lease(owner)
+        now = self._clock.monotonic()
         claim = await make_claim()
         if claim.held_s > 0:
             self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
@@ -129,6 +128,12 @@ class Takeover:
             logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
             self._tasks.spawn(self._write_off_of(owner))
         return claim
+
+    def _check_lease(self, owner: str) -> None:
+        """Raise ServiceError(SUPERVISOR_UNAVAILABLE) while the owner's lease is known to hold."""
+        rest_s = self._held_until.get(owner, 0.0) - self._clock.monotonic()
+        if rest_s > 0:
+            raise _held_error(owner, rest_s)
 
     async def _take_over(self, frame: Frame) -> Instance:
         """Restore an instance that only the store knows. Raises as ``find_or_take_over`` does."""
@@ -140,6 +145,7 @@ class Takeover:
         refusal: ServiceError | None = None
         # The gateway names the owner that it does not reach. It may have missed that there is another by now.
         if owner != self._name and owner == frame.meta.get("adopt_from"):
+            self._check_lease(owner)
             refusal = await self._inheritance.refusal(frame, record)
             last = frame.meta.get("last_resort", False)
             if refusal is not None and not (last and await self._inheritance.is_over(record)):
@@ -152,7 +158,7 @@ class Takeover:
                 raise end_error(_ENDED[event.kind])
         if owner != self._name:
             raise MovedError(f"no instance {instance_id!r} here", owner)
-        if refusal is not None:
+        if refusal is not None and record.instance_id not in self._table:
             self._write_off(record, events, f"no node can rebuild it: {refusal.detail}")
         else:
             writer = last_writer(record, events)

@@ -95,3 +95,36 @@ async def test_a_node_without_the_image_releases_instances_and_knows_which_have_
     last = {"adopt_from": "s1", "last_resort": True}
     assert await second.refusal(Op.STEP, ended, **last) is ErrorCode.INSTANCE_RELEASED
     assert await second.service.release(released, adopt_from="s1")
+
+
+async def test_an_answer_that_is_on_record_needs_no_node_that_can_rebuild_the_instance(nodes: Nodes) -> None:
+    first, second, heir = [await nodes(name) for name in ("s1", "s2", "s3")]
+    instance = await first.service.create()
+    answer = await first.ask(Op.STEP, instance, "one", key="k")
+    end_lease(first.url, "s1")
+    second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
+    again = await second.ask(Op.STEP, instance, "one", key="k", adopt_from="s1")
+    assert (again.op, again.body) == (Op.REPLY, answer.body)
+    # It was not claimed for that: a node with the image may still have it.
+    assert (await heir.service.step(instance, adopt_from="s1"))["step_index"] == 1
+
+
+async def test_what_has_ended_is_known_without_the_image(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    await first.service.release(instance)
+    end_lease(first.url, "s1")
+    second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
+    assert await second.refusal(Op.STEP, instance, adopt_from="s1") is ErrorCode.INSTANCE_RELEASED
+
+
+async def test_calls_at_the_last_resort_record_one_loss(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    end_lease(first.url, "s1")
+    second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
+    second.service.clock.advance(LEASE_S + 1)
+    last = {"adopt_from": "s1", "last_resort": True}
+    answers = await asyncio.gather(*(second.ask(Op.STEP, instance, **last) for _ in range(3)))
+    assert {error_of(answer).code for answer in answers} == {ErrorCode.INSTANCE_LOST}
+    assert [event.kind.value for event in await second.store.events(instance)] == ["create", "lost"]
