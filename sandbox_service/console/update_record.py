@@ -79,7 +79,9 @@ def segment_records(
 ) -> tuple[SegmentRecord, ...]:
     """Return the records of an episode's segments; ``recorded`` are those of its group, if there are any."""
     bounds = RatioBounds.of(settings)
-    masks_overlong = _branch(settings, "algorithm").get("overlong") == "mask"
+    algorithm = _branch(settings, "algorithm")
+    masks_overlong = algorithm.get("overlong") == "mask"
+    beside = _has_losses_beside_the_policys(algorithm)
     records = []
     for place, segment in enumerate(episode.segments):
         name = f"{episode.id}#{place}" if place else episode.id
@@ -96,7 +98,7 @@ def segment_records(
                 ratios={number: _exponential(gap) for number, gap in gaps.items()},
                 entropies=_by_place(recorded.entropies.get(name, ""), places),
                 bounds=bounds,
-                untrained=reason or _record_reason(advantages, gaps, bounds),
+                untrained=reason or ("" if beside else _record_reason(advantages, gaps, bounds)),
             )
         )
     return tuple(records)
@@ -112,6 +114,12 @@ def _episode_reason(episode: RunEpisode, segment: RunSegment, *, masks_overlong:
     if masks_overlong and episode.stop in _OVERLONG:
         return f"a limit cut the episode off ({episode.stop}), and algorithm.overlong masks such episodes"
     return "the episode has weight 0 in the loss" if episode.weight == 0 else ""
+
+
+def _has_losses_beside_the_policys(algorithm: JsonObject) -> bool:
+    """Return whether a token is learned from without an advantage: by a teacher, a KL or the entropy."""
+    distillation, kl = _branch(algorithm, "distillation"), _branch(algorithm, "kl")
+    return bool(distillation or kl.get("place") == "loss" or algorithm.get("entropy"))
 
 
 def _record_reason(

@@ -232,9 +232,12 @@ class Learner:
     def add_token_statistics(self, batch: Batch) -> Batch:
         """Return the batch of the last update with the log-probabilities and entropies of its trained tokens.
 
-        They are those that the update's first pass over a sample found, the same on every rank.
+        They are those that the update's first pass over a sample found, the same on every rank. Without the
+        log-probabilities before several updates, samples after the first minibatch have none. A second call
+        finds nothing: the samples of a batch may take much memory.
         """
         trained = {sample.id: sample for sample in self._trained}
+        self._trained = ()
         return replace(batch, samples=tuple(trained.get(sample.id, sample) for sample in batch.samples))
 
     def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:

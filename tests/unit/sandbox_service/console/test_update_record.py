@@ -86,6 +86,14 @@ def test_settings_that_cannot_be_read_leave_the_trainers_bounds(settings):
         (episode(), recorded(advantages=((0.0, 3),)), {}, "all its advantages are 0"),
         (
             episode(),
+            recorded(advantages=((0.0, 3),)),
+            {"algorithm": {"distillation": {"estimate": "exact"}}},
+            "",
+        ),
+        (episode(), recorded(advantages=((0.0, 3),)), {"algorithm": {"kl": {"place": "loss"}}}, ""),
+        (episode(), recorded(advantages=((0.0, 3),)), {"algorithm": {"entropy": 0.01}}, ""),
+        (
+            episode(),
             recorded(gaps=floats(2.0)),
             mismatch(mode="mask", level="sequence"),
             "the product of its ratios, 7.389, is outside of 0.5 to 2",
