@@ -26,7 +26,7 @@ from pydantic import JsonValue, ValidationError
 
 from sandbox_contract.messages import Message
 
-from .bodies import object_of
+from .bodies import object_of, value_of_text
 from .records import EventKind, public_id
 from .rows import episode_columns
 from .view import observed_messages, tools_of
@@ -154,11 +154,12 @@ def _agent_step(event: EventRecord, message: Message) -> _Step:
 
 
 def _call_of(number: int, call: ToolCall) -> JsonObject:
-    """Return a tool call; arguments that are no JSON object are kept as text in ``extra``."""
-    arguments: JsonValue = call.function.arguments
-    if isinstance(arguments, str):
-        with suppress(ValueError, RecursionError):
-            arguments = json.loads(arguments)
+    """Return a tool call; arguments that are no JSON object are kept in ``extra``, as text if not JSON."""
+    given = call.function.arguments
+    text = given if isinstance(given, str) else json.dumps(given)
+    arguments: JsonValue = text
+    with suppress(ValueError):
+        arguments = value_of_text(text)
     made: JsonObject = {
         "tool_call_id": call.id or f"call_{number}",
         "function_name": call.function.name,

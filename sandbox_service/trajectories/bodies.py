@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from typing import TYPE_CHECKING, cast
 
@@ -35,6 +36,18 @@ def object_of(body: bytes) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
+def value_of_text(text: str) -> JsonValue:
+    """Return the value of a JSON text that a message holds, which can be written as JSON in UTF-8.
+
+    Raises ValueError where the text is not JSON, is nested too deep or has numbers that are not finite.
+    """
+    try:
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    return _without_surrogates(value) if "\\ud" in text.lower() else cast("JsonValue", value)
+
+
 def json_object_of(body: bytes) -> bytes:
     """Return the body's object as JSON; ``null`` for an empty body and for one that is not a JSON object.
 
@@ -51,6 +64,18 @@ def json_object_of(body: bytes) -> bytes:
 def _parse(body: bytes) -> JsonValue:
     value = json.loads(body)
     if b"\\ud" in body or b"\\uD" in body:
-        # Half a surrogate pair, from a program's broken output, is legal in JSON but not in UTF-8.
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        return _without_surrogates(value)
     return cast("JsonValue", value)
+
+
+def _without_surrogates(value: object) -> JsonValue:
+    """Replace halves of surrogate pairs, from a program's broken output: legal in JSON, but not in UTF-8."""
+    return cast("JsonValue", json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")))
+
+
+def _finite(number: str) -> float:
+    """Return a number. Raises ValueError for one that JSON cannot hold."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is not finite")
+    return value

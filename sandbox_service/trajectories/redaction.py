@@ -1,9 +1,10 @@
 """Redaction of exported episodes: what matches a pattern is replaced in all recorded texts.
 
-Patterns apply to each text in requests, answers and create parameters, before a row is made of them, so that
-all formats are redacted alike. A text that holds JSON, such as the arguments of a tool call, is redacted as a
-whole and in each of its texts, which the JSON may write with escapes. The format's own parts stay: names of
-JSON fields, roles, types and pictures; so do the ids, the environment and the task of the episode.
+Patterns apply to each text and number in requests, answers and create parameters, before a row is made of
+them, so that all formats are redacted alike. A text that is JSON, such as the arguments of a tool call, or
+has lines that are, is redacted as a whole and in each of its texts, which the JSON may write with escapes.
+The format's own parts stay: names of JSON fields, roles, types and pictures; so do the ids, the environment
+and the task of the episode.
 
 Patterns run where the export runs. The package ``regex`` is used because its matching takes a time limit,
 which ``re`` does not: a pattern that backtracks for ever ends the export with an error.
@@ -31,12 +32,14 @@ MARK = "[redacted]"
 """The text in place of what a pattern matches."""
 MOST_S = 10.0
 """Seconds that a pattern may take for one text."""
+_JSON_STARTS = ("{", "[", '"')
 _OWN_WORDS = {
     "role": frozenset({"system", "user", "assistant", "tool"}),
     "type": frozenset({"function", "text", "output_text", "tool_use", "thinking", "redacted_thinking"})
     | {"object", "string", "integer", "number", "boolean", "array", "null"},
 }
 """Values of fields that are words of the message format and of JSON Schema."""
+_SURROGATE = regex.compile(r"[\ud800-\udfff]")
 
 
 class RedactionError(Exception):
@@ -85,14 +88,23 @@ class Redaction:
             return [each if each in pictures else self._value(each) for each in value]
         if isinstance(value, dict):
             return {name: self._value(each, name) for name, each in value.items()}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            written = json.dumps(value)
+            return value if self._plain(written) == written else MARK
         return value
 
     def _text(self, text: str) -> str:
-        if text.lstrip()[:1] in ("{", "["):
-            text = self._json_text(text)
+        unescaped = self._json_text(text)
+        if unescaped is None and "\n" in text:
+            lines = text.split("\n")
+            text = "\n".join(self._json_text(line) or line for line in lines)
+        return self._plain(unescaped or text)
+
+    def _plain(self, text: str) -> str:
+        """Redact a text as it is written."""
         for pattern in self._patterns:
             try:
-                text = pattern.sub(MARK, text, timeout=self._most_s)
+                text = pattern.sub(_mark, text, timeout=self._most_s)
             except TimeoutError:
                 problem = f"took longer than {self._most_s:g} s for a text of {len(text)} characters"
                 raise RedactionError(
@@ -100,14 +112,37 @@ class Redaction:
                 ) from None
         return text
 
-    def _json_text(self, text: str) -> str:
-        """Redact the texts within a text of JSON; without any match it stays as it is written."""
+    def _json_text(self, text: str) -> str | None:
+        """Redact the texts within a text of JSON; without any match it stays as it is written.
+
+        None stands for a text that is no JSON with texts in it.
+        """
+        if not text.lstrip().startswith(_JSON_STARTS):
+            return None
         try:
             value = json.loads(text)
             redacted = self._value(value)
+            if redacted == value:
+                return text
+            written = json.dumps(redacted, ensure_ascii=False)
         except (ValueError, RecursionError):
-            return text
-        return text if redacted == value else json.dumps(redacted, ensure_ascii=False)
+            return None
+        # Half a surrogate pair that was written as an escape stays one: a file could not hold it.
+        kept = frozenset(_SURROGATE.findall(text))
+        safe: str = _SURROGATE.sub(
+            lambda half: half[0] if half[0] in kept else f"\\u{ord(half[0]):04x}", written
+        )
+        return safe
+
+
+def _mark(match: regex.Match[str]) -> str:
+    """Return what replaces a match. Raises RedactionError for one without any text."""
+    if match.start() == match.end():
+        raise RedactionError(
+            f"{match.re.pattern!r} matches a place without any text, which removes nothing; write what must "
+            "go, such as sk-\\w+ for (?=sk-)"
+        )
+    return MARK
 
 
 def _compiled(pattern: str) -> regex.Pattern[str]:

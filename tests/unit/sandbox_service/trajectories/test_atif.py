@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sandbox_service.trajectories.atif import atif_document
 from sandbox_service.trajectories.reader import StoredInstance
 from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.rows import jsonl_line
 from sandbox_service.trajectories.view import outcome_of
 from tests.harness.episodes import create, evaluation, event, failure, instance, step
 from tests.harness.separate_packages import need_atif
@@ -25,7 +26,7 @@ def read():
     from atif import Trajectory
 
     def parse(document):
-        as_line = json.loads(json.dumps(document))
+        as_line = json.loads(jsonl_line(document).encode(), parse_constant=pytest.fail)
         assert _without_none(Trajectory.model_validate(as_line).to_json_dict()) == _without_none(as_line)
         return as_line
 
@@ -108,6 +109,21 @@ def test_arguments_that_are_no_object_are_kept_beside_empty_ones(read):
     ]
 
 
+def test_halves_of_surrogate_pairs_in_arguments_are_replaced(read):
+    given = [call("c1", r'{"text": "\ud83d", "\uDC00": ["\ud83d\ude00"]}')]
+    document = read(document_of(played({"role": "assistant", "tool_calls": given})))
+    assert document["steps"][0]["tool_calls"][0]["arguments"] == {"text": "?", "?": ["\U0001f600"]}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_arguments_with_numbers_that_json_cannot_hold_are_kept_as_text(read, number):
+    given = [call("c1", f'{{"a": {number}}}'), call("c2", json.loads(f'{{"a": [{number}]}}'))]
+    made = read(document_of(played({"role": "assistant", "tool_calls": given})))["steps"][0]["tool_calls"]
+    assert [each["arguments"] for each in made] == [{}, {}]
+    assert made[0]["extra"]["arguments"] == f'{{"a": {number}}}'
+    assert isinstance(made[1]["extra"]["arguments"], str)
+
+
 def test_an_answer_to_a_call_that_the_step_did_not_make_names_it_in_its_extra(read):
     answer = {"role": "tool", "content": "x", "tool_call_id": "c9", "name": "say"}
     [acted] = read(document_of(played({"role": "assistant", "content": "a"}, answer)))["steps"]
@@ -143,10 +159,10 @@ def test_a_message_that_the_contract_does_not_admit_is_kept_as_its_text(read):
 
 
 _TEXTS = st.text(max_size=8)
+_WRITTEN = ["", "{}", '{"a": 1}', "[", "[1]", r'{"a": "\ud83d"}', '{"a": NaN}', "[1e999]"]
 _IDS = st.sampled_from([None, "c1", "c2"])
 _CALLS = st.lists(
-    st.builds(call, _IDS, st.sampled_from([None, "", "{}", '{"a": 1}', "[", "[1]", {"a": [None]}])),
-    max_size=3,
+    st.builds(call, _IDS, st.sampled_from([*_WRITTEN, None, {"a": [None]}, {"a": float("inf")}])), max_size=3
 )
 _MESSAGES = st.fixed_dictionaries(
     {"role": st.sampled_from(["system", "user", "assistant", "tool", "other"])},

@@ -57,6 +57,24 @@ def test_texts_of_json_are_redacted_behind_their_escapes():
     assert json.loads(kept["arguments"]) == {"key": "[redacted]", "other": "\u00e9"}
 
 
+def test_lines_of_json_within_a_text_are_redacted_behind_their_escapes():
+    secret = json.dumps({"key": "BEGIN\nsecret\nEND"})
+    text = f'log:\n{secret}\n{{ "a":1 }}\n"BEGIN\\nmore\\nEND"\n{{broken\n'
+    kept = redacted_value({"content": text}, r"BEGIN\n[^E]*\nEND")["content"]
+    assert kept == 'log:\n{"key": "[redacted]"}\n{ "a":1 }\n"[redacted]"\n{broken\n'
+
+
+def test_numbers_are_matched_as_json_writes_them():
+    card = 4111111111111111
+    given = {"card": card, "text": json.dumps({"cards": [card, 1, True]}), "other": [1, 0.5, True, None]}
+    kept = redacted_value(given, r"\d{16}", "True", r"\b0\.5\b")
+    assert kept == {
+        "card": "[redacted]",
+        "text": '{"cards": ["[redacted]", 1, true]}',
+        "other": [1, "[redacted]", True, None],
+    }
+
+
 def test_a_text_without_a_match_stays_as_it_is_written():
     assert redacted_value({"arguments": '{ "a":1 }'}) == {"arguments": '{ "a":1 }'}
 
@@ -67,6 +85,14 @@ def test_a_text_without_a_match_stays_as_it_is_written():
         pytest.param(b"key = sk-1\n", b"key = [redacted]\n", id="text"),
         pytest.param(b"\xff\x00sk-1\xfe", b"\xff\x00[redacted]\xfe", id="binary"),
         pytest.param(b"1234", b"[redacted]", id="number"),
+        pytest.param(
+            b'{"a": "\\ud83d sk-1"}\n\xff\n',
+            b'{"a": "\\ud83d [redacted]"}\n\xff\n',
+            id="half a surrogate pair",
+        ),
+        pytest.param(
+            b'{"a": "\xff sk-1"}\n[]\n', b'{"a": "\xff [redacted]"}\n[]\n', id="lines that are not UTF-8"
+        ),
         pytest.param(b"[" * 100_000 + b"sk-1", b"[" * 100_000 + b"[redacted]", id="deep"),
         pytest.param(b"", b"", id="empty"),
     ],
@@ -87,6 +113,15 @@ def test_a_pattern_that_cannot_be_used_is_named(pattern, reason):
         Redaction([KEY, pattern])
     assert repr(pattern) in str(refused.value)
     assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", [r"\b", "(?=sk-)", r"(?<=sk-)\d*"])
+@pytest.mark.parametrize("value", [{"key": "my sk-x"}, [{"arguments": '{"key": "sk-x"}'}]])
+def test_a_pattern_that_matches_no_text_ends_the_redaction(pattern, value):
+    redaction = Redaction([KEY.replace("sk", "pk"), pattern])
+    with pytest.raises(RedactionError, match="matches a place without any text") as refused:
+        redaction.of_episode(STORED, [event(request=json.dumps(value).encode())])
+    assert repr(pattern) in str(refused.value)
 
 
 def test_a_pattern_that_backtracks_for_ever_is_stopped():
