@@ -12,6 +12,8 @@ _POINTS = 300
 SHOWN = (
     "reward/mean",
     "success/mean",
+    "evaluation/success",
+    "evaluation/score",
     "reward/std",
     "reward/with_failures",
     "episodes/turns",
@@ -33,8 +35,8 @@ SHOWN = (
     "time/update",
     "throughput/tokens_per_s",
 )
-"""Metrics with a curve, in their order; those of failures and of stops follow."""
-_FURTHER = ("failures/", "stops/", "success/")
+"""Metrics with a curve, in their order; further ones of these kinds follow."""
+_FURTHER = ("evaluation/", "failures/", "stops/", "success/")
 _LABEL_WIDTH = 4.0
 _LABEL_HEIGHT = 5.0
 """Room of a label at the end of a curve, in percent of the plot."""

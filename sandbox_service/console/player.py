@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_contract.images import image_urls
+from sandbox_service.trajectories.bodies import value_of_text
 
 from .overview import BarPart
 
@@ -257,7 +258,7 @@ def _call(call: object) -> ShownCall:
     arguments: object = function.get("arguments")
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = value_of_text(arguments)
         except ValueError:
             return ShownCall(str(function.get("name")), (("", str(arguments)),))
     if not isinstance(arguments, dict):

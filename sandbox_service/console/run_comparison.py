@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from .curves import SHOWN, Overlay, overlay_of, shown_metrics
+from .shown_settings import flat_settings, shown_value, text_of
 
 if TYPE_CHECKING:
     from .curves import Metrics
@@ -23,9 +22,6 @@ _MOST_SETTINGS = 200
 """Settings that a page lists."""
 _FREE = frozenset({"name", "root"})
 """Settings that differ between any two runs."""
-_VARIABLES = re.compile(r"(^|\.)environment\.[^.]+$")
-"""Environment variables of agents, which may be secrets."""
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s\"]*@")
 _ABSENT = "not set"
 
 
@@ -86,13 +82,15 @@ def compare_runs(runs: Sequence[TrainingRun], metric: str) -> RunComparison:
 
 
 def differing_settings(runs: Mapping[str, Mapping[str, object]]) -> tuple[SettingRow, ...]:
-    """Return the settings that are not the same in all runs, without passwords and agents' variables."""
-    flat = {run: dict(_flat(settings)) for run, settings in runs.items()}
+    """Return the settings that are not the same in all runs, without what may be a secret."""
+    flat = {run: dict(flat_settings(settings)) for run, settings in runs.items()}
     names = dict.fromkeys(name for settings in flat.values() for name in settings)
     return tuple(
-        SettingRow(name, tuple(_shown(name, settings) for settings in flat.values()))
+        SettingRow(
+            name, tuple(shown_value(name, each[name]) if name in each else _ABSENT for each in flat.values())
+        )
         for name in names
-        if name not in _FREE and len({settings.get(name, _ABSENT) for settings in flat.values()}) > 1
+        if name not in _FREE and len({_written(name, each) for each in flat.values()}) > 1
     )
 
 
@@ -102,6 +100,10 @@ def _names(metrics: Mapping[str, Metrics]) -> tuple[str, ...]:
     return (*(name for name in SHOWN if name in found), *sorted(name for name in found if name not in SHOWN))
 
 
+def _written(name: str, settings: Mapping[str, object]) -> str | None:
+    return text_of(settings[name]) if name in settings else None
+
+
 def _final(metric: str, metrics: Mapping[str, Metrics]) -> MetricRow:
     """Return a row of the table of final values."""
     query = urlencode([*(("run", run) for run in metrics), ("metric", metric)])
@@ -109,21 +111,3 @@ def _final(metric: str, metrics: Mapping[str, Metrics]) -> MetricRow:
     return MetricRow(
         metric, f"{COMPARE_RUNS}?{query}", tuple(values[-1] if values else None for values in recorded)
     )
-
-
-def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"{prefix}{name}", text
-
-
-def _shown(name: str, settings: Mapping[str, str]) -> str:
-    value = settings.get(name)
-    if value is None:
-        return _ABSENT
-    if _VARIABLES.search(name):
-        return "not shown"
-    return _CREDENTIALS.sub("", value)

@@ -47,6 +47,22 @@ def test_only_settings_that_differ_are_listed_but_not_the_names_of_the_runs():
     ]
 
 
+def test_held_out_success_and_scores_are_among_the_final_values(tmp_path):
+    held_out = {"evaluation/success": 0.25, "evaluation/score": 0.5, "evaluation/source/a": 0.75}
+    one = write(tmp_path / "one", [{"success/mean": 0.1, **held_out}, {"success/mean": 0.2}])
+    view = compare_runs(
+        [one, write(tmp_path / "two", [{"evaluation/success/hard": 0.0}])], "evaluation/success"
+    )
+    assert [(row.name, row.values) for row in view.finals] == [
+        ("success/mean", (0.2, None)),
+        ("evaluation/success", (0.25, None)),
+        ("evaluation/score", (0.5, None)),
+        ("evaluation/source/a", (0.75, None)),
+        ("evaluation/success/hard", (None, 0.0)),
+    ]
+    assert [each.run for each in view.overlay.curves] == ["one"]
+
+
 def test_passwords_of_addresses_and_variables_of_agents_are_not_shown():
     rows = differing_settings(
         {
@@ -63,7 +79,7 @@ def test_passwords_of_addresses_and_variables_of_agents_are_not_shown():
         }
     )
     assert [row.values for row in rows] == [
-        ('["store.url=postgresql://db/x"]', "[]"),
+        ('["store.url=postgresql://***@db/x"]', "[]"),
         ("not shown", "not shown"),
         ("code", "bfcl"),
     ]
