@@ -6,7 +6,13 @@ STAMP  := $(VENV)/.installed
 # Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
 OVERRIDES ?= $(WORDS)
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool redis test-packages service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
+# Packages that single tests need, beside the environment, with their versions where no lock has them.
+TEST_PACKAGES_FOLDER := var/test-packages
+TEST_PACKAGES := test-packages-torchao test-packages-atif
+test-packages-torchao: REQUIREMENT := torchao
+test-packages-atif: REQUIREMENT := atif==1.8.0
+
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool redis test-packages $(TEST_PACKAGES) service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -79,8 +85,14 @@ runsc: ## Install gVisor's runsc from Debian's packages, for boxes without an en
 chromium: ## Install Chromium from Debian's packages, for the tests of the console (asks for root).
 	sh scripts/chromium.sh
 
-test-packages: $(STAMP) ## Install torchao and atif, which single tests need, beside the environment.
-	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --target var/test-packages --constraint constraints/cpu.txt torchao atif==1.8.0
+test-packages: ## Install torchao and atif, which single tests need, beside the environment.
+	$(MAKE) --keep-going $(TEST_PACKAGES)
+
+# Each in a folder of its own, so that a test has only the package that it asks for. What is removed is the
+# folder of an earlier layout, in which they shared one.
+$(TEST_PACKAGES): test-packages-%: $(STAMP)
+	[ -d $(TEST_PACKAGES_FOLDER)/$*/$* ] || rm -rf $(TEST_PACKAGES_FOLDER)/$*
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --target $(TEST_PACKAGES_FOLDER)/$* --constraint constraints/cpu.txt $(REQUIREMENT)
 
 promtool: ## Install Prometheus's promtool from Debian's package, for the tests of the alert rules (asks for root).
 	sh scripts/promtool.sh

@@ -1,4 +1,4 @@
-"""Packages that single tests need, installed beside the environment by ``make test-packages``.
+"""Packages that single tests need, each installed beside the environment by ``make test-packages-NAME``.
 
 torchao: for moments in 8 bits. The environment for CPUs is without it: transformers would import it in every
 process, where it warns of kernels for GPUs that do not load.
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = Path(__file__).parents[2] / "var" / "test-packages"
-"""The folder into which ``make test-packages`` installs them."""
+"""The folder with a folder for each of them, into which ``make test-packages`` installs."""
 
 
 def need_torchao():
@@ -30,9 +30,10 @@ def need_atif():
 def _need(package):
     if find_spec(package) is not None:
         return
-    if not (PACKAGES / package).is_dir():
-        why = f"{package} is not installed: make test-packages"
+    folder = PACKAGES / package
+    if not (folder / package).is_dir():
+        why = f"{package} is not installed: make test-packages-{package}"
         if os.environ.get(f"CI_REQUIRE_{package.upper()}") == "1":
             pytest.fail(why)
         pytest.skip(why)
-    sys.path.append(str(PACKAGES))
+    sys.path.append(str(folder))
