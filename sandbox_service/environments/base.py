@@ -164,7 +164,7 @@ class DuePart:
     number: int
     """Its place among the parts."""
     request: dict[str, JsonValue]
-    """Argument of ``export_work`` of the instance's world, and the key ``part`` of ``grading`` there."""
+    """Argument of ``export_work`` of the instance's world, and the key ``part`` of ``grading``."""
 
 
 class CombineParts(Protocol):

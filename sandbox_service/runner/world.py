@@ -252,15 +252,15 @@ class World(ABC):
         """Return what a world of the same class, in the box of a verifier, grades by ``evaluate``.
 
         It comes there as ``grading["work"]``. ``part`` says which of several parts of the task, and is empty
-        where there is one only. The time is that of an evaluation.
+        where there is one only; it comes there as ``grading["part"]``. The time is that of an evaluation.
         """
         raise WorldError("what it leaves cannot be graded in another box", BoxErrorCode.GRADER_FAILED)
 
     def count_parts(self) -> int:
         """Return how many parts of the task, from its first, have something to grade.
 
-        A part that is graded here, and not in the box of a verifier, comes as ``grading["part"]`` to
-        ``evaluate``.
+        An evaluation of several parts begins with it, and has what they grade as it is then. A part that is
+        graded here, and not in the box of a verifier, comes as ``grading["part"]`` to ``evaluate``.
         """
         return 1
 

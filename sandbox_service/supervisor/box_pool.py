@@ -80,8 +80,6 @@ class BoxPool:
         self._serial = 0
         self._failure = ServiceError(ErrorCode.SANDBOX_FAILED)
         self._probe: asyncio.Task[ServiceError | None] | None = None
-        self.proven = False
-        """A world was set up in one of its boxes; noted by those to whom it matters."""
         self._starts = BackgroundTasks(f"starts of {spec.name}")
         self._tasks = BackgroundTasks(f"boxes of {spec.name}")
 

@@ -89,7 +89,11 @@ class SupervisorCore:
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
         self._verifiers = VerifierBoxes(
-            pools=self.pools, deadlines=config.deadline, clock=self._clock, tasks=self._tasks
+            pools=self.pools,
+            deadlines=config.deadline,
+            clock=self._clock,
+            tasks=self._tasks,
+            images_at_once=config.sandbox.task_images.images_with_boxes,
         )
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
         self.lease = SupervisorLease(

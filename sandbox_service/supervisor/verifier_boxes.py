@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_service.config import DeadlineConfig
-    from sandbox_service.environments.base import GradingPart, TaskPayload, VerifierBox
+    from sandbox_service.environments.base import BoxResources, GradingPart, TaskPayload, VerifierBox
     from sandbox_service.runner.world import Verdict
 
     from .background import BackgroundTasks
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from .timing import RequestTimer
 
     Ask = Callable[[bytes, float], Awaitable[Frame]]
+    _ImageKey = tuple[str, str, BoxResources]
+    """An environment, and the digest and needs of an image of its tasks."""
 
 
 _COUNT_PARTS = b'{"count_parts":true}'
-_ONLY_PART = b"{}"
+_ONLY_PART: dict[str, JsonValue] = {}
 """The request for the work of a task with one part."""
 _BOX_GONE = (
     ErrorCode.OUTCOME_UNKNOWN,
@@ -58,8 +60,18 @@ class VerifierBoxes:
     """Takes a slot in a box for each grading, and gives it back."""
 
     def __init__(
-        self, *, pools: Pools, deadlines: DeadlineConfig, clock: Clock, tasks: BackgroundTasks
+        self,
+        *,
+        pools: Pools,
+        deadlines: DeadlineConfig,
+        clock: Clock,
+        tasks: BackgroundTasks,
+        images_at_once: int,
     ) -> None:
+        """``images_at_once`` is the number of an environment's images that may have boxes."""
+        self._images_at_once = images_at_once
+        self._proven: set[_ImageKey] = set()
+        """Images of verifiers in which a world was set up; their boxes may be gone since."""
         self._pools = pools
         self._deadlines = deadlines
         self._clock = clock
@@ -71,15 +83,24 @@ class VerifierBoxes:
         Raises ServiceError as ``BoxPool.acquire`` does, or as the world.
         """
         boxes = [part.verifier for part in payload.parts if part.verifier is not None]
-        images = {(box.image.digest, box.image.resources): box for box in boxes}
-        # At the same time, so that a create waits in one queue only.
-        proofs = [asyncio.ensure_future(self._prove(instance, payload, box)) for box in images.values()]
+        images = {_key(instance, box): box for box in boxes}
+        # At the same time, so that a create waits in few queues, and no more than may have boxes.
+        turns = asyncio.Semaphore(self._images_at_once)
+        proofs = [
+            asyncio.ensure_future(self._prove(instance, payload, box, turns))
+            for key, box in images.items()
+            if key not in self._proven
+        ]
         try:
-            await asyncio.gather(*proofs)
+            # Each to its end, so that a create that is sent again has fewer to wait for.
+            ends = await asyncio.gather(*proofs, return_exceptions=True)
         finally:
             for proof in proofs:
                 proof.cancel()
             await asyncio.gather(*proofs, return_exceptions=True)
+        for error in ends:
+            if error is not None:
+                raise error
 
     async def grade_instance(
         self,
@@ -104,38 +125,46 @@ class VerifierBoxes:
     async def _grade_parts(self, grading: _Grading, limit_s: float) -> Frame:
         payload, timer = grading.payload, grading.timer
         assert payload.combine is not None
-        counted = await grading.ask(_COUNT_PARTS, self._deadlines.evaluate_s)
+        began = self._clock.monotonic()
+        # The world may copy what the agent has left so far.
+        counted = await grading.ask(_COUNT_PARTS, limit_s)
         timer.add_run(counted)
+        limit_s = max(_LEAST_S, limit_s - (self._clock.monotonic() - began))
         results: list[dict[str, JsonValue]] = []
+        raised: dict[str, JsonValue] = {}
         whole_s = sum(part.evaluate_s for part in payload.parts)
         while isinstance(found := payload.combine(grading.params, counted.meta["parts"], results), DuePart):
-            part, request = payload.parts[found.number], json.dumps(found.request).encode()
+            part, request = payload.parts[found.number], found.request
             # A share of its own: no part uses up the time of those behind it.
             part_s = limit_s * part.evaluate_s / whole_s
             if part.verifier is None:
-                graded = await grading.ask(_evaluation(grading.params, part.grading, part=request), part_s)
+                graded = await grading.ask(_evaluation(grading, part, request), part_s)
             else:
                 graded = await self._grade_elsewhere(grading, part, request, part_s)
             timer.add_run(graded)
             results.append(json.loads(graded.body)["details"])
-        return _verdict_frame(grading.instance, found)
+            if "exception" in graded.meta:
+                raised.setdefault("exception", graded.meta["exception"])
+        return _verdict_frame(grading.instance, found, raised)
 
-    async def _prove(self, instance: Instance, payload: TaskPayload, verifier: VerifierBox) -> None:
-        pool = self._pools.of_verifier(instance.spec.name, verifier.image)
-        if pool.proven:
-            return
-        slot = await self._slot(instance, verifier)
-        if slot.box.pool.proven:
-            slot.box.leave(slot.name, clean=True)
-            return
-        try:
-            await self._set_up(slot, instance, payload, verifier)
-            pool.proven = True
-        finally:
-            self._tasks.spawn(slot.box.clear(slot.name, self._deadlines.release_s))
+    async def _prove(
+        self, instance: Instance, payload: TaskPayload, verifier: VerifierBox, turns: asyncio.Semaphore
+    ) -> None:
+        async with turns:
+            slot = await self._slot(instance, verifier)
+            if _key(instance, verifier) in self._proven:
+                slot.box.leave(slot.name, clean=True)
+                return
+            try:
+                await self._set_up(slot, instance, payload, verifier)
+                self._proven.add(_key(instance, verifier))
+            finally:
+                cleared = self._tasks.spawn(slot.box.clear(slot.name, self._deadlines.release_s))
+            # Until then the image is in use, and keeps another one from having boxes.
+            await asyncio.wait([cleared])
 
     async def _grade_elsewhere(
-        self, grading: _Grading, part: GradingPart, request: bytes, limit_s: float
+        self, grading: _Grading, part: GradingPart, request: dict[str, JsonValue], limit_s: float
     ) -> Frame:
         """Return the answer of a verifier's box, within ``limit_s`` seconds from when there is one."""
         instance = grading.instance
@@ -151,21 +180,21 @@ class VerifierBoxes:
                 raise end_error(instance.state, instance.reason)
             # Only now: the time in the queue must not be missing for the tests.
             end = self._clock.monotonic() + limit_s
-            exported = await grading.ask(b'{"export_work":' + request + b"}", limit_s)
+            exported = await grading.ask(json.dumps({"export_work": request}).encode(), limit_s)
             grading.timer.add_run(exported)
-            return await self._grade_work(slot, grading, part, exported.body, end)
+            body = _evaluation(grading, part, request, exported.body)
+            return await self._grade_work(slot, grading, part, body, end)
         finally:
             instance.clear_verifier(self._tasks, self._deadlines.release_s)
 
     async def _grade_work(
-        self, slot: VerifierSlot, grading: _Grading, part: GradingPart, work: bytes, end: float
+        self, slot: VerifierSlot, grading: _Grading, part: GradingPart, body: bytes, end: float
     ) -> Frame:
         instance = grading.instance
         assert part.verifier is not None
         try:
             await self._set_up(slot, instance, grading.payload, part.verifier)
             rest_s = max(_LEAST_S, end - self._clock.monotonic())
-            body = _evaluation(grading.params, part.grading, work=work)
             frame = Frame(Op.EVALUATE, 0, instance.public_id, {"deadline_s": rest_s}, body)
             reply = await _request(slot.box, frame, rest_s)
         except ServiceError as error:
@@ -202,18 +231,25 @@ class _Grading:
     timer: RequestTimer
 
 
-def _evaluation(params: dict[str, JsonValue], grading: dict[str, JsonValue], **graded: bytes) -> bytes:
-    """Return the body of an evaluation, with JSON that says what is graded."""
-    # What the agent left may have many megabytes: it is not parsed here.
-    begun = b"".join(b'"%s":%s,' % (name.encode(), content) for name, content in graded.items())
-    rest = json.dumps({"params": params, "grading": grading}).encode()
-    return b"{" + begun + rest[1:]
+def _key(instance: Instance, verifier: VerifierBox) -> _ImageKey:
+    return instance.spec.name, verifier.image.digest, verifier.image.resources
 
 
-def _verdict_frame(instance: Instance, verdict: Verdict) -> Frame:
-    """Return the frame with which a box would answer."""
-    meta = {"score": verdict.score, "success": verdict.success}
-    body = {"instance_id": instance.public_id, **meta, "details": verdict.details}
+def _evaluation(
+    grading: _Grading, part: GradingPart, request: dict[str, JsonValue], work: bytes | None = None
+) -> bytes:
+    """Return the body of the evaluation of a part; ``work`` is JSON that comes from the instance's box."""
+    body = {"params": grading.params, "grading": part.grading, "part": request}
+    rest = json.dumps(body).encode()
+    # It may have many megabytes: it is not parsed here. Whatever keys it brings, the last ones count.
+    return rest if work is None else b'{"work":' + work + b"," + rest[1:]
+
+
+def _verdict_frame(instance: Instance, verdict: Verdict, raised: dict[str, JsonValue]) -> Frame:
+    """Return the frame with which a box would answer; ``raised`` names an exception of a world."""
+    read = {"score": verdict.score, "success": verdict.success}
+    body = {"instance_id": instance.public_id, **read, "details": verdict.details}
+    meta = {**read, **raised}
     return Frame(Op.REPLY, 0, instance.public_id, meta, json.dumps(body, separators=(",", ":")).encode())
 
 

@@ -21,6 +21,8 @@ class EssayWorld(World):
         details = {"kind": self.task["kind"], "text": text}
         if "marked" in grading:
             details["marked"] = grading["marked"]
+        if grading.get("part"):
+            details["part"] = grading["part"]
         return Verdict(float(_is_liked(details)), _is_liked(details), details)
 
     def export_work(self, part: JsonObject) -> JsonObject:

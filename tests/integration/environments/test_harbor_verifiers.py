@@ -306,6 +306,19 @@ async def test_an_evaluation_between_two_steps_leaves_them_as_they_are(service: 
         assert "expected.sh" not in shown
 
 
+async def test_tests_in_the_box_of_the_agent_leave_the_present_step_as_it_is(service: Service) -> None:
+    async with service.client.episode("harbor", "mixed") as episode:
+        await episode.step(bash(SOLVED[0]))
+        await episode.step(native("submit", {}))
+        # Beside tests there is no room for this, nor for all as an archive.
+        large = "head -c 45M /dev/urandom > ../large; touch /tmp/mine"
+        await episode.step(bash(f"cd /app/. && {SOLVED[1]}; cd -P . && {large}"))
+        assert (await episode.evaluate()).score == 1.0
+        shown = str((await episode.step(bash("cat one.txt two.txt; ls -A /tmp"))).observation.messages[0])
+        assert "42" in shown
+        assert (await episode.evaluate()).score == 1.0
+
+
 async def test_a_cheat_in_one_step_gains_nothing_in_any(service: Service) -> None:
     planted = CHEATING.replace("answer.txt", "one.txt").replace("EXPECTED=0", "EXPECTED=")
     score, details = await score_of_steps(service, "steps", planted, planted.replace("one.txt", "two.txt"))

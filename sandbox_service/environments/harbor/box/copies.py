@@ -38,6 +38,8 @@ class Copies:
         self._all_bytes: int = task["all_archives_bytes"]
         self.works: list[Work | None] = []
         """The copies by step; None is too large."""
+        self.present: list[Work | None] = []
+        """The copy of the step that goes on, which an evaluation of parts has begun with."""
         self.failed_hooks: list[JsonObject] = []
         """Hooks that failed: step, number and exit code."""
 
@@ -50,7 +52,14 @@ class Copies:
 
     def keep_copy(self, step: JsonObject, prologue: str, timeout_s: float) -> None:
         """Keep a copy of what the agent left in a step. Raises WorldError."""
+        self.present.clear()
         self.works.append(self.copy_work(step, prologue, timeout_s))
+
+    def keep_present(self, step: JsonObject, prologue: str, timeout_s: float) -> None:
+        """Keep a copy of what a step has so far, instead of an earlier such copy. Raises WorldError."""
+        # Before the next one is made: one may be an eighth of the box's memory.
+        self.present.clear()
+        self.present.append(self.copy_work(step, prologue, timeout_s))
 
     def copy_work(self, step: JsonObject, prologue: str, timeout_s: float) -> Work | None:
         """Run the hooks of a step; return a copy of what the agent and they have left. Raises WorldError."""

@@ -74,16 +74,22 @@ class Grader:
         sandbox_failed when untouched files find no room in the box.
         """
         decisions = StepResults(self._grading, len(works))
-        with self._room(works[-1]) as room:
+        # Artifacts come from another box, and this one has no agent to give anything back to.
+        present = works[-1] if isinstance(works[-1], str) else None
+        with self._room(present) as room:
             try:
                 return self._graded(works, decisions, room)
             except TimeoutError:
                 return decisions.lowest(_NOT_REMOVED)
 
-    def grade_part(self, due: DueTests, work: Work | None) -> Verdict:
-        """Grade one step: the verdict's details are its result. Raises as ``grade``."""
+    def grade_part(self, due: DueTests, work: Work | None, present: Work | None = None) -> Verdict:
+        """Grade one step: the verdict's details are its result. Raises as ``grade``.
+
+        ``present`` is the copy of the last step that was reached. It comes back where all that the agent has
+        is too large to.
+        """
         decisions = StepResults(self._grading, len(self._steps))
-        with self._room(work) as room:
+        with self._room(present) as room:
             try:
                 return Verdict(0.0, success=False, details=self._result(due, work, decisions, room))
             except TimeoutError:
@@ -96,10 +102,8 @@ class Grader:
             yield self._started + span_s * passed / sum(shares)
 
     @contextmanager
-    def _room(self, last: Work | None) -> Iterator[Room]:
-        # Artifacts come from another box, and this one has no agent to give anything back to.
-        copied = last if isinstance(last, str) else None
-        room = Room(self._agent, copied, self._end, archive_bytes=self._archive_bytes)
+    def _room(self, present: Work | None) -> Iterator[Room]:
+        room = Room(self._agent, present, self._end, archive_bytes=self._archive_bytes)
         try:
             yield room
         finally:

@@ -19,10 +19,12 @@ from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .layout import IMAGE_TESTS, INITIAL, LINK, SCRATCH, pack_all, unpack
+from .layout import IMAGE_TESTS, INITIAL, LINK, SCRATCH, pack, pack_all, unpack
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+
+    from .step_tests import Work
 
 
 LEAST_ARCHIVE = 48 * 1024**2
@@ -48,13 +50,14 @@ class Room:
     def __init__(
         self,
         agent: Agent,
-        work: str | None,
+        work: Work | None,
         deadline: float,
         scratch: Sequence[str] = SCRATCH,
         least_share: float = LEAST_SHARE,
         archive_bytes: int = LEAST_ARCHIVE,
     ) -> None:
         """``work`` is the copy of the working directory, which comes back where the whole is too large.
+        Where it is artifacts, the directory is copied when room is made.
 
         ``scratch`` are the folders besides the workspaces, and ``least_share`` of each must be free.
         What is brought back has at most ``archive_bytes``, packed and as base64.
@@ -136,8 +139,17 @@ class Room:
             self._agent.shell(script, max(_LEAST_S, self._deadline - time.monotonic()))
 
     def _copied(self) -> tuple[str, str] | None:
+        """Return a copy of all, or else of the working directory, and the folder to unpack it in."""
+        if (packed := self._packed(pack_all(self._folders))) is not None:
+            return packed, "/"
+        work = self._work
+        if isinstance(work, list):
+            work = self._packed(pack(self._agent.workspace))
+        return None if work is None else (work, self._agent.workspace)
+
+    def _packed(self, command: str) -> str | None:
+        """Return the archive that a command writes; None where it is too long, or takes too long."""
         left_s = self._deadline - time.monotonic()
-        command = pack_all(self._folders)
         with contextlib.suppress(WorldError):
             copy_s = _COPY_S * self._archive_bytes / LEAST_ARCHIVE
             most_s = max(_LEAST_S, left_s * _COPY_SHARE)
@@ -145,8 +157,8 @@ class Room:
             wall_s = min(_BUSY * copy_s, most_s)
             packed = self._agent.shell(command, min(copy_s, most_s), self._archive_bytes, wall_s)
             if packed.exit_code == 0 and not packed.truncated:
-                return packed.output, "/"
-        return None if self._work is None else (self._work, self._agent.workspace)
+                return packed.output
+        return None
 
 
 def check_image_fits(workspace: str) -> None:

@@ -19,6 +19,8 @@ JsonObject = dict[str, Any]
 
 _DONE = 1.0 - 1e-9
 _NO_RESULT = "the grading of a step was broken off"
+_CAUSES = ("exhausted", "exception")
+"""Keys of what a world says of a grading that it did not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class StepResults:
             else:
                 return DueTests(index)
             if "reason" in result or "rewards" not in result:
-                return self.lowest(result.get("reason", _NO_RESULT), [index])
+                return self._broken_off(result, index)
             rewards.append(result["rewards"])
             note = {"note": result["note"]} if "note" in result else {}
             shown.append({"step": step["name"], "rewards": result["rewards"], **note})
@@ -87,6 +89,13 @@ class StepResults:
             details["steps"] = [self._steps[index]["name"] for index in suspects]
         return Verdict(self._least, success=False, details=details)
 
+    def _broken_off(self, result: JsonObject, index: int) -> Verdict:
+        """Return the lowest score for a step without usable rewards, with what its box says of the cause."""
+        cause = {name: result[name] for name in _CAUSES if name in result}
+        reason = ": ".join([_NO_RESULT, *map(str, cause.values())])
+        found = self.lowest(result.get("reason", reason), [index])
+        return Verdict(found.score, found.success, {**found.details, **cause})
+
     def _prove(self, reason: str, results: Sequence[JsonObject], graded: int) -> DueTests | Verdict:
         """Return the lowest score if the rewards of untouched files add up to one.
 
@@ -96,7 +105,15 @@ class StepResults:
         if len(proofs) < graded:
             return DueTests(len(proofs), untouched=True)
         try:
-            score_of(combine([proof["rewards"] for proof in proofs], self._strategy))
+            score_of(combine([_rewards_of(proof) for proof in proofs], self._strategy))
         except RewardError as own:
             raise RewardError(f"{reason}; on the task's untouched files {own}") from None
         return self.lowest(reason, range(graded))
+
+
+def _rewards_of(proof: JsonObject) -> dict[str, float]:
+    if "rewards" not in proof:
+        causes = [str(proof[name]) for name in _CAUSES if name in proof]
+        raise RewardError(": ".join([_NO_RESULT, *causes]))
+    rewards: dict[str, float] = proof["rewards"]
+    return rewards

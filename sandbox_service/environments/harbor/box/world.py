@@ -113,6 +113,7 @@ class HarborWorld(World):
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         actions = parse_actions(message)
         self.steps += 1
+        self.copies.present.clear()
         wall_timeout_s = timeout_s - self.copies.reserved_s(
             self._step, timeout_s, ends=self._may_end(actions, timeout_s)
         )
@@ -171,23 +172,31 @@ class HarborWorld(World):
         try:
             work = None if due.untouched else self._work(due.index)
         except OSError as error:
-            detail = f"the sandbox could not export what the agent left: {error}"
-            raise WorldError(detail, BoxErrorCode.SANDBOX_FAILED) from None
-        return {"part": part, "work": work, "failed_hooks": self.copies.failed_hooks}
+            raise _not_copied(error) from None
+        return {"work": work, "failed_hooks": self.copies.failed_hooks}
 
     def count_parts(self) -> int:
+        if not self.sealed:
+            # Before any part: room for the tests of earlier steps may cost the agent its files.
+            try:
+                self._agent.kill()
+                self.copies.keep_present(self._step, self._prologue, self.evaluate_timeout_s / 2)
+            except OSError as error:
+                raise _not_copied(error) from None
         return self.position + 1
 
     def _keep_copy(self) -> None:
         self.copies.keep_copy(self._step, self._prologue, self.step_deadline - time.monotonic())
 
     def _work(self, index: int) -> Work | None:
-        """Return the copy of a step that was reached; it is made now for the present one."""
+        """Return the copy of a step that was reached; that of the present one may be made now."""
         if not self.sealed:
             # No process of the agent's is alive between two steps, unless it runs by itself in the workspace.
             self._agent.kill()
         if index < len(self.copies.works):
             return self.copies.works[index]
+        if self.copies.present:
+            return self.copies.present[0]
         return self.copies.copy_work(self._step, self._prologue, self.evaluate_timeout_s / 2)
 
     def _graded(self, grading: JsonObject) -> Verdict:
@@ -205,8 +214,10 @@ class HarborWorld(World):
     def _grade(self, grading: JsonObject, deadline: float) -> Verdict:
         if "part" in grading:
             due = DueTests(**grading["part"])
+            present = self._work(self.position)
             work = None if due.untouched else self._work(due.index)
-            verdict = Grader(self._agent, self.task, grading, deadline, due.index).grade_part(due, work)
+            grader = Grader(self._agent, self.task, grading, deadline, due.index)
+            verdict = grader.grade_part(due, work, present)
         else:
             works = [self._work(index) for index in range(self.position + 1)]
             verdict = Grader(self._agent, self.task, grading, deadline).grade(works)
@@ -215,7 +226,8 @@ class HarborWorld(World):
     def _grade_exported(self, exported: JsonObject, grading: JsonObject, deadline: float) -> Verdict:
         """Grade what the agent left in another box: of the only step, or of one of several."""
         self.copies.failed_hooks = exported["failed_hooks"]
-        if part := exported["part"]:
+        # What is asked for comes from the service: an agent may have taken over the box of the export.
+        if part := grading["part"]:
             due = DueTests(0, part["untouched"])
             verdict = Grader(self._agent, self.task, grading, deadline, 0).grade_part(due, exported["work"])
         else:
@@ -331,6 +343,11 @@ class HarborWorld(World):
         if kept_waiting(used_s, wall_timeout_s, wall_timeout_s, self._agent.still):
             detail = f"the machine is too busy: the calls had {used_s:.1f} s of {wall_timeout_s:g} s"
             raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
+
+
+def _not_copied(error: OSError) -> WorldError:
+    detail = f"the sandbox could not copy what the agent left: {error}"
+    return WorldError(detail, BoxErrorCode.SANDBOX_FAILED)
 
 
 def _has_all(artifacts: Sequence[JsonObject] | None) -> bool:

@@ -32,10 +32,10 @@ class Engine(FakeSandboxFactory):
     """The digest of an image that brings no tests."""
 
     async def start(self, spec: EnvironmentSpec, *listeners: Any) -> FakeSandbox:
-        if spec.task_image is not None and self.image_gate is not None:
-            await self.image_gate.wait()
         if spec.task_image is not None and spec.task_image.digest == self.failing_image:
             raise ServiceError(ErrorCode.TASK_INVALID, "it has no /tests/test.sh")
+        if spec.task_image is not None and self.image_gate is not None:
+            await self.image_gate.wait()
         return await super().start(spec, *listeners)
 
     def of_verifiers(self) -> list[FakeSandbox]:
@@ -43,9 +43,10 @@ class Engine(FakeSandboxFactory):
 
 
 @asynccontextmanager
-async def service() -> AsyncIterator[tuple[Supervised, Engine]]:
+async def service(images: int = 8) -> AsyncIterator[tuple[Supervised, Engine]]:
     factory = Engine()
-    sandbox = SandboxConfig(task_images=TaskImagesConfig(boxes_per_image=1))
+    task_images = TaskImagesConfig(boxes_per_image=1, images_with_boxes=images)
+    sandbox = SandboxConfig(task_images=task_images)
     async with supervised(factory=factory, sandbox=sandbox) as served:
         yield served, factory
 
@@ -82,6 +83,7 @@ async def test_the_box_of_a_verifier_is_ready_before_the_episode_and_free_after_
 
 
 ESSAY = {"environment": "essay", "task_id": "echo-1"}
+ANTHOLOGY = {**ESSAY, "environment": "anthology"}
 
 
 async def test_every_create_is_refused_until_a_box_of_the_verifier_was_set_up() -> None:
@@ -316,14 +318,70 @@ async def test_the_first_verdict_on_an_episode_with_parts_stands() -> None:
 async def test_a_create_is_refused_until_all_images_of_its_parts_were_set_up() -> None:
     async with service() as (served, factory):
         factory.failing_image = "style"
-        request = {"environment": "anthology", "task_id": "echo-1"}
-        assert await served.refusal(Op.CREATE, "", request) is ErrorCode.TASK_INVALID
+        assert await served.refusal(Op.CREATE, "", ANTHOLOGY) is ErrorCode.TASK_INVALID
         assert await served.states() == {}
         await settle()
         assert not any(box.runner.places for box in factory.alive)
         factory.failing_image = ""
         served.pass_time(60.0)
         assert (await served.evaluate(await written(served, "well", "anthology")))["score"] == 1.0
+
+
+async def test_a_task_has_more_images_than_may_have_boxes_and_each_is_proven_once() -> None:
+    async with service(images=1) as (served, factory):
+        started: list[str] = []
+        start = factory.start
+
+        async def noted(spec: EnvironmentSpec, *listeners: Any) -> FakeSandbox:
+            started.append("home" if spec.task_image is None else spec.task_image.digest)
+            return await start(spec, *listeners)
+
+        factory.start = noted  # type: ignore[method-assign]
+        instance = await written(served, "well", "anthology")
+        assert started == ["home", "marks", "style"]
+        await served.create("anthology")
+        assert started == ["home", "marks", "style", "home"]
+        assert (await served.evaluate(instance))["score"] == 1.0
+
+
+async def test_an_image_that_is_refused_keeps_no_other_from_its_proof() -> None:
+    async with service() as (served, factory):
+        factory.failing_image = "style"
+        factory.image_gate = asyncio.Event()
+        create = asyncio.ensure_future(served.refusal(Op.CREATE, "", ANTHOLOGY))
+        await settle()
+        factory.image_gate.set()
+        assert await create is ErrorCode.TASK_INVALID
+        (box,) = factory.of_verifiers()
+        assert (images_of([box]), box.runner.resets_with_release) == (["marks"], 1)
+
+
+async def test_exceptions_of_worlds_that_grade_parts_are_counted() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well", "anthology")
+        for box in factory.of_verifiers():
+            if images_of([box]) == ["marks"]:
+                box.runner.exception = "KeyError"
+        await served.evaluate(instance)
+        assert served.core.stats().world_exceptions == {"anthology": 1}
+
+
+async def test_what_the_agents_box_exports_does_not_say_what_is_graded() -> None:
+    async with service() as (served, factory):
+        instance = await written(served, "well", "anthology")
+        home = factory.home_of(instance)
+        answer = home.runner.answer
+
+        def forged(frame: Frame) -> Frame:
+            reply = answer(frame)
+            if frame.op is Op.EVALUATE and b"export_work" in frame.body:
+                planted = b',"part":{"number":7},"grading":{},"count_parts":true,"export_work":{}'
+                return frame.reply(reply.body + planted, reply.meta)
+            return reply
+
+        home.runner.answer = forged  # type: ignore[method-assign]
+        results = (await served.evaluate(instance))["details"]["results"]
+        assert [each["part"] for each in results] == [{"number": number} for number in range(3)]
 
 
 async def test_a_release_between_two_parts_ends_the_grading() -> None:

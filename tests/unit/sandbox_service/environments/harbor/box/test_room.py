@@ -16,6 +16,8 @@ from tests.harness.agent import FakeAgent
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sandbox_service.environments.harbor.box.step_tests import Work
+
 SOMEBODY = 61_234
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's files need root")
@@ -34,7 +36,7 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
-def room(agent: FakeAgent, scratch: Path, work: str | None = None, seconds: float = 60.0) -> Room:
+def room(agent: FakeAgent, scratch: Path, work: Work | None = None, seconds: float = 60.0) -> Room:
     return Room(agent, work, time.monotonic() + seconds, [str(scratch)], least_share=0.0)
 
 
@@ -73,6 +75,15 @@ def test_what_is_too_large_to_be_kept_comes_back_as_far_as_it_was_graded(
     taken.make()
     taken.give_back()
     assert left(scratch.parent / "workspace") == ["app", "app/a.py", "logs", "logs/b"]
+
+
+def test_the_working_directory_comes_back_where_artifacts_are_graded(agent: FakeAgent, scratch: Path) -> None:
+    agent.write_files({"app/a.py": b"a", "app/b": b"b", "logs/c": b"c"})
+    agent.write_file("cache", os.urandom(LEAST_ARCHIVE * 3 // 4 + 1))
+    taken = room(agent, scratch, [{"source": "app/b", "kind": "f", "archive": "Yg=="}])
+    taken.make()
+    taken.give_back()
+    assert left(scratch.parent / "workspace") == ["app", "app/a.py", "app/b", "logs", "logs/c"]
 
 
 def test_nothing_is_given_back_twice_or_without_need(agent: FakeAgent, scratch: Path) -> None:

@@ -65,7 +65,18 @@ def test_an_attack_in_a_step_costs_the_whole_score_and_ends_the_grading() -> Non
 
 
 def test_a_result_without_rewards_is_an_attack() -> None:
-    assert verdict(results(), FULL, {"exhausted": "memory"}).score == 0.0
+    found = verdict(results(), FULL, {"exhausted": "memory"})
+    assert (found.score, found.details["exhausted"]) == (0.0, "memory")
+
+
+def test_the_exception_of_a_world_is_named_in_the_verdict() -> None:
+    found = verdict(results(), FULL, {"exception": "KeyError"})
+    assert found.details == {
+        "rewards": {"reward": 0.0},
+        "reason": "the grading of a step was broken off: KeyError",
+        "steps": ["two"],
+        "exception": "KeyError",
+    }
 
 
 def test_rewards_that_are_no_score_are_compared_with_those_of_untouched_files() -> None:
@@ -75,6 +86,11 @@ def test_rewards_that_are_no_score_are_compared_with_those_of_untouched_files() 
     assert (found.score, found.details["steps"]) == (0.0, ["one", "two"])
     with pytest.raises(RewardError, match="on the task's untouched files several rewards"):
         results().decide([TWO, TWO, TWO, TWO])
+
+
+def test_tests_that_break_off_on_untouched_files_are_at_fault() -> None:
+    with pytest.raises(RewardError, match=r"on the task's untouched files the grading .* KeyError"):
+        results().decide([TWO, TWO, FULL, {"exception": "KeyError"}])
 
 
 def test_rewards_of_a_step_need_no_score_where_those_of_the_task_have_one() -> None:
