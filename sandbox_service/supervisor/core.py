@@ -88,13 +88,7 @@ class SupervisorCore:
             table=self.table, journal=self._journal, deadlines=config.deadline, tasks=self._tasks
         )
         self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
-        self._verifiers = VerifierBoxes(
-            pools=self.pools,
-            deadlines=config.deadline,
-            clock=self._clock,
-            tasks=self._tasks,
-            images_at_once=config.sandbox.task_images.images_with_boxes,
-        )
+        self._verifiers = VerifierBoxes(config=config, pools=self.pools, clock=self._clock, tasks=self._tasks)
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
         self.lease = SupervisorLease(
             name=name, store=store, clock=self._clock, duration_s=config.store.lease_s

@@ -27,7 +27,7 @@ from .instances import VerifierSlot, end_error
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sandbox_service.config import DeadlineConfig
+    from sandbox_service.config import ServiceConfig
     from sandbox_service.environments.base import BoxResources, GradingPart, TaskPayload, VerifierBox
     from sandbox_service.runner.world import Verdict
 
@@ -59,21 +59,12 @@ _LEAST_S = 1.0
 class VerifierBoxes:
     """Takes a slot in a box for each grading, and gives it back."""
 
-    def __init__(
-        self,
-        *,
-        pools: Pools,
-        deadlines: DeadlineConfig,
-        clock: Clock,
-        tasks: BackgroundTasks,
-        images_at_once: int,
-    ) -> None:
-        """``images_at_once`` is the number of an environment's images that may have boxes."""
-        self._images_at_once = images_at_once
+    def __init__(self, *, config: ServiceConfig, pools: Pools, clock: Clock, tasks: BackgroundTasks) -> None:
+        self._images_at_once = config.sandbox.task_images.images_with_boxes
         self._proven: set[_ImageKey] = set()
         """Images of verifiers in which a world was set up; their boxes may be gone since."""
         self._pools = pools
-        self._deadlines = deadlines
+        self._deadlines = config.deadline
         self._clock = clock
         self._tasks = tasks
 
