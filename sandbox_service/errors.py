@@ -66,6 +66,11 @@ class NodeFullError(ServiceError):
         return (type(self), (self.detail, self.retry_after_s))
 
 
+def is_of_node(error: ServiceError) -> bool:
+    """Return whether a request was refused for want of an image or of room, which another node may have."""
+    return error.code is ErrorCode.IMAGE_MISSING or isinstance(error, NodeFullError)
+
+
 class VersionMismatchError(ServiceError):
     """A supervisor of another version than the gateways; it gets no requests, and starts no box."""
 

@@ -171,7 +171,7 @@ def _words(annotation: object) -> Iterator[str]:
 
 
 def _is_of_a_kind(model: type[BaseModel]) -> bool:
-    """Return whether the model has a fixed ``kind``, which tells it from the others that a setting takes."""
+    """Return whether the model has a fixed ``kind``, by which a setting that takes several is read."""
     kind = model.model_fields.get("kind")
     return kind is not None and len(get_args(kind.annotation)) == 1
 

@@ -81,7 +81,7 @@ def segment_records(
     bounds = RatioBounds.of(settings)
     algorithm = _branch(settings, "algorithm")
     masks_overlong = algorithm.get("overlong") == "mask"
-    beside = _has_losses_beside_the_policys(algorithm)
+    others = _learns_without_advantages(algorithm)
     records = []
     for place, segment in enumerate(episode.segments):
         name = f"{episode.id}#{place}" if place else episode.id
@@ -98,7 +98,7 @@ def segment_records(
                 ratios={number: _exponential(gap) for number, gap in gaps.items()},
                 entropies=_by_place(recorded.entropies.get(name, ""), places),
                 bounds=bounds,
-                untrained=reason or ("" if beside else _record_reason(advantages, gaps, bounds)),
+                untrained=reason or ("" if others else _record_reason(advantages, gaps, bounds)),
             )
         )
     return tuple(records)
@@ -116,7 +116,7 @@ def _episode_reason(episode: RunEpisode, segment: RunSegment, *, masks_overlong:
     return "the episode has weight 0 in the loss" if episode.weight == 0 else ""
 
 
-def _has_losses_beside_the_policys(algorithm: JsonObject) -> bool:
+def _learns_without_advantages(algorithm: JsonObject) -> bool:
     """Return whether a token is learned from without an advantage: by a teacher, a KL or the entropy."""
     distillation, kl = _branch(algorithm, "distillation"), _branch(algorithm, "kl")
     return bool(distillation or kl.get("place") == "loss" or algorithm.get("entropy"))

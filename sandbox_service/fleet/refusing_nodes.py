@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import NodeFullError, ServiceError
+from sandbox_service.errors import NodeFullError, ServiceError, is_of_node
 
 if TYPE_CHECKING:
     from .members import Member
@@ -49,11 +49,6 @@ class RefusingNodes:
         return sorted(
             names, key=lambda name: any(self._until.get((of, name), now) > now for of in (environment, _ALL))
         )
-
-
-def is_of_node(error: ServiceError) -> bool:
-    """Return whether a create was refused for want of an image or of room, which another node may have."""
-    return error.code is ErrorCode.IMAGE_MISSING or isinstance(error, NodeFullError)
 
 
 def sum_up(refusals: Mapping[str, ServiceError], members: Mapping[str, Member]) -> ServiceError:

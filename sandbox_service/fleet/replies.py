@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import is_of_node
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Frame, Op
-
-from .refusing_nodes import is_of_node
 
 
 def new_owner(reply: Frame) -> str | None:

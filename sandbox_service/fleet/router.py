@@ -26,14 +26,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections
 from .heirs import Heirs
 from .placement import least_loaded, owner_of, rank
-from .refusing_nodes import RefusingNodes, is_of_node, stranded_error, sum_up
+from .refusing_nodes import RefusingNodes, stranded_error, sum_up
 from .replies import code_of, is_left_to_others, is_refused_by_node, is_unknown, new_owner
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class Router:
             reply = await self._unless_away(name, wanted, deadline) if name != owner else None
             if reply is None or code_of(reply) is ErrorCode.DRAINING:
                 continue
-            if is_left_to_others(frame, reply) or is_refused_by_node(reply):
+            if is_refused_by_node(reply):
                 refusals[name] = error_of(reply)
                 self._note_refusal(frame, name, refusals[name])
                 continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import NodeFullError, ServiceError
+from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
@@ -89,9 +89,7 @@ class ExclusiveExecutor:
             instance = await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
             # No instance is needed for an answer that is on record.
-            ended = error.code in END_CODES
-            left = error.code is ErrorCode.IMAGE_MISSING or isinstance(error, NodeFullError)
-            if key is None or not (ended or left):
+            if key is None or not (error.code in END_CODES or is_of_node(error)):
                 raise
             return await self._recorded_answer(frame, request, error)
         self._journal.write_backlog()

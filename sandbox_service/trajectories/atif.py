@@ -3,8 +3,8 @@
 An episode is one document. Its steps are the messages: those of the agent have the reasoning, the tool calls,
 the tools' answers as observations, and the step's reward and times in ``extra``; all others are steps of the
 user or the system. The document's own ``extra`` has the verdict and the other columns of an exported row.
-What a fork has from its parent, and what an environment wrote in the agent's name, is marked as copied, so
-that nobody trains on it twice.
+What a fork has from its parent, and what an environment wrote in the agent's name, is marked as copied: no
+one has to train on it twice.
 
 The service does not know which agent and which model played, so that they are ``unknown``. The format is a
 few JSON objects, so that it is written here; tests read it with the models of the package ``atif``, which is

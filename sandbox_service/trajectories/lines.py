@@ -31,7 +31,7 @@ class LineFormat(StrEnum):
 def format_of(mark: object) -> LineFormat:
     """Return the format of a mark.
 
-    A format of a later release is answered with JSONL, whose mark tells the gateway that it is not what it
+    A format of a later release is answered with JSONL, whose mark shows the gateway that it is not what it
     asked for.
     """
     return next((each for each in LineFormat if each.mark == mark), LineFormat.JSONL)

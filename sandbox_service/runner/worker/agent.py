@@ -239,7 +239,7 @@ class RunnerAgent:
 
     def _blame(self, allowance: Allowance) -> None:
         """Raise WorldError when agent code was ended for what the machine did."""
-        if allowance.starved(self.still):
+        if allowance.starved():
             raise WorldError(
                 f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
                 f" {allowance.wall_timeout_s:g} s; take a new instance, and run fewer at a time",

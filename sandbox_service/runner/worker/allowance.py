@@ -102,8 +102,9 @@ class Allowance:
                 self._correct(self._still)
         return self.charged_s >= self.time_s or now >= self.end
 
-    def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
-        """Return whether a busy machine caused the end, not what ran; ``still`` as for ``kept_waiting``."""
+    def starved(self) -> bool:
+        """Return whether a busy machine caused the end, not what ran, which is stopped or has ended."""
+        still = self._still or nullcontext
         if self._check is None:
             return kept_waiting(self.charged_s, self.time_s, self.wall_timeout_s, still)
         self._correct(still)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
-from sandbox_service.fleet.refusing_nodes import is_of_node
+from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Frame, Op
 from tests.contract.store_ownership import end_lease

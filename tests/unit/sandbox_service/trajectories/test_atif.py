@@ -154,8 +154,8 @@ def test_an_answer_of_a_tool_that_nobody_called_is_a_step_of_the_system(read):
 
 def test_a_message_that_the_contract_does_not_admit_is_kept_as_its_text(read):
     odd = {"role": "narrator", "content": "Once"}
-    [told] = read(document_of(opening(odd)))["steps"]
-    assert (told["source"], json.loads(told["message"])) == ("user", odd)
+    [step] = read(document_of(opening(odd)))["steps"]
+    assert (step["source"], json.loads(step["message"])) == ("user", odd)
 
 
 _TEXTS = st.text(max_size=8)

@@ -12,5 +12,5 @@ def test_a_thread_beside_four_others_gets_less_than_half_a_processor() -> None:
     assert 0 <= sorted(shares)[1] < 0.5
 
 
-def test_linux_tells_waits_from_computing() -> None:
+def test_linux_reports_no_wait_as_computing() -> None:
     assert not waits_are_counted()
