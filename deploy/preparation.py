@@ -82,6 +82,10 @@ def _prepare_gvisor(config: ServiceConfig, report: Callable[[str], None]) -> str
     installed_runsc(config.sandbox.runsc)
     if config.sandbox.gvisor_root is None and not is_root(root_folder()):
         asyncio.run(build_root(config, report))
+    report(
+        "gVisor boxes start programs slowly: many short episodes take about five times as long as in "
+        "containers or process boxes (sandbox.kind=process, for trusted code)"
+    )
     return config.sandbox.docker_runtime
 
 

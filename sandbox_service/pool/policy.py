@@ -15,7 +15,7 @@ FORK_ALLOWANCE = 64
 _BOXES_PER_CORE = 16
 """Episodes wait for the model most of the time, so a core serves many."""
 _BOX_MEMORY_MIB = 64
-"""Memory to plan for one box at least: twice that of an idle container."""
+"""Memory to plan for one box at least."""
 _MEMORY_SHARE = 0.5
 """Share of the node's memory that the boxes of one environment may use."""
 _LEAST_BOXES = 4

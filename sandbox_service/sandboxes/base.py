@@ -103,6 +103,11 @@ class SandboxFactory(Protocol):
         """Whether a box is a security boundary."""
         ...
 
+    @property
+    def idle_memory_mib(self) -> int:
+        """MiB that a box takes with an idle instance, about, by which the size of pools is planned."""
+        ...
+
     def protections(self) -> dict[str, bool]:
         """Return the protections against boxes that are not a boundary, and whether each is active here."""
         ...

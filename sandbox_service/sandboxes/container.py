@@ -27,6 +27,7 @@ from .hardening import (
     BOX_DATA,
     BOX_PACKAGES,
     BOX_SOCKET_DIR,
+    GVISOR_IDLE_MIB,
     SCRATCH,
     WORKSPACE,
     ContainerRequest,
@@ -183,6 +184,10 @@ class ContainerFactory:
         self._left: set[str] = set()
         """Containers that could not be removed because the engine did not answer."""
         self._maps_users = facts.rootless or facts.remapped_root is not None
+
+    @property
+    def idle_memory_mib(self) -> int:
+        return GVISOR_IDLE_MIB if self._in_gvisor else 32
 
     def protections(self) -> dict[str, bool]:
         return {}

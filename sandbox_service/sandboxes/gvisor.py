@@ -24,7 +24,16 @@ from sandbox_service.telemetry import get_logger
 from .agent_packages import offered_packages
 from .box import Box
 from .content import box_files
-from .hardening import BOX_AGENTS, BOX_DATA, BOX_PACKAGES, BOX_PYTHON, BOX_SOCKET_DIR, SCRATCH, WORKSPACE
+from .hardening import (
+    BOX_AGENTS,
+    BOX_DATA,
+    BOX_PACKAGES,
+    BOX_PYTHON,
+    BOX_SOCKET_DIR,
+    GVISOR_IDLE_MIB,
+    SCRATCH,
+    WORKSPACE,
+)
 from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 from .oci_bundle import AGENTS_GROUP, CODE, BundleRequest, write_bundle
 from .process_body import exit_of, private_file
@@ -145,6 +154,7 @@ class GvisorFactory:
 
     kind = "gvisor"
     is_boundary = True
+    idle_memory_mib = GVISOR_IDLE_MIB
 
     def __init__(
         self,

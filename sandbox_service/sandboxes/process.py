@@ -48,6 +48,7 @@ class ProcessFactory:
 
     kind = "process"
     is_boundary = False
+    idle_memory_mib = 32
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class BoxPool:
             node,
             capacity=factory.capacity(spec),
             agent_code=spec.agent_code,
-            box_memory_mib=spec.resources.memory_mib,
+            box_memory_mib=max(spec.resources.memory_mib, 2 * factory.idle_memory_mib),
             creates_per_core=spec.creates_per_core,
             sharing=sharing or Sharing(),
         )

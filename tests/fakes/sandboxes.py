@@ -134,6 +134,7 @@ class FakeSandboxFactory:
 
     kind = "process"
     is_boundary = False
+    idle_memory_mib = 32
 
     def __init__(self, capacity: int | None = None) -> None:
         self._capacity = capacity

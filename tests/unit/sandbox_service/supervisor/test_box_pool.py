@@ -10,6 +10,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, PoolConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import NodeSize
+from sandbox_service.sandboxes.hardening import GVISOR_IDLE_MIB
 from sandbox_service.supervisor.box_pool import BoxPool
 from tests.fakes.clock import FakeClock
 from tests.fakes.environments import fake_registry
@@ -20,7 +21,16 @@ from tests.harness.waiting import settle
 def _pool(
     factory: FakeSandboxFactory, lost: list[str] | None = None, start_s: float = 60.0, **config: int
 ) -> BoxPool:
-    settings = PoolConfig(**{"min_boxes": 0, "max_boxes": 1, **config})
+    return _pool_of(factory, PoolConfig(**{"min_boxes": 0, "max_boxes": 1, **config}), lost, start_s)
+
+
+def _most_boxes(factory: FakeSandboxFactory) -> int:
+    return _pool_of(factory, PoolConfig()).state.policy.max_boxes
+
+
+def _pool_of(
+    factory: FakeSandboxFactory, settings: PoolConfig, lost: list[str] | None = None, start_s: float = 60.0
+) -> BoxPool:
     deadlines = DeadlineConfig(start_s=start_s)
     spec = fake_registry().catalog("diary").spec
     losses = lost if lost is not None else []
@@ -36,6 +46,14 @@ async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
     assert (pool.stats().idle, pool.stats().starting) == (2, 0)
     await pool.close()
     assert (pool.stats().started_total, pool.stats().destroyed_total) == (2, 2)
+
+
+async def test_boxes_that_take_more_memory_while_idle_are_fewer() -> None:
+    small, large = FakeSandboxFactory(), FakeSandboxFactory()
+    large.idle_memory_mib = GVISOR_IDLE_MIB
+    assert _most_boxes(small) == 32
+    # Half of the node's 8,192 MiB, at twice what a box takes.
+    assert _most_boxes(large) == 15
 
 
 async def test_a_start_past_its_deadline_is_a_failure() -> None:
