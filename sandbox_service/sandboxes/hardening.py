@@ -41,7 +41,7 @@ SHM_MIB = 16
 GVISOR_COVER = ["ro", "nosuid", "nodev", "noexec", "size=4k", "mode=700"]
 """Mount options of an empty folder over a folder of devices that gVisor makes for all boxes."""
 GVISOR_IDLE_MIB = 136
-"""What an idle box in gVisor takes, measured (docs/security.md)."""
+"""MiB that an idle box in gVisor takes, measured (docs/security.md)."""
 _GVISOR_MIB = 128
 """Memory of gVisor's own kernel and of the runner, beyond the bound for agents."""
 _GVISOR_PROCESS_MIB = 12
