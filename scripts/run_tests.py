@@ -2,12 +2,12 @@
 
 Ray, vLLM and torch load native libraries that do not always survive each other's end. A test file that starts
 Ray therefore gets a process of its own, those with vLLM alone share one, and the other files share one for
-each part of the product: a process that dies ends the tests of one group only, and the group is named. Two
-groups run at a time, if possible one that starts Ray beside one that does not. The output of a group is
+each part of the product: a process that dies ends the tests of one group only, and the group is named. Up to
+three groups run at a time, if possible such that start Ray beside such that do not. The output of a group is
 printed when the group has ended; until then a line every 30 s says how far each group is and which test runs.
 
-The tests' folders (``tmp_path``) lie in a folder of their group, which no other run removes. It goes when the
-group has passed, and stays with ledger and output when a test has failed; the report names it.
+The tests' folders (``tmp_path``) lie in a folder of their group, which goes when the group has passed, and
+stays with ledger and output when a test has failed; the report names it.
 
 Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
 up before the tests; those that are missing are listed at the end, after the times of the groups and of the
@@ -33,6 +33,8 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from heapq import nlargest
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,23 +62,18 @@ LOADS_VLLM = re.compile(r"\bmark\.vllm\b")
 ENGINES = "rollout engines"
 """The group of the tests that load vLLM and do not start Ray."""
 LEDGER = "tests.harness.ledger"
-"""The plugin that writes one line for each event, so that a crash loses none of them."""
+"""The plugin that writes each event at once, so that a crash loses none."""
 
 EXIT_NOTHING_RAN = 5
 STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
 PROGRESS_S = 30.0
 SLOWEST = 25
-"""The number of tests whose times are shown."""
 FAIR = {"RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
-"""Variables by which groups share the cores.
-
-By default Ray gives its workers the niceness 15, with which they would hardly run beside another group, and
-torch starts a thread for each core, which wait for each other by spinning.
-"""
+"""By these, groups share the cores: Ray's niceness is 15 by default, and torch's threads wait by spinning."""
 SET_UP = (str(Path(sys.executable).with_name("sandbox-service")), "envs", "setup", "all")
 """The command that sets up all environments but the optional ones."""
-MOST_JOBS = 2
-"""More groups at a time would need the memory of more engines and Ray clusters."""
+THIRD_GIB = 16
+"""Free memory with which a third group runs: each may have engines and a Ray cluster."""
 
 
 @dataclass
@@ -109,7 +106,7 @@ class Group:
         return self.status in (0, EXIT_NOTHING_RAN) and not self.failed and not self.crash
 
     def progress(self) -> str:
-        """Return a line that says how far the group is and which test runs."""
+        """Return a line that says how far the group is."""
         events = read_events(self.ledger) if self.ledger is not None else []
         counts = Counter(event["event"] for event in events)
         last = events[-1] if events else {"event": "", "test": ""}
@@ -142,6 +139,11 @@ def main(
     return 0 if all(group.passed for group in groups) and not nothing_ran else 1
 
 
+def jobs_here(cores: int, memory_gib: float) -> int:
+    """Return how many groups run at a time: they compute for about half of their time."""
+    return min(2, cores) + (cores > 1 and memory_gib >= THIRD_GIB)
+
+
 def read_words(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return this script's options, and the words for pytest in their order."""
     parser = argparse.ArgumentParser(
@@ -161,7 +163,7 @@ def read_words(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "--jobs",
         type=int,
         metavar="N",
-        default=min(MOST_JOBS, os.cpu_count() or 1),
+        default=jobs_here(os.cpu_count() or 1, psutil.virtual_memory().available / 2**30),
         help="number of groups that run at a time (default: %(default)s)",
     )
     parser.add_argument(
@@ -253,12 +255,12 @@ class Schedule:
                     print(f"\n== output of {group.name}\n{output}", flush=True)
 
     def _next(self) -> Group | None:
-        """Take a pending group, if possible of another kind than those that run: Ray needs much memory."""
+        """Take a pending group, of the kind of which fewer run: Ray needs much memory."""
         with self._lock:
             if not self._pending:
                 return None
-            kinds = {group.starts_ray for group in self._running}
-            group = next((each for each in self._pending if each.starts_ray not in kinds), self._pending[0])
+            running = Counter(group.starts_ray for group in self._running)
+            group = min(self._pending, key=lambda each: running[each.starts_ray])
             self._pending.remove(group)
             self._running.append(group)
             group.began = time.monotonic()
@@ -338,7 +340,7 @@ def count_events(group: Group, status: int, events: list[dict[str, str]]) -> Non
 def set_up_environments(command: Sequence[str]) -> list[str]:
     """Run the command that sets up environments; return the lines that it printed."""
     print("== environments", flush=True)
-    lines = []
+    lines: list[str] = []
     with subprocess.Popen(
         command,
         cwd=ROOT,

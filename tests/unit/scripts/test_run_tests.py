@@ -1,4 +1,4 @@
-"""``make test``: tests in several processes, two at a time, and one sum."""
+"""``make test``: tests in several processes, some at a time, and one sum."""
 
 import itertools
 import re
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from scripts import run_tests
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = f"""
@@ -228,3 +230,11 @@ def test_help_names_the_options_and_runs_nothing(project):
     assert "--jobs" in done.stdout
     assert "--no-environments" in done.stdout
     assert "== tests" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_gib", "jobs"),
+    [(1, 64, 1), (2, 15.9, 2), (2, 16, 3), (64, 8, 2), (64, 256, 3)],
+)
+def test_a_third_group_runs_where_there_is_memory_for_it(cores: int, memory_gib: float, jobs: int) -> None:
+    assert run_tests.jobs_here(cores, memory_gib) == jobs
