@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 
 class GrowingFile:
@@ -16,20 +15,27 @@ class GrowingFile:
         self._place = 0
         self._inode = 0
 
-    def read_new(self) -> tuple[bool, list[tuple[int, bytes]]]:
-        """Return whether the file began anew, and the complete lines that are new, each with its offset.
+    def read_new(self, begin_anew: Callable[[], None]) -> Iterator[tuple[int, bytes]]:
+        """Yield the complete lines that are new, each with its offset, as they are asked for.
 
-        There are none while the file does not exist.
+        ``begin_anew`` is called before the first line of a file that is another one than before, or was cut.
+        There are no lines while the file does not exist.
         """
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                anew = status.st_ino != self._inode or status.st_size < self._place
-                if anew:
+                if status.st_ino != self._inode or status.st_size < self._place:
                     self._inode, self._place = status.st_ino, 0
-                return anew, list(self._complete_lines(file))
+                    begin_anew()
+                file.seek(self._place)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    place = self._place
+                    self._place += len(line)
+                    yield place, line
         except OSError:
-            return False, []
+            return
 
     def line_at(self, place: int) -> bytes:
         """Return the line at an offset; empty if the file does not have it."""
@@ -39,11 +45,3 @@ class GrowingFile:
                 return file.readline()
         except OSError:
             return b""
-
-    def _complete_lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-        file.seek(self._place)
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            yield self._place, line
-            self._place += len(line)

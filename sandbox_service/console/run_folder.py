@@ -59,10 +59,7 @@ class TrainingRun:
     def read_metrics(self) -> Mapping[int, Mapping[str, float]]:
         """Return the finite metrics by step, in order; of a step that was logged twice, the latest values."""
         with self._lock:
-            restarted, lines = self._metrics_file.read_new()
-            if restarted:
-                self._metrics = {}
-            for _, line in lines:
+            for _, line in self._metrics_file.read_new(self._metrics.clear):
                 step, metrics = _metrics_of(line)
                 if step is not None:
                     self._metrics.setdefault(step, {}).update(metrics)
@@ -75,10 +72,7 @@ class TrainingRun:
         """
         begin = first_learning_step(self.read_metrics())
         with self._lock:
-            restarted, lines = self._consumed_file.read_new()
-            if restarted:
-                self._steps = {}
-            for _, line in lines:
+            for _, line in self._consumed_file.read_new(self._steps.clear):
                 for group, step in _consumed(line):
                     self._steps.setdefault(group, step)
             found: dict[int, list[int]] = {}
@@ -105,10 +99,7 @@ class TrainingRun:
     def _line_of(self, index: int, file: GrowingFile, places: dict[int, int]) -> bytes | None:
         """Return the last line of a group; ``places`` is brought up to date with the file."""
         with self._lock:
-            restarted, lines = file.read_new()
-            if restarted:
-                places.clear()
-            for place, line in lines:
+            for place, line in file.read_new(places.clear):
                 if (found := _INDEX.search(line[:_HEAD])) is not None:
                     places[int(found[1])] = place
             place_of = places.get(index)
