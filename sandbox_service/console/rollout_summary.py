@@ -28,6 +28,8 @@ _ON_FAILURES = {
 _ON_SAMPLES = {
     "staleness/mean": "updates between sampling and training, mean over tokens",
     "staleness/max": "the same, of the oldest token",
+    "staleness/versions": "versions of the weights that sampled",
+    "time/ready": "seconds between the end of a group and its batch",
     _TRAINED: "groups trained on",
     "replay/groups": "replayed groups",
     "groups/dropped": "groups dropped",

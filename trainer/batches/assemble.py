@@ -210,9 +210,10 @@ def _staleness(step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
             tokens[step - span.version] += span.end - span.start
     total = tokens.total()
     if not total:
-        return {"staleness/mean": 0.0, "staleness/max": 0.0}
+        return {"staleness/mean": 0.0, "staleness/max": 0.0, "staleness/versions": 0.0}
     mean = sum(age * count for age, count in tokens.items()) / total
-    return {"staleness/mean": mean, "staleness/max": float(max(tokens))}
+    versions = float(len(tokens))
+    return {"staleness/mean": mean, "staleness/max": float(max(tokens)), "staleness/versions": versions}
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class JournaledGroupSource:
         groups: GroupCache,
         watch: ProgressMonitor,
         changed: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._writer = writer
@@ -79,6 +81,9 @@ class JournaledGroupSource:
         self._changed = changed
         self._agreement = RewardAgreement(settings.reward)
         self._limits = settings.limits
+        self._clock = clock
+        self._ended_at: dict[int, float] = {}
+        """By the clock, of groups that are ready; not of those that ended before a restart."""
         self.version: int | None = None
         """Version of the weights that episodes begin with; None: no episode begins."""
         self.playing: dict[int, int] = {}
@@ -131,6 +136,7 @@ class JournaledGroupSource:
         )
         if fate is GroupFate.READY:
             self._groups.put(group)
+            self._ended_at[index] = self._clock()
         self._record(event, played.group if fate is GroupFate.READY else None)
 
     def interrupt(self) -> None:
@@ -159,6 +165,7 @@ class JournaledGroupSource:
             **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
             **self._agreement.compare(step, groups[: len(fresh)]),
             **self._ledger.group_metrics(),
+            **self._ages(fresh, dropped),
             "groups/left_over": float(len(dropped)),
             "replay/groups": float(len(replayed)),
             "engine/idle": self._watch.idle_share(),
@@ -166,6 +173,14 @@ class JournaledGroupSource:
         event = Assembled(step, fresh, replayed, facts, dropped)
         self._record(event)
         return event
+
+    def _ages(self, fresh: Sequence[int], dropped: Sequence[int]) -> dict[str, float]:
+        """Return the mean seconds from the end of a step's groups to its batch; no group is counted again."""
+        now = self._clock()
+        for index in dropped:
+            self._ended_at.pop(index, None)
+        ended = [self._ended_at.pop(index) for index in fresh if index in self._ended_at]
+        return {"time/ready": sum(now - at for at in ended) / len(ended)} if ended else {}
 
     def _issue(self, version: int) -> GroupSpec:
         ledger = self._ledger

@@ -50,6 +50,8 @@ async def test_with_staleness_the_next_groups_are_sampled_during_the_update(tmp_
     await sync_weights(made, player, 1)
     batch = await made.get_batch(1)
     assert batch.facts["staleness/max"] == 1.0
+    assert batch.facts["staleness/versions"] == 1.0
+    assert batch.facts["time/ready"] > 0.0
     await made.close()
 
 
