@@ -14,7 +14,8 @@
         JudgeFailed          the judge gave no score
       LabelFailed          a recorded episode's steps could not be labelled
       TeacherFailed        the teacher gave no log-probabilities
-      BudgetSpent          the judge's budget is spent
+      RunEnded             a condition ends the run, as configured; a restart would meet it again
+        BudgetSpent          the judge's budget is spent
       Stalled              a wait passed its deadline
         NoProgress           episodes do not progress; a restart would wait as long
       CheckpointError      a checkpoint cannot be read or does not belong to the run
@@ -91,7 +92,11 @@ class TeacherFailed(TrainerError, RuntimeError):
     """The teacher could not be reached, passed its deadline or gave no log-probability of a token."""
 
 
-class BudgetSpent(TrainerError):
+class RunEnded(TrainerError):
+    """A condition that ends the run: a restart would meet it again."""
+
+
+class BudgetSpent(RunEnded):
     """The judge's budget is spent; the run can be resumed with a larger one."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer.advantage.step_estimation import traced_back
 from trainer.config.learned_reward import ProcessRewardConfig
-from trainer.errors import TrainerError
+from trainer.errors import RunEnded
 from trainer.reward.learned import PROCESS
 from trainer.reward_models.guards import AgreementAlarm, ComparedStep, rank_correlation
 
@@ -57,12 +57,16 @@ class RewardAgreement:
             for name, each in given.items()
             if each is not None
         }
+        self._ended: str | None = None
+        """Why the run has ended: a second rank that asks for the step must not have its steps counted again."""
 
     def compare(self, step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
         """Return the metrics of a step's fresh groups.
 
-        Raises TrainerError for an alarm that is configured to end the run.
+        Raises RunEnded for an alarm that is configured to end the run, whoever asks for the batch.
         """
+        if self._ended is not None:
+            raise RunEnded(self._ended)
         judged = [trajectory for group in groups for trajectory in group.judged]
         facts: dict[str, float] = {}
         for name, (config, alarm) in self._parts.items():
@@ -80,7 +84,8 @@ class RewardAgreement:
             if why is not None:
                 logger.warning("step %d: reward.%s may be exploited: %s", step, name, why)
                 if config.alarm.action == "stop":
-                    raise TrainerError(
+                    self._ended = (
                         f"the run ends at step {step} because reward.{name}.alarm.action is stop: {why}"
                     )
+                    raise RunEnded(self._ended)
         return facts

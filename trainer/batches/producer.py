@@ -161,10 +161,23 @@ class BatchProducer:
             )
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._collection.stop()
+        await self._end_evaluations()
         # Before anything is played again: a process that takes over now must not play with weights that the
         # learner has taken back.
         await self._writer.call_journal(lambda journal: journal.set_version(None))
         self._source.interrupt()
+
+    async def _end_evaluations(self) -> None:
+        """End those in progress, which would go on with other weights, and forget those that failed."""
+        unfinished = {
+            step: task
+            for step, task in self._evaluations.items()
+            if not task.done() or task.cancelled() or task.exception() is not None
+        }
+        for step, task in unfinished.items():
+            del self._evaluations[step]
+            task.cancel()
+        await asyncio.gather(*unfinished.values(), return_exceptions=True)
 
     async def checkpoint_saved(self, step: int) -> None:
         """Forget the episodes that only steps before the oldest checkpoint kept can ask for.

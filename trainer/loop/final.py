@@ -12,9 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainer import errors
-from trainer.errors import CheckpointError, ConfigError, DataError, NoProgress, StaleWeights, TrainerError
+from trainer.errors import (
+    BudgetSpent,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NoProgress,
+    RunEnded,
+    StaleWeights,
+    TrainerError,
+)
 
-_FINAL = (CheckpointError, ConfigError, DataError, NoProgress, StaleWeights)
+_FINAL = (BudgetSpent, CheckpointError, ConfigError, DataError, NoProgress, RunEnded, StaleWeights)
 _NOTE = "final_error.json"
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from trainer.errors import RewardFailed, TrainerError
+from trainer.errors import RewardFailed, RunEnded
 
 from .source import finite
 
@@ -72,7 +72,7 @@ class FunctionOutcome:
             return
         self._hung += 1
         if self._hung >= MOST_HUNG:
-            raise TrainerError(
+            raise RunEnded(
                 f"{self._origin} hung for {self._hung} episodes, each longer than reward.timeout_s="
                 f"{self._timeout_s:g}; their threads cannot be ended, so the run ends"
             )

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from trainer.errors import RewardFailed, TeacherFailed, TrainerError
+from trainer.errors import RewardFailed, RunEnded, TeacherFailed
 
 from .failures import note_of
 
@@ -32,7 +32,7 @@ class CompletedPlayer:
 
     player: AttemptPlayer
     complete: Callable[[Trajectory], Awaitable[Trajectory]]
-    """Returns the completed episode; raises ``failure`` for this one, other TrainerErrors to end the run."""
+    """Returns the completed episode; raises ``failure`` for this one, RunEnded to end the run."""
     failure: type[RewardFailed] | type[TeacherFailed]
     phase: str
     watch: ProgressMonitor
@@ -41,7 +41,7 @@ class CompletedPlayer:
     _failed_in_a_row: int = field(default=0, init=False)
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """Play one episode, and complete it. Raises TrainerError when no episode can be completed."""
+        """Play one episode, and complete it. Raises RunEnded when no episode can be completed."""
         trajectory = await self.player.play_episode(spec, member, sampling)
         held_out = spec.index < 0
         if held_out or not trajectory.scored:
@@ -52,7 +52,7 @@ class CompletedPlayer:
         except self.failure as error:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= MOST_IN_A_ROW:
-                raise TrainerError(f"{self.ended.format(count=self._failed_in_a_row)}: {error}") from error
+                raise RunEnded(f"{self.ended.format(count=self._failed_in_a_row)}: {error}") from error
             return replace(trajectory, failure=note_of(error, self.phase, trajectory.instance_id))
         self._failed_in_a_row = 0
         return completed

@@ -9,7 +9,7 @@ from trainer.batches.agreement import RewardAgreement
 from trainer.batches.assemble import ScoredGroup
 from trainer.config import RewardConfig
 from trainer.config.learned_reward import AlarmConfig, LearnedRewardConfig
-from trainer.errors import TrainerError
+from trainer.errors import RunEnded
 from trainer.reward import Scored
 
 
@@ -52,8 +52,11 @@ def test_an_alarm_that_is_to_stop_the_run_ends_it_and_says_which_setting_did():
     alarm = agreement(action="stop")
     for step in range(2):
         alarm.compare(step, PARTS)
-    with pytest.raises(TrainerError, match=r"ends at step 2 because reward\.learned\.alarm\.action is stop"):
+    with pytest.raises(RunEnded):
         alarm.compare(2, PARTS)
+    for _ in range(4):  # as the ranks ask for the batch one after the other
+        with pytest.raises(RunEnded, match=r"ends at step 2 because reward\.learned\.alarm\.action is stop"):
+            alarm.compare(2, AGREES)
 
 
 def test_a_step_without_judged_episodes_is_no_step_of_the_window():

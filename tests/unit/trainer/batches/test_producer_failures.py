@@ -8,7 +8,7 @@ from tests.fakes.batches import FakePlayer, alternating, failure, run_config, tr
 from tests.fakes.clock import FakeClock
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import until
-from trainer.errors import ConfigError, DataError, NoProgress
+from trainer.errors import ConfigError, DataError, EngineLost, NoProgress
 from trainer.rollout.progress import ProgressMonitor
 
 
@@ -135,4 +135,41 @@ async def test_an_evaluation_has_a_deadline_of_its_own(tmp_path):
     clock.advance(2.0)
     with pytest.raises(NoProgress, match="evaluation 0 is not there after 501 s"):
         await evaluating
+    await made.close()
+
+
+async def test_an_evaluation_in_progress_begins_anew_with_the_weights_of_a_learner_that_restarts(tmp_path):
+    player = FakePlayer()
+    held = player.hold()
+    config = run_config(evaluation={"splits": ["test"], "limit": 2}, steps=5)
+    made = await started(config, tmp_path, player)
+    player.version = 1
+    interrupted = asyncio.create_task(made.evaluate(1))
+    await until(lambda: player.under_way == 2)
+    await made.rewind(0)
+    with pytest.raises(asyncio.CancelledError):
+        await interrupted
+    assert player.under_way == 0
+    assert not (tmp_path / "evaluations.jsonl").exists()
+    player.version = 2
+    held.set()
+    await made.evaluate(1)
+    assert [version for _, version in player.begun] == [1, 1, 2, 2]
+    await made.close()
+
+
+async def test_an_evaluation_that_failed_is_tried_again_by_a_learner_that_restarts(tmp_path):
+    player = FakePlayer()
+    play = player.play_episode
+
+    async def fails(spec, member, sampling):
+        raise EngineLost("engine-0 died")
+
+    player.play_episode = fails
+    made = await started(run_config(evaluation={"splits": ["test"], "limit": 2}, steps=5), tmp_path, player)
+    with pytest.raises(EngineLost):
+        await made.evaluate(0)
+    player.play_episode = play
+    await made.rewind(0)
+    assert (await made.evaluate(0))["evaluation/failures"] == 0.0
     await made.close()

@@ -1,6 +1,14 @@
 import pytest
 
-from trainer.errors import ConfigError, EngineLost, NoProgress, StaleWeights, Stalled
+from trainer.errors import (
+    BudgetSpent,
+    ConfigError,
+    EngineLost,
+    NoProgress,
+    RunEnded,
+    StaleWeights,
+    Stalled,
+)
 from trainer.loop.final import final_error, forget_final, noting_final
 
 
@@ -9,7 +17,14 @@ class FromAnActorError(RuntimeError, ConfigError):
 
 
 @pytest.mark.parametrize(
-    "error", [StaleWeights("of engine-0"), NoProgress("batch 3"), ConfigError("no such")]
+    "error",
+    [
+        StaleWeights("of engine-0"),
+        NoProgress("batch 3"),
+        ConfigError("no such"),
+        RunEnded("32 episodes in a row got no reward"),
+        BudgetSpent("reward.judge.max_calls=10"),
+    ],
 )
 def test_an_error_that_would_come_again_is_there_for_the_next_worker_group(tmp_path, error):
     with pytest.raises(type(error)), noting_final(tmp_path):
