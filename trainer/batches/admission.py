@@ -42,7 +42,15 @@ class AdmissionLimits:
 
 
 def may_begin(
-    begun: int, version: int, step: int, fresh: int, lag: int, spare: int = 0, dropped: int = 0
+    begun: int,
+    version: int,
+    step: int,
+    fresh: int,
+    lag: int,
+    spare: int = 0,
+    dropped: int = 0,
+    *,
+    steps: int,
 ) -> bool:
     """Return whether one more group may begin.
 
@@ -54,14 +62,15 @@ def may_begin(
         lag: L.
         spare: S.
         dropped: groups that were dropped since the last batch; spare ones stand in for them.
+        steps: of the run.
     """
     # Weights this old serve no step that is left: what began with them now would be thrown away.
-    if step > version + lag:
+    if step > version + lag or step >= steps:
         return False
     # Dropped groups are not in ``begun``, so below the bound each of them is replaced. Beyond it they count
     # against the spare ones, which stand in for them: otherwise each drop would bring a replacement beside
     # its stand-in, one group more than steps can take in time.
-    bound = (version + lag + 1) * fresh
+    bound = min(version + lag + 1, steps) * fresh
     return begun < bound or begun + dropped < bound + spare
 
 

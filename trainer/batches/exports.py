@@ -68,12 +68,6 @@ def _ids(groups: Sequence[ScoredGroup]) -> list[str]:
     return [trajectory.id for group in groups for trajectory in group.judged]
 
 
-def cut_torn(file: Path) -> None:
-    """Remove a last line that has no end, because its writer was killed."""
-    if file.exists():
-        _cut(file, file.read_bytes().rfind(b"\n") + 1)
-
-
 def _cut(file: Path, size: int) -> None:
     if file.exists() and file.stat().st_size > size:
         os.truncate(file, size)

@@ -98,7 +98,14 @@ class JournaledGroupSource:
         fates = ledger.tally.fates
         dropped = sum(fates.values()) - fates[GroupFate.READY]
         if not may_begin(
-            begun, self.version, ledger.next_step, limits.fresh, limits.lag, limits.spare, dropped
+            begun,
+            self.version,
+            ledger.next_step,
+            limits.fresh,
+            limits.lag,
+            limits.spare,
+            dropped,
+            steps=self._settings.steps,
         ):
             return None
         waiting = [index for index in ledger.issued if index not in self.playing]

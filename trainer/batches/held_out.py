@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.appended_lines import cut_torn_line
 from trainer.evaluate.forgetting import phase_outcomes
 from trainer.evaluate.played import summarise
 from trainer.evaluate.results import append_evaluation, read_evaluations
 from trainer.types import GroupSpec
-
-from .exports import cut_torn
 
 if TYPE_CHECKING:
     from trainer.config import BatchSettings
@@ -41,7 +40,7 @@ class HeldOut:
         score: Score,
     ) -> None:
         """``file`` keeps the results; ``score`` composes the rewards of episodes."""
-        cut_torn(file)
+        cut_torn_line(file)
         evaluation, rollout = settings.evaluation, settings.rollout
         self._file = file
         self._score = score

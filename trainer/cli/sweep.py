@@ -96,7 +96,7 @@ def _checked(run: Path, constants: Sequence[str], trials: Sequence[Sequence[str]
             raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
         read_run(run, [*constants, *overrides])
     config = read_run(run, constants)
-    return (config.root / f"{config.name}.sweep").absolute(), bool(config.evaluation.splits)
+    return (config.root / f"{config.name}.sweep").absolute(), config.has_held_out
 
 
 def _row(trial: SweepTrialResult, measured: bool) -> SweepRow:

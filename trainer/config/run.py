@@ -165,7 +165,11 @@ class RunConfig(Branch):
             (each.outputs for each in self.stages if isinstance(each, ScoringStageConfig)), default=0
         )
         temperature = self.rollout.sampling.temperature
-        return LearnerSettings(self.learner, self.algorithm, self.seed, temperature, scores)
+        algorithm = self.algorithm
+        if not self.steps:
+            # Nothing is distilled before reinforcement learning, so no teacher is loaded.
+            algorithm = algorithm.model_copy(update={"distillation": None})
+        return LearnerSettings(self.learner, algorithm, self.seed, temperature, scores)
 
     @property
     def loop_settings(self) -> LoopSettings:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .finding import Finding, Severity
+from .record import trend_of
 
 if TYPE_CHECKING:
     from .record import RunRecord
@@ -121,7 +122,10 @@ def cut_off(record: RunRecord) -> Finding | None:
         "turn_cut": "rollout.sampling.max_turn_tokens",
         "time_limit": "rollout.generate_timeout_s and rollout.episode_timeout_s",
     }
-    late = {name: trend.late for name in limits if (trend := record.trend(f"stops/{name}")) is not None}
+    # A step without an episode that a limit ended has no share of it.
+    ended = [each for each in record.run.learning.values() if any(name.startswith("stops/") for name in each)]
+    trends = {name: trend_of([each.get(f"stops/{name}", 0.0) for each in ended]) for name in limits}
+    late = {name: trend.late for name, trend in trends.items() if trend is not None and trend.late > 0}
     share = sum(late.values())
     success = record.trend("success/mean")
     if share <= CUT_OFF or (success is not None and success.late > CUT_OFF):

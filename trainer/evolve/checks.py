@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def check_evolution(config: RunConfig) -> None:
     """Refuse settings that do not make an evolution. Raises ConfigError."""
-    if not config.evaluation.splits:
+    if not config.has_held_out:
         raise ConfigError(
             "an evolution keeps or rolls back by held-out tasks, and there are none; set evaluation.splits, "
-            'for example evaluation.splits=["test"]'
+            'for example evaluation.splits=["test"], or in a run of several sources held_out of a source'
         )
     if config.stages:
         names = ", ".join(stage.name for stage in config.stages)

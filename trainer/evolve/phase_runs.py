@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from trainer.config import (
     AlgorithmConfig,
+    CurriculumConfig,
     EvaluationConfig,
     PreferencesStageConfig,
     PretrainedModel,
@@ -41,8 +42,8 @@ def base_run(config: RunConfig, folder: Path) -> RunConfig:
 def explore_run(config: RunConfig, folder: Path, number: int, model: Path) -> RunConfig:
     """Return the run whose first batch is the exploration of an iteration.
 
-    Nothing is updated, so advantages, replay and the order of difficulties have no effect; groups whose
-    episodes all have the same reward are kept.
+    Nothing is updated, so advantages and replay have no effect; groups whose episodes all have the same
+    reward are kept. Tasks are drawn without the run's curriculum, which would begin anew in each iteration.
     """
     explore = config.evolve.explore
     rollout = config.rollout.model_copy(
@@ -61,7 +62,7 @@ def explore_run(config: RunConfig, folder: Path, number: int, model: Path) -> Ru
         "warm_start": None,
         "seed": config.seed + number * _ITERATION_SEED,
         "rollout": rollout,
-        "tasks": config.tasks.model_copy(update={"replay": ReplayConfig()}),
+        "tasks": config.tasks.model_copy(update={"replay": ReplayConfig(), "curriculum": CurriculumConfig()}),
         "algorithm": AlgorithmConfig(advantage=ReturnToGo(baseline="none"), drop_flat_groups=False),
         "evaluation": EvaluationConfig(),
         "learner": config.learner.model_copy(update={"batch_timeout_s": explore.timeout_s}),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.batches.exports import cut_torn
+from trainer.appended_lines import cut_torn_line
 
 if TYPE_CHECKING:
     from trainer.types import FloatT, Sample
@@ -37,7 +37,7 @@ class AdvantageRecord:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        cut_torn(self._file)
+        cut_torn_line(self._file)
 
     def write(self, step: int, samples: Sequence[Sample]) -> None:
         """Add the samples that have advantages."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import Message
+from trainer.appended_lines import cut_torn_line
 from trainer.engines.generation import GenerationRequest, Sampling
 from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey
@@ -195,20 +196,6 @@ class ReflectivePlayer(EpisodePlayer):
         cut_torn_line(self._file)
         with self._file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def cut_torn_line(file: Path) -> None:
-    """Cut off the end of a file of lines that an interrupted process left without its line feed."""
-    if not file.exists():
-        return
-    with file.open("r+b") as lines:
-        size = lines.seek(0, 2)
-        if not size:
-            return
-        lines.seek(size - 1)
-        if lines.read(1) != b"\n":
-            lines.seek(0)
-            lines.truncate(lines.read().rfind(b"\n") + 1)
 
 
 def _is_better(second: Trajectory, first: Trajectory) -> bool:

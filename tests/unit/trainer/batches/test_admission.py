@@ -7,15 +7,19 @@ from hypothesis import strategies as st
 from trainer.batches.admission import AdmissionLimits, choose, left_over, may_begin
 from trainer.config import ReplayConfig, RolloutConfig
 
+MANY = 10_000
+
 
 def test_by_turns_only_the_groups_of_the_step_may_begin():
-    assert [may_begin(n, version=0, step=0, fresh=4, lag=0) for n in range(6)] == [True] * 4 + [False] * 2
-    assert may_begin(4, version=1, step=1, fresh=4, lag=0)
+    assert [may_begin(n, version=0, step=0, fresh=4, lag=0, steps=MANY) for n in range(6)] == [True] * 4 + [
+        False
+    ] * 2
+    assert may_begin(4, version=1, step=1, fresh=4, lag=0, steps=MANY)
 
 
 def test_each_update_of_lag_lets_another_batch_begin():
-    assert may_begin(11, version=0, step=0, fresh=4, lag=2)
-    assert not may_begin(12, version=0, step=0, fresh=4, lag=2)
+    assert may_begin(11, version=0, step=0, fresh=4, lag=2, steps=MANY)
+    assert not may_begin(12, version=0, step=0, fresh=4, lag=2, steps=MANY)
 
 
 def test_a_step_waits_for_enough_groups():
@@ -55,7 +59,7 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
         updated = step - step % every
         if pick % 2:
             version = updated
-        while may_begin(begun, version, step, fresh, allowed, spare, dropped):
+        while may_begin(begun, version, step, fresh, allowed, spare, dropped, steps=MANY):
             playing[index] = version
             index, begun = index + 1, begun + 1
         chosen = choose(ready, playing, step, fresh, allowed, spare) if version == updated else None
@@ -83,16 +87,18 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
 def test_spare_groups_begin_at_once_and_stand_in_for_those_that_are_dropped():
     rollout = RolloutConfig(groups=8, oversample=1.3)
     assert AdmissionLimits.of(rollout, ReplayConfig(), sync_every=1).spare == 3
-    assert [may_begin(begun, 0, 0, fresh=4, lag=0, spare=2) for begun in range(7)] == [True] * 6 + [False]
-    assert not may_begin(5, 0, 0, fresh=4, lag=0, spare=2, dropped=1)
-    assert may_begin(3, 0, 0, fresh=4, lag=0, spare=2, dropped=3)
+    assert [may_begin(begun, 0, 0, fresh=4, lag=0, spare=2, steps=MANY) for begun in range(7)] == [
+        True
+    ] * 6 + [False]
+    assert not may_begin(5, 0, 0, fresh=4, lag=0, spare=2, dropped=1, steps=MANY)
+    assert may_begin(3, 0, 0, fresh=4, lag=0, spare=2, dropped=3, steps=MANY)
 
 
 @pytest.mark.parametrize("lag", [0, 2])
 def test_spare_groups_do_not_begin_when_no_step_is_left_that_could_take_them(lag):
     """The batch is there, and its update is not synced yet: with these weights they would be too old."""
-    assert not may_begin(begun=4 * (lag + 1), version=0, step=lag + 1, fresh=4, lag=lag, spare=2)
-    assert may_begin(begun=4 * (lag + 1), version=0, step=lag, fresh=4, lag=lag, spare=2)
+    assert not may_begin(begun=4 * (lag + 1), version=0, step=lag + 1, fresh=4, lag=lag, spare=2, steps=MANY)
+    assert may_begin(begun=4 * (lag + 1), version=0, step=lag, fresh=4, lag=lag, spare=2, steps=MANY)
 
 
 def test_what_a_step_takes_of_spare_groups_does_not_depend_on_how_long_they_took():
@@ -104,9 +110,18 @@ def test_what_a_step_takes_of_spare_groups_does_not_depend_on_how_long_they_took
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_what_is_ready_counts_as_begun(version):
-    assert not may_begin(begun=4 * (version + 1), version=version, step=version, fresh=4, lag=0)
+    assert not may_begin(begun=4 * (version + 1), version=version, step=version, fresh=4, lag=0, steps=MANY)
 
 
 def test_a_young_group_is_not_used_where_that_leaves_too_many_old_ones():
     assert choose({3: 1}, {1: 0, 2: 0}, step=1, fresh=1, lag=2) is None
     assert choose({1: 0, 3: 1}, {2: 0}, step=1, fresh=1, lag=2) == (1,)
+
+
+@pytest.mark.parametrize(("lag", "spare"), [(0, 0), (1, 0), (1, 2)])
+def test_nothing_begins_that_no_step_of_the_run_will_take(lag, spare):
+    """At the last version, and before it where sampling runs ahead."""
+    for version in range(5):
+        begun = next(n for n in range(99) if not may_begin(n, version, 2, 4, lag, spare, steps=3))
+        assert begun <= 4 * 3 + spare
+    assert not may_begin(begun=12, version=3, step=3, fresh=4, lag=lag, spare=spare, steps=3)

@@ -122,3 +122,12 @@ def test_a_run_without_a_stage_gets_one_pass_over_the_named_files():
 def test_a_run_without_data_has_nothing_to_train_on():
     with pytest.raises(ConfigError, match="no stage of kind sft and no warm start"):
         only_stages(RunConfig(), "sft")
+
+
+def test_a_run_without_reinforcement_learning_loads_no_teacher(tmp_path):
+    config = RunConfig.model_validate(
+        {"algorithm": {"distillation": {"teacher": {"kind": "model", "path": str(tmp_path)}}}}
+    )
+    assert config.learner_settings.algorithm.model_teacher is not None
+    only_supervised = only_stages(config, "sft", [Path("c.jsonl")])
+    assert only_supervised.learner_settings.algorithm.model_teacher is None

@@ -121,6 +121,19 @@ def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_el
     assert set(findings) == {rule}
 
 
+def test_a_limit_that_ends_no_episode_any_more_is_no_finding():
+    record = read_record(RECORDED / "healthy")
+    changed = {
+        step: {
+            **{name: value for name, value in metrics.items() if not name.startswith(("stops/", "success/"))},
+            **({"stops/horizon": 0.7, "stops/submitted": 0.3} if step < 20 else {"stops/submitted": 1.0}),
+            "success/mean": 0.4,
+        }
+        for step, metrics in record.run.learning.items()
+    }
+    assert "cut_off" not in diagnose(replace(record, run=replace(record.run, learning=changed))).findings
+
+
 def test_clipped_tokens_of_a_loss_that_is_meant_to_clip_many_are_no_finding():
     record = read_record(RECORDED / "clip_range_too_small")
     algorithm = record.run.config.algorithm.model_copy(update={"loss": GspoLoss()})

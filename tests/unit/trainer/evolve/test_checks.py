@@ -44,6 +44,11 @@ def test_what_an_evolution_cannot_do_is_refused(settings: dict[str, object], why
         check_evolution(config(**settings))
 
 
+def test_held_out_tasks_of_the_sources_of_a_run_are_enough() -> None:
+    source = {"name": "sums", "environment": "code", "splits": ["train"], "held_out": ["test"]}
+    check_evolution(config(evaluation={}, tasks={"sources": [source]}))
+
+
 @pytest.mark.parametrize(
     "reward",
     [

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import EvolveTrainingConfig, PreferencesStageConfig, RunConfig
+from trainer.config import CurriculumConfig, EvolveTrainingConfig, PreferencesStageConfig, RunConfig
 from trainer.config.preferences import IpoLoss
 from trainer.evolve.phase_runs import base_run, evaluate_run, explore_run, preferences_run, train_run
 
@@ -42,6 +42,13 @@ def test_every_phase_is_a_run_that_can_be_stored_and_read(run: RunConfig, tmp_pa
         assert RunConfig.model_validate_json(phase.model_dump_json()) == phase
     assert len({phase.name for phase in phases}) == 4
     assert all(phase.root == tmp_path and phase.name.startswith("evolving.") for phase in phases)
+
+
+def test_an_exploration_has_no_curriculum_of_its_own(run: RunConfig) -> None:
+    curriculum = CurriculumConfig.model_validate({"kind": "levels", "horizon": {"first": 2, "every": 5}})
+    tasks = run.tasks.model_copy(update={"curriculum": curriculum})
+    phase = explore_run(run.model_copy(update={"tasks": tasks}), Path(), 1, MODEL)
+    assert phase.tasks.curriculum == CurriculumConfig()
 
 
 def test_a_long_name_leaves_room_for_that_of_the_phase(run: RunConfig) -> None:
