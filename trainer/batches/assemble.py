@@ -67,19 +67,23 @@ class ScoredGroup:
         return next((each.task.difficulty for each in self.trajectories if each.task.difficulty), "")
 
     def samples(self, costs: Sequence[str] = ()) -> tuple[Sample, ...]:
-        """Return the samples of the episodes with a score, with these costs; opponents are a group apart."""
+        """Return the samples of the episodes with a score, with these costs.
+
+        Opponents are a group apart, and cost nothing: a constraint holds for the agent.
+        """
         index = self.spec.index
-        sides = [(each, index) for each in self.scored] + [(each, -1 - index) for each in self.opponents]
+        agents = [
+            (each, index, {name: costs_of(each.trajectory, name) for name in costs}) for each in self.scored
+        ]
+        opponents = [
+            (each, -1 - index, dict.fromkeys(costs, (0.0,) * len(each.turn_rewards)))
+            for each in self.opponents
+        ]
         return tuple(
             sample
-            for each, group in sides
+            for each, group, costs_of_turns in (*agents, *opponents)
             if each.trajectory.scored
-            for sample in samples_of(
-                each.trajectory,
-                each.turn_rewards,
-                group,
-                {name: costs_of(each.trajectory, name) for name in costs},
-            )
+            for sample in samples_of(each.trajectory, each.turn_rewards, group, costs_of_turns)
         )
 
     def played(self) -> TrajectoryGroup:

@@ -18,6 +18,7 @@ from trainer.advantage.step_estimation import probabilities
 from trainer.config.learned_reward import STAGE, LearnedRewardConfig, ProcessRewardConfig
 from trainer.errors import ConfigError, RewardFailed
 from trainer.reward.learned import LEARNED, PROCESS
+from trainer.reward.sides import agent_side
 from trainer.reward_models.guards import pessimistic
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ class LearnedRewards:
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
         """Return the episode with measurements. Raises RewardFailed; ConfigError for unusable models."""
         config = self._config
-        if not trajectory.turns:
+        agent = agent_side(trajectory)
+        if not agent.turns:
             return trajectory
         models = await self._opened()
         try:
             async with asyncio.timeout(config.timeout_s) as deadline:
-                outputs = await asyncio.gather(*(self._outputs(each, trajectory) for each in models))
+                outputs = await asyncio.gather(*(self._outputs(each, agent) for each in models))
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -93,7 +95,7 @@ class LearnedRewards:
         score = float(pessimistic(members, config.bound, config.deviations))
         score = max(score, -np.inf if config.least is None else config.least)
         score = min(score, np.inf if config.most is None else config.most)
-        return _with_terms(trajectory, [{}] * (len(trajectory.turns) - 1) + [{LEARNED: score}])
+        return _with_terms(trajectory, [{}] * (len(agent.turns) - 1) + [{LEARNED: score}])
 
     async def close(self) -> None:
         """Close the models."""
@@ -172,10 +174,12 @@ def _check(model: OpenedModel, config: LearnedRewardConfig) -> None:
 
 
 def _with_terms(trajectory: Trajectory, terms: Sequence[Mapping[str, float]]) -> Trajectory:
-    """Return the episode with further measurements of its turns."""
+    """Return the episode with further measurements of the agent's turns."""
     given = iter(terms)
     segments = [
-        replace(
+        segment
+        if segment.opponent
+        else replace(
             segment,
             turns=tuple(replace(turn, terms={**turn.terms, **next(given)}) for turn in segment.turns),
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message
+from trainer.reward.sides import agent_side
 from trainer.types import StopReason, TrajectoryGroup
 
 from .bad_rows import RowError
@@ -56,7 +57,7 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         check_conversation(messages)
     except RowError as error:
         raise type(error)(f"episode {trajectory.id}: {error}") from None
-    failure = trajectory.failure
+    failure, turns = trajectory.failure, agent_side(trajectory).turns
     return RecordedEpisode(
         messages=messages,
         origin=origin,
@@ -66,8 +67,8 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         task_id=trajectory.task.task_id,
         score=trajectory.score if trajectory.outcome is None else trajectory.outcome,
         success=trajectory.success,
-        step_rewards=tuple(turn.reward for turn in trajectory.turns),
+        step_rewards=tuple(turn.reward for turn in turns),
         failure_class=failure.failure_class if failure is not None else "",
         truncated=trajectory.stop in _CUT_OFF,
-        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in trajectory.turns),
+        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in turns),
     )

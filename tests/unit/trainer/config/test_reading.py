@@ -258,3 +258,13 @@ def test_held_out_splits_may_be_those_of_several_environments():
     run = read_run(None, ['evaluation.splits=["test","textcraft/test","code/hard"]'])
     assert run.evaluation.splits_by_environment("code") == {"code": ("test", "hard"), "textcraft": ("test",)}
     assert run.environments == ("code", "textcraft")
+
+
+@pytest.mark.parametrize("part", ["learned", "process"])
+def test_reward_models_beside_a_counterpart_that_shares_the_reward_are_refused(part):
+    counterpart = {"kind": "policy", "trained": True}
+    settings = {"rollout": {"counterpart": counterpart}, "reward": {part: {"models": ["critic"]}}}
+    with pytest.raises(ValueError, match=r"set rollout\.counterpart\.trained=false"):
+        RunConfig.model_validate(settings)
+    opponent = {"rollout": {"counterpart": {**counterpart, "credit": "zero_sum"}}}
+    RunConfig.model_validate({**settings, **opponent})

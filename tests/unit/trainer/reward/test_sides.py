@@ -6,9 +6,11 @@ import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
 from trainer.advantage import credit
+from trainer.advantage.constraints import mean_costs
 from trainer.batches.assemble import ScoredGroup
 from trainer.batches.payloads import group_from_payload, group_to_payload
 from trainer.config import AlgorithmConfig, RewardConfig
+from trainer.config.constraint import ConstraintConfig
 from trainer.config.counterpart import PolicyCounterpart
 from trainer.reward.compose import score
 from trainer.types import Batch, GroupSpec, Objective, StopReason, TaskRef, TrajectoryGroup
@@ -82,3 +84,9 @@ def test_only_a_trained_counterpart_has_credit() -> None:
     assert PolicyCounterpart(trained=True, credit="zero_sum").credit == "zero_sum"
     with pytest.raises(ValueError, match="set trained=true"):
         PolicyCounterpart(credit="zero_sum")
+
+
+def test_a_constraint_counts_what_the_agent_did_and_nothing_of_its_opponent() -> None:
+    rows = group_of(two_sided(0, 1.0)).samples(["turns"])
+    assert [float(row.costs["turns"].sum()) for row in rows] == [2.0, 0.0]
+    assert mean_costs(rows, [ConstraintConfig(cost="turns", limit=1.0)]) == {"turns": 2.0}

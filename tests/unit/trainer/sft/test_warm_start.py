@@ -56,6 +56,13 @@ def test_solved_demonstrations_are_trained_on_and_others_only_if_so_configured()
     assert solved.get_batch(0).facts["demonstrations/kept"] == 3
 
 
+def test_nothing_is_learned_from_an_opponent_that_lost() -> None:
+    (own,) = PLAYED[0].segments
+    both = replace(PLAYED[0], segments=(own, replace(own, token_ids=(7, 8, 9, 9), opponent=True)))
+    (sample,) = batches_of([both], config(batch=1), 0).get_batch(0).samples
+    assert sample.token_ids_T.tolist() == list(own.token_ids)
+
+
 def test_rows_are_what_the_assistant_said() -> None:
     (sample,) = batches_of(PLAYED[:1], config(batch=1), 0).get_batch(0).samples
     assert sample.mask_T.tolist() == [False, False, True, True]
