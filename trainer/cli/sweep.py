@@ -19,10 +19,14 @@ from .terminal import FAILED, explained, notes, results, warn, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from trainer.config import RunConfig
     from trainer.report.sweep_page import SweepRow
+    from trainer.sweep.grid import SweepTrial
     from trainer.sweep.trial_results import SweepTrialResult
 
 
+_OWN = ("name", "root", "tracking", "ray", "service")
+"""Settings and branches in which the trial of a setting may differ."""
 _COLUMNS = ("steps", "held-out success", "reward", "seconds", "state")
 
 
@@ -68,7 +72,7 @@ def sweep(
     with explained("interrupted; the same command resumes the sweep"):
         axes, constants = parse_axes(words)
         trials = make_trials(axes)
-        root, measured = _checked(run, constants, [trial.overrides for trial in trials])
+        root, measured = _checked(run, constants, trials)
         notes().print(f"{len(trials)} trials in {root}", markup=False, soft_wrap=True)
         failed = driver_of(context).train_trials(run, constants, trials, root, at_once)
         found = read_trials(root, trials)
@@ -86,17 +90,33 @@ def sweep(
         raise typer.Exit(FAILED)
 
 
-def _checked(run: Path, constants: Sequence[str], trials: Sequence[Sequence[str]]) -> tuple[Path, bool]:
+def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) -> tuple[Path, bool]:
     """Read the run file with the values of every trial, so that all errors come before the first trial.
 
     Return the folder of the sweep, and whether the trials have held-out tasks.
     """
-    for overrides in trials:
-        if any(word.partition("=")[0] in ("name", "root") for word in overrides):
-            raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
-        read_run(run, [*constants, *overrides])
     config = read_run(run, constants)
-    return (config.root / f"{config.name}.sweep").absolute(), config.has_held_out
+    root = (config.root / f"{config.name}.sweep").absolute()
+    for trial in trials:
+        if any(word.partition("=")[0] in ("name", "root") for word in trial.overrides):
+            raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
+        _check_finished(root / trial.name, read_run(run, [*constants, *trial.overrides]))
+    return root, config.has_held_out
+
+
+def _check_finished(folder: Path, config: RunConfig) -> None:
+    """Refuse the finished trial of another sweep, whose result would be shown as one of this sweep."""
+    from trainer.launch.folder import RunFolder, differing_settings
+    from trainer.sweep.trial_results import DONE
+
+    if not (folder / DONE).exists():
+        return
+    different = differing_settings(config, RunFolder.config_of(folder))
+    if changed := [name for name in different if name.partition(".")[0] not in _OWN]:
+        raise ConfigError(
+            f"{folder} has a finished trial with other values of {', '.join(changed)}: choose another "
+            "name=..., or remove the folder"
+        )
 
 
 def _row(trial: SweepTrialResult, measured: bool) -> SweepRow:

@@ -127,17 +127,17 @@ class RunFolder:
 
     def _check(self, config: RunConfig, before: RunConfig) -> None:
         """Check that all settings that affect weights and tokens are unchanged."""
-        now, then = (dict(_settings(each.model_dump(mode="json"))) for each in (config, before))
-        changed = sorted(
-            name
-            for name in now.keys() | then.keys()
-            if not _may_change(name) and now.get(name) != then.get(name)
-        )
-        if changed:
+        if changed := [name for name in differing_settings(config, before) if not _may_change(name)]:
             raise ConfigError(
                 f"these settings cannot change on resume: {', '.join(changed)}. Restore them, "
                 "or start another run with another name=..."
             )
+
+
+def differing_settings(one: RunConfig, other: RunConfig) -> list[str]:
+    """Return the dotted names of the settings that differ."""
+    ours, theirs = (dict(_settings(each.model_dump(mode="json"))) for each in (one, other))
+    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
 def _refuse_locked(folder: Path) -> None:

@@ -6,6 +6,8 @@ from typer.testing import CliRunner
 from tests.fakes.training import FakeDriver
 from tests.harness.run_folder import write_run
 from trainer.cli.app import build_cli
+from trainer.config.reading import read_run
+from trainer.sweep.trial_results import DONE
 
 
 @pytest.fixture
@@ -48,3 +50,18 @@ def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_f
     assert refused.exit_code == 2
     assert sentence in " ".join(refused.stderr.split())
     assert driver.calls == []
+
+
+def test_a_finished_trial_of_another_sweep_is_not_taken_for_one_of_this_sweep(run_file, tmp_path):
+    for seed in (0, 1):
+        folder = tmp_path / "mine.sweep" / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        trained = read_run(run_file, [f"seed={seed}", "steps=3", f"name=seed-{seed}"])
+        (folder / "run.json").write_text(json.dumps(trained.model_dump(mode="json")))
+        (folder / DONE).touch()
+    driver = FakeDriver()
+    assert run(run_file, "seed=0,1", "steps=3", driver=driver).exit_code == 0
+    refused = run(run_file, "seed=0,1", "steps=5", driver=driver)
+    assert refused.exit_code == 2
+    assert "has a finished trial with other values of steps" in " ".join(refused.stderr.split())
+    assert len(driver.calls) == 1
