@@ -10,7 +10,7 @@ ids are authoritative: an assistant's turn is never tokenized again, and text is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -231,6 +231,11 @@ class Trajectory:
     def turns(self) -> tuple[Turn, ...]:
         """All turns, over all segments."""
         return tuple(turn for segment in self.segments for turn in segment.turns)
+
+    def without_opponent(self) -> Trajectory:
+        """Return the trajectory without the segments of an opponent."""
+        own = tuple(segment for segment in self.segments if not segment.opponent)
+        return self if len(own) == len(self.segments) else replace(self, segments=own)
 
 
 @dataclass(frozen=True, slots=True)

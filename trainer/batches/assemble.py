@@ -13,7 +13,7 @@ from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
 from trainer.reward.costs import costs_of
-from trainer.reward.sides import agent_side, opponent_side
+from trainer.reward.sides import opponent_side
 from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
@@ -41,7 +41,7 @@ class ScoredGroup:
     @classmethod
     def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
         """Return the group with rewards. Pure, so that the result is the same after a restart."""
-        scored = tuple(score(agent_side(each), group.spec.max_turns) for each in group.trajectories)
+        scored = tuple(score(each.without_opponent(), group.spec.max_turns) for each in group.trajectories)
         sides = (opponent_side(*pair) for pair in zip(group.trajectories, scored, strict=True))
         return cls(group.spec, scored, tuple(side for side in sides if side is not None))
 

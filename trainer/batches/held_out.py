@@ -44,6 +44,7 @@ class HeldOut:
         evaluation, rollout = settings.evaluation, settings.rollout
         self._file = file
         self._score = score
+        self._rewarded = settings.reward.is_graded_by_environment
         self._attempts = attempts
         self._episodes = evaluation.episodes
         self._max_turns = rollout.max_turns
@@ -101,7 +102,7 @@ class HeldOut:
             await asyncio.gather(*tasks, return_exceptions=True)
         seconds = asyncio.get_running_loop().time() - began
         rewarded = [self._score(each.trajectory, self._max_turns).trajectory for each in played]
-        return summarise(rewarded, step=step, when=when, seconds=seconds)
+        return summarise(rewarded, step=step, when=when, seconds=seconds, rewarded=self._rewarded)
 
 
 def figures(result: EvaluationResult) -> dict[str, float]:

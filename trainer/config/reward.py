@@ -108,6 +108,11 @@ class RewardConfig(Branch):
     shaping_cap: float | None = None
     """Greatest magnitude of the sum of all parts but outcome and learned reward."""
 
+    @property
+    def is_graded_by_environment(self) -> bool:
+        """Whether it has no part by a function, a judge or a reward model, which held-out episodes lack."""
+        return self.kind == "environment" and self.learned is None and self.process is None
+
     @model_validator(mode="after")
     def _is_complete(self) -> RewardConfig:
         if self.options and self.kind in REWARDS:

@@ -108,7 +108,7 @@ def _cause(episode: BaselineEpisode) -> UnsolvedCause | None:
 def _reward(scored: Sequence[BaselineEpisode], reward: RewardConfig) -> float | None:
     """Return the sum of composed rewards; None if the reward has parts that only the trainer measures."""
     terms: dict[str, float] = reward.terms.model_dump()
-    if reward.kind != "environment" or any(terms.values()):
+    if not reward.is_graded_by_environment or any(terms.values()):
         return None
     total = 0.0
     for each in scored:

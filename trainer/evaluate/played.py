@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 
 
 def summarise(
-    trajectories: Iterable[Trajectory], *, step: int, when: When, seconds: float = 0.0, policy: str = ""
+    trajectories: Iterable[Trajectory],
+    *,
+    step: int,
+    when: When,
+    seconds: float = 0.0,
+    policy: str = "",
+    rewarded: bool = True,
 ) -> EvaluationResult:
-    """Summarise played episodes, with tasks in order of first appearance."""
+    """Summarise played episodes, with tasks in order of first appearance.
+
+    ``rewarded``: they have the run's whole reward; otherwise the result has none.
+    """
     by_task: dict[tuple[str, str, str, str], list[Trajectory]] = {}
     for trajectory in trajectories:
         task = trajectory.task
@@ -28,14 +37,14 @@ def summarise(
         step,
         when,
         "+".join(dict.fromkeys(split for _, split, *_ in by_task)),
-        tuple(_outcome(played) for played in by_task.values()),
+        tuple(_outcome(played, rewarded=rewarded) for played in by_task.values()),
         "+".join(dict.fromkeys(environment for environment, *_ in by_task)),
         seconds,
         policy,
     )
 
 
-def _outcome(played: Sequence[Trajectory]) -> TaskOutcome:
+def _outcome(played: Sequence[Trajectory], *, rewarded: bool) -> TaskOutcome:
     scored = [trajectory for trajectory in played if trajectory.scored]
     scores = [trajectory.score for trajectory in scored if trajectory.score is not None]
     failures = [trajectory.failure for trajectory in played if not trajectory.scored]
@@ -50,7 +59,7 @@ def _outcome(played: Sequence[Trajectory]) -> TaskOutcome:
         environment=played[0].task.environment,
         split=played[0].task.split,
         category=_known(trajectory.task.category for trajectory in played),
-        totals=_totals(scored),
+        totals=_totals(scored, rewarded=rewarded),
         causes=dict(Counter(cause.value for each in scored if (cause := cause_of(each)) is not None)),
         failure_classes=dict(Counter(classes)),
         source=played[0].task.source,
@@ -62,10 +71,10 @@ def _known(names: Iterable[str]) -> str:
     return next(filter(None, names), "")
 
 
-def _totals(scored: Sequence[Trajectory]) -> EpisodeTotals:
+def _totals(scored: Sequence[Trajectory], *, rewarded: bool) -> EpisodeTotals:
     spent = [trajectory.timings for trajectory in scored]
     return EpisodeTotals(
-        reward=sum(trajectory.reward for trajectory in scored),
+        reward=sum(trajectory.reward for trajectory in scored) if rewarded else None,
         turns=sum(len(trajectory.turns) for trajectory in scored),
         tokens=sum(sum(segment.loss_mask) for each in scored for segment in each.segments),
         seconds=sum(each.waiting_s + each.sampling_s + each.sandbox_s + each.grading_s for each in spent),

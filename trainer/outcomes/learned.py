@@ -18,7 +18,6 @@ from trainer.advantage.step_estimation import probabilities
 from trainer.config.learned_reward import STAGE, LearnedRewardConfig, ProcessRewardConfig
 from trainer.errors import ConfigError, RewardFailed
 from trainer.reward.learned import LEARNED, PROCESS
-from trainer.reward.sides import agent_side
 from trainer.reward_models.guards import pessimistic
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class LearnedRewards:
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
         """Return the episode with measurements. Raises RewardFailed; ConfigError for unusable models."""
         config = self._config
-        agent = agent_side(trajectory)
+        agent = trajectory.without_opponent()
         if not agent.turns:
             return trajectory
         models = await self._opened()

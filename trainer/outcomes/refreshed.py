@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from trainer.advantage.step_estimation import traced_back
 from trainer.errors import ConfigError
-from trainer.reward.sides import agent_side
 from trainer.reward_models.opening import LocalScorer, MemberModel
 from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, write_refreshed
 
@@ -118,7 +117,7 @@ class RefreshedRewards:
         return await member.scorer.run_between(train)
 
     def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
-        agent = agent_side(trajectory)
+        agent = trajectory.without_opponent()
         labels = iter(traced_back(float(bool(agent.success)), len(agent.turns), self._refresh.discount))
         rows = member.opened.reader.read_episode(agent)
         return [LabelledRow(row, tuple(next(labels) for _ in row.ends)) for row in rows]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message
-from trainer.reward.sides import agent_side
 from trainer.types import StopReason, TrajectoryGroup
 
 from .bad_rows import RowError
@@ -57,7 +56,7 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         check_conversation(messages)
     except RowError as error:
         raise type(error)(f"episode {trajectory.id}: {error}") from None
-    failure, turns = trajectory.failure, agent_side(trajectory).turns
+    failure, turns = trajectory.failure, trajectory.without_opponent().turns
     return RecordedEpisode(
         messages=messages,
         origin=origin,

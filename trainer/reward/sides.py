@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from trainer.types import Trajectory
 
 
-def agent_side(trajectory: Trajectory) -> Trajectory:
-    """Return the trajectory without the segments of an opponent."""
-    own = tuple(segment for segment in trajectory.segments if not segment.opponent)
-    return trajectory if len(own) == len(trajectory.segments) else replace(trajectory, segments=own)
-
-
 def opponent_side(trajectory: Trajectory, agent: Scored) -> Scored | None:
     """Return the opponent's trajectory with its reward; None where it has none to learn from.
 

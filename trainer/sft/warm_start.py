@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from trainer.errors import CheckpointError, DataError
-from trainer.reward.sides import agent_side
 from trainer.rollout.attempts import Attempts
 from trainer.rollout.backpressure import Slots
 from trainer.rollout.episode import EpisodePlayer
@@ -94,7 +93,7 @@ def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed
     Raises DataError without any.
     """
     # Not the moves of an opponent, which lost where the agent solved its task.
-    kept = [agent_side(each) for each in trajectories if each.success or config.keep_failures]
+    kept = [each.without_opponent() for each in trajectories if each.success or config.keep_failures]
     rows = [
         samples_of(trajectory, [0.0] * len(trajectory.turns), group) for group, trajectory in enumerate(kept)
     ]

@@ -279,3 +279,14 @@ async def test_held_out_tasks_of_several_environments_are_listed_up_to_the_limit
         ("textcraft", "t1"),
     ]
     await made.close()
+
+
+async def test_an_evaluation_has_no_reward_where_a_judge_has_a_part_in_it(tmp_path):
+    judge = {"kind": "judge", "judge": {"model": "grader", "rubric": "Is it right?"}}
+    for name, reward, known in (("plain", {}, True), ("judged", judge, False)):
+        config = run_config(evaluation={"splits": ["test"], "limit": 2}, steps=5, reward=reward)
+        made = await started(config, tmp_path / name, FakePlayer())
+        await made.evaluate(0)
+        await made.close()
+        (result,) = read_evaluations(tmp_path / name / "evaluations.jsonl")
+        assert all((task.totals.reward is not None) is known for task in result.tasks)
