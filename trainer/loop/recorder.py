@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import ray.train
 import ray.train.collective
-from ray.train import CheckpointUploadMode
 
-from trainer.errors import CheckpointError
-
+from .checkpoints import Position
 from .progress_note import write_progress
 
 if TYPE_CHECKING:
@@ -24,12 +20,10 @@ if TYPE_CHECKING:
     from trainer.types import Batch
 
     from .advantage_record import AdvantageRecord
+    from .checkpoints import CheckpointRegistry
     from .export import Exporter
     from .plan import StagePlan
     from .remote import RemoteBatchSource
-
-
-_POSITION = "position.json"
 
 
 class Saver(Protocol):
@@ -38,43 +32,6 @@ class Saver(Protocol):
     def save(self, folder: Path) -> Future[object]:
         """Start writing this rank's part; the state may change at once. Done when all ranks are done."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Position of a run at a checkpoint."""
-
-    step: int
-    """Number of completed steps."""
-    stage: int
-    """Stage of the last completed step, whose optimizer was saved."""
-
-    @classmethod
-    def from_checkpoint(cls, folder: Path) -> Position:
-        """Read the position from a checkpoint. Raises CheckpointError."""
-        try:
-            return cls(**json.loads((folder / _POSITION).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"the checkpoint in {folder} has no readable position: {error}") from error
-
-    def write(self, folder: Path) -> None:
-        """Write the position to a checkpoint's folder."""
-        (folder / _POSITION).write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-
-class Restorable(Protocol):
-    """State that goes on from a checkpoint."""
-
-    def load_checkpoint(self, folder: Path) -> None:
-        """Go on from a checkpoint of the stage. Raises CheckpointError."""
-        ...
-
-
-def restored(learner: Restorable, folder: Path) -> Position:
-    """Have a learner go on from a checkpoint, and return its position; collective. Raises CheckpointError."""
-    position = Position.from_checkpoint(folder)
-    learner.load_checkpoint(folder)
-    return position
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +58,7 @@ class RunRecorder:
     exporter: Exporter
     folder: Path
     """The run's folder."""
+    registry: CheckpointRegistry
     advantages: AdvantageRecord | None = None
     """The file of advantages, if this rank keeps one."""
     _writing: _Writing | None = field(default=None, init=False)
@@ -118,8 +76,7 @@ class RunRecorder:
 
     def checkpoint(self, step: int, stage: int) -> None:
         self.settle()
-        storage = ray.train.get_context().get_storage()
-        folder = Path(storage.build_checkpoint_path_from_name(f"step-{step:07d}"))
+        folder = self.registry.folder_of(step)
         if self.rank == 0:  # an incomplete checkpoint of an interrupted run
             shutil.rmtree(folder, ignore_errors=True)
         ray.train.collective.barrier()
@@ -132,11 +89,7 @@ class RunRecorder:
         writing.done.result()
         if self.rank == 0:
             writing.position.write(writing.folder)
-        ray.train.report(
-            {"step": writing.position.step},
-            checkpoint=ray.train.Checkpoint.from_directory(writing.folder),
-            checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
-        )
+        self.registry.register(writing.position.step, writing.folder)
         if self.rank == 0:
             position = writing.position
             stage = self.plan.stages[position.stage]

@@ -20,17 +20,17 @@ from trainer.update.learner import Learner
 from trainer.weight_sync.sync import make_weight_sync
 
 from .advantage_record import AdvantageRecord
+from .checkpoints import RayCheckpoints, restore_newest
 from .export import Exporter, hub_of
 from .loop import TrainingLoop
 from .plan import plan_of
-from .progress_note import check_resumable
-from .recorder import RunRecorder, restored
+from .recorder import RunRecorder
 from .remote import RemoteBatchSource
 
 if TYPE_CHECKING:
+    from .checkpoints import Position
     from .entry import WorkerSettings
     from .plan import StagePlan
-    from .recorder import Position
 
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,8 @@ def run_rank(given: WorkerSettings, rank: int, world: int) -> None:
         evaluation_s=config.evaluation.timeout_s,
     )
     plan = plan_of(config)
-    position = _restore(learner, plan, Path(given.folder))
+    registry = RayCheckpoints()
+    position = restore_newest(learner, plan, Path(given.folder), registry)
     logger.info(
         "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
     )
@@ -73,21 +74,13 @@ def run_rank(given: WorkerSettings, rank: int, world: int) -> None:
         batches=batches,
         learner=learner,
         weight_sync=make_weight_sync(config.sync_settings, engines, learner, rank),
-        recorder=RunRecorder(batches, learner, plan, rank, exporter, Path(given.folder), advantages),
+        recorder=RunRecorder(
+            batches, learner, plan, rank, exporter, Path(given.folder), registry, advantages
+        ),
         workers=world,
     )
     loop.run(position.step if position else 0, position.stage if position else None)
     exporter.last()
-
-
-def _restore(learner: Learner, plan: StagePlan, folder: Path) -> Position | None:
-    """Restore the newest checkpoint, if there is one. Raises CheckpointError where there was one."""
-    checkpoint = ray.train.get_checkpoint()
-    if checkpoint is None:
-        check_resumable(folder, plan)
-        return None
-    with checkpoint.as_directory() as name:
-        return restored(learner, Path(name))
 
 
 def _trained(position: Position | None, plan: StagePlan) -> int:

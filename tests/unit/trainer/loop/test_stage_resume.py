@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.harness.learning import WORDS, run_config, small_batch, small_model
+from trainer.loop.checkpoints import Position, restored
 from trainer.loop.loop import TrainingLoop
 from trainer.loop.plan import plan_of
-from trainer.loop.recorder import Position, restored
 from trainer.types import Batch, Objective, Sample
 from trainer.update.learner import Learner
 
