@@ -58,7 +58,7 @@ class RewardAgreement:
             if each is not None
         }
         self._ended: str | None = None
-        """Why the run has ended: another rank that asks for the step must not have it counted again."""
+        """The reason why the run has ended: another rank that asks for the step has it counted once."""
 
     def compare(self, step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
         """Return the metrics of a step's fresh groups.

@@ -19,14 +19,11 @@ from .terminal import FAILED, explained, notes, results, warn, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trainer.config import RunConfig
     from trainer.report.sweep_page import SweepRow
     from trainer.sweep.grid import SweepTrial
     from trainer.sweep.trial_results import SweepTrialResult
 
 
-_OWN = ("name", "root", "tracking", "ray", "service")
-"""Settings and branches in which the trial of a setting may differ."""
 _COLUMNS = ("steps", "held-out success", "reward", "seconds", "state")
 
 
@@ -95,28 +92,18 @@ def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) 
 
     Return the folder of the sweep, and whether the trials have held-out tasks.
     """
+    from trainer.launch.folder import check_same_settings
+    from trainer.sweep.trial_results import DONE
+
     config = read_run(run, constants)
     root = (config.root / f"{config.name}.sweep").absolute()
     for trial in trials:
         if any(word.partition("=")[0] in ("name", "root") for word in trial.overrides):
             raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
-        _check_finished(root / trial.name, read_run(run, [*constants, *trial.overrides]))
+        wanted, folder = read_run(run, [*constants, *trial.overrides]), root / trial.name
+        if (folder / DONE).exists():
+            check_same_settings(folder, wanted)
     return root, config.has_held_out
-
-
-def _check_finished(folder: Path, config: RunConfig) -> None:
-    """Refuse the finished trial of another sweep, whose result would be shown as one of this sweep."""
-    from trainer.launch.folder import RunFolder, differing_settings
-    from trainer.sweep.trial_results import DONE
-
-    if not (folder / DONE).exists():
-        return
-    different = differing_settings(config, RunFolder.config_of(folder))
-    if changed := [name for name in different if name.partition(".")[0] not in _OWN]:
-        raise ConfigError(
-            f"{folder} has a finished trial with other values of {', '.join(changed)}: choose another "
-            "name=..., or remove the folder"
-        )
 
 
 def _row(trial: SweepTrialResult, measured: bool) -> SweepRow:

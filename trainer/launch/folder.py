@@ -40,6 +40,10 @@ is made once, and evaluations stay comparable.
 """
 
 
+_OF_A_PLACE = ("name", "root", "tracking", "ray", "service")
+"""Settings and branches that do not change what is trained."""
+
+
 class RunFolder:
     """The paths in a run's folder."""
 
@@ -127,14 +131,27 @@ class RunFolder:
 
     def _check(self, config: RunConfig, before: RunConfig) -> None:
         """Check that all settings that affect weights and tokens are unchanged."""
-        if changed := [name for name in differing_settings(config, before) if not _may_change(name)]:
+        if changed := [name for name in _differing(config, before) if not _may_change(name)]:
             raise ConfigError(
                 f"these settings cannot change on resume: {', '.join(changed)}. Restore them, "
                 "or start another run with another name=..."
             )
 
 
-def differing_settings(one: RunConfig, other: RunConfig) -> list[str]:
+def check_same_settings(path: Path, config: RunConfig) -> None:
+    """Check that the run in a folder has these settings, but for its name, place, trackers and service.
+
+    Raises ConfigError: its result would otherwise be taken for that of the settings.
+    """
+    different = _differing(config, RunFolder.config_of(path))
+    if changed := [name for name in different if name.partition(".")[0] not in _OF_A_PLACE]:
+        raise ConfigError(
+            f"{path} has a finished run with other values of {', '.join(changed)}: choose another name=..., "
+            "or remove the folder"
+        )
+
+
+def _differing(one: RunConfig, other: RunConfig) -> list[str]:
     """Return the dotted names of the settings that differ."""
     ours, theirs = (dict(_settings(each.model_dump(mode="json"))) for each in (one, other))
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))

@@ -63,5 +63,5 @@ def test_a_finished_trial_of_another_sweep_is_not_taken_for_one_of_this_sweep(ru
     assert run(run_file, "seed=0,1", "steps=3", driver=driver).exit_code == 0
     refused = run(run_file, "seed=0,1", "steps=5", driver=driver)
     assert refused.exit_code == 2
-    assert "has a finished trial with other values of steps" in " ".join(refused.stderr.split())
+    assert "has a finished run with other values of steps" in " ".join(refused.stderr.split())
     assert len(driver.calls) == 1
