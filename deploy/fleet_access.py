@@ -47,16 +47,23 @@ class RayFleet:
         return tuple(self._roster.find())
 
     def begin_drain(self, name: str, *, move: bool) -> None:
-        self._ask([self._roster.find()[name].begin_drain.remote(move=move)])
+        for handle in self._named(name):
+            self._ask([handle.begin_drain.remote(move=move)])
 
     def cancel_drain(self, name: str) -> None:
-        self._ask([self._roster.find()[name].cancel_drain.remote()])
+        for handle in self._named(name):
+            self._ask([handle.cancel_drain.remote()])
 
     def stop(self, name: str) -> bool:
-        return self._ask([self._roster.find()[name].stop.remote()], self._stop_s) is not None
+        answers = [self._ask([handle.stop.remote()], self._stop_s) for handle in self._named(name)]
+        return None not in answers
 
     def remove(self, name: str) -> bool:
-        return self._roster.end_all([self._roster.find()[name]], self._stop_s)
+        return self._roster.end_all(self._named(name), self._stop_s)
+
+    def _named(self, name: str) -> list[Any]:
+        """Return the handle of a supervisor; nothing of one that has left the fleet meanwhile."""
+        return [handle for known, handle in self._roster.find().items() if known == name]
 
     def _ask(self, calls: list[Any], timeout_s: float = _CALL_S) -> list[Any] | None:
         """Return the answers; None if the supervisor does not give them in time."""

@@ -1,9 +1,13 @@
-"""Drain a node: no new instances begin there, those that can be rebuilt move, and the rest end."""
+"""Drain a node: no new instances begin there, those that can be rebuilt move, and the rest end.
+
+A supervisor that does not answer, because it restarts or hangs, has an unknown number of instances: its node
+is empty only once it answers that it has none, or is gone from the fleet.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +15,8 @@ POLL_S = 0.5
 """Pause between two looks at the instances that are left."""
 LOOKS = 3
 """Looks in a row at which another cluster must have supervisors."""
+FIND_S = 60.0
+"""Longest wait for an answer from the node, while supervisors are silent; a restart takes less."""
 
 
 class UnknownNodeError(Exception):
@@ -36,6 +42,31 @@ class PlacedSupervisor:
         return node in (self.name, self.host, self.address, self.node_id)
 
 
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """The node at the end of a drain."""
+
+    supervisors: frozenset[str]
+    """Its supervisors, also those that are gone by now."""
+    left: int
+    """Instances of those that answer."""
+    silent: tuple[str, ...] = ()
+    """Those that do not answer: they may have instances, too."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the node is known to have no instances."""
+        return not self.left and not self.silent
+
+    @property
+    def rest(self) -> str:
+        """The possible rest, in words."""
+        text = f"{self.left} instances left"
+        if self.silent:
+            text += f", and an unknown number on {', '.join(self.silent)}, without an answer"
+        return text
+
+
 class Fleet(Protocol):
     """The supervisors of a fleet, as an operator reaches them."""
 
@@ -58,7 +89,7 @@ class Fleet(Protocol):
     def stop(self, name: str) -> bool:
         """Have a supervisor give up its instances and destroy its boxes; return whether it did so in time.
 
-        It stays stopped until its node ends.
+        One that is gone has. It stays stopped until its node ends.
         """
         ...
 
@@ -76,51 +107,53 @@ def drain_node(
     now: Callable[[], float] = time.monotonic,
     *,
     successors: Callable[[], Collection[str]] = tuple,
-) -> int:
-    """Drain all supervisors of a node; return the number of instances that are left there at the end.
+) -> DrainResult:
+    """Drain all supervisors of a node; return what is left there at the end.
 
     Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
     timeout. ``successors`` names supervisors of the store: once no other node of this cluster takes instances
     and another cluster has supervisors, the wait is over, since clients speak to that one. A supervisor of
     this cluster that dies meanwhile is remembered as one. Raises UnknownNodeError.
     """
-    chosen = _chosen(fleet.placed(), node)
     deadline = now() + timeout_s
+    chosen = _find(fleet, node, min(deadline, now() + FIND_S), report, pause, now)
     began: dict[str, bool] = {}
-    left = -1
+    result: DrainResult | None = None
     own: set[str] = set()
     others_seen = 0
     while True:
         placed = {each.name: each for each in fleet.placed()}
+        # After the answers: a supervisor that left the fleet before it was asked is not taken for silent.
+        names = set(fleet.names())
+        # One that was silent before may be on the node, too.
+        chosen |= {name for name, each in placed.items() if each.is_on(node)}
         move = any(not each.draining and name not in chosen for name, each in placed.items())
         for name in chosen & placed.keys():
             # Again when another node joins or the last one goes, and after a restart, which forgets it.
             if began.get(name) != move or not placed[name].draining:
                 fleet.begin_drain(name, move=move)
                 began[name] = move
-        remaining = sum(placed[name].instances for name in chosen & placed.keys())
-        if remaining != left:
-            left = remaining
-            report(_progress(left, move=move))
-        if not left and all(placed[name].draining for name in chosen & placed.keys()):
-            return 0
-        own |= placed.keys() | set(fleet.names())
+        earlier, result = result, _look(chosen, placed, names)
+        if earlier != result:
+            report(_progress(result, move=move))
+        if result.is_empty and all(placed[name].draining for name in chosen & placed.keys()):
+            return result
+        own |= placed.keys() | names
         others_seen = others_seen + 1 if not move and set(successors()) - own else 0
         if others_seen == LOOKS:
             report("another cluster has taken over: what is left goes on there, or is lost")
-            return left
+            return result
         if now() >= deadline:
-            return left
+            return result
         pause(POLL_S)
 
 
-def stop_node(fleet: Fleet, node: str) -> int:
-    """Stop the supervisors of a node with what is left there; return the number that did not stop in time.
+def stop_supervisors(fleet: Fleet, names: Collection[str]) -> int:
+    """Stop supervisors with what they have left; return the number that did not stop in time.
 
-    Instances that can be rebuilt go on elsewhere at their next call, and all others are lost at once. Raises
-    UnknownNodeError.
+    Instances that can be rebuilt go on elsewhere at their next call, and all others are lost at once.
     """
-    return sum(not fleet.stop(name) for name in sorted(_chosen(fleet.placed(), node)))
+    return sum(not fleet.stop(name) for name in sorted(names))
 
 
 def replace_supervisors(
@@ -156,6 +189,37 @@ def cancel_drain(fleet: Fleet, node: str) -> int:
     return len(chosen)
 
 
+def _find(
+    fleet: Fleet,
+    node: str,
+    until: float,
+    report: Callable[[str], None],
+    pause: Callable[[float], None],
+    now: Callable[[], float],
+) -> set[str]:
+    """Return the supervisors of a node; wait while one that is silent may be there."""
+    told = False
+    while True:
+        placed = fleet.placed()
+        silent = set(fleet.names()) - {each.name for each in placed}
+        if node in silent:
+            return {node}
+        if any(each.is_on(node) for each in placed) or not silent or now() >= until:
+            return _chosen(placed, node)
+        if not told:
+            told = True
+            report(f"nothing on {node} answers yet; waiting for {', '.join(sorted(silent))}")
+        pause(POLL_S)
+
+
+def _look(chosen: set[str], placed: Mapping[str, PlacedSupervisor], names: set[str]) -> DrainResult:
+    return DrainResult(
+        supervisors=frozenset(chosen),
+        left=sum(placed[name].instances for name in chosen & placed.keys()),
+        silent=tuple(sorted((chosen & names) - placed.keys())),
+    )
+
+
 def _chosen(placed: Sequence[PlacedSupervisor], node: str) -> set[str]:
     chosen = {each.name for each in placed if each.is_on(node)}
     if not chosen:
@@ -164,6 +228,6 @@ def _chosen(placed: Sequence[PlacedSupervisor], node: str) -> set[str]:
     return chosen
 
 
-def _progress(left: int, *, move: bool) -> str:
+def _progress(result: DrainResult, *, move: bool) -> str:
     where = "" if move else ", no other node takes instances over, so all of them have to end here"
-    return f"{left} instances left{where if left else ''}"
+    return f"{result.rest}{where if result.left else ''}"

@@ -48,7 +48,7 @@ def drain(
     lost. With --replace it gets a new supervisor instead, also when the time is over: what is left then goes
     on at its next call if it can be rebuilt, and answers instance_lost if not. Settings used: fleet.address,
     fleet.name or server.port, deadline, and fleet.start_timeout_s. Exit code 1: the time is over, and
-    instances are left, or no supervisor came.
+    instances are left or a supervisor of the node does not answer, or none came.
 
     Examples:
 
@@ -69,16 +69,16 @@ def drain(
                 cancel_drain(fleet, chosen)
                 results().print(f"{chosen} takes instances again", markup=False)
                 return
-            left = drain_node(fleet, chosen, timeout, notes_line)
+            result = drain_node(fleet, chosen, timeout, notes_line)
             if replace:
                 _replace(fleet, chosen, resolved.fleet.start_timeout_s)
                 return
     except (UnknownNodeError, FleetUnreachableError) as error:
         raise fail(str(error), code=2) from error
-    if left:
+    if not result.is_empty:
         raise fail(
-            f"{left} instances are left on {chosen} after {timeout:g} s, which still drains: wait, or stop "
-            "it and lose those that cannot be rebuilt"
+            f"{chosen} after {timeout:g} s: {result.rest}. It still drains: wait, or stop it and lose what "
+            "cannot be rebuilt"
         )
     results().print(f"{chosen} is empty", markup=False)
 

@@ -15,7 +15,7 @@ from deploy.serve_app import stop_s
 from local_processes.foreground import run_until_stopped
 from local_processes.threads import AbandonedError, run_in_thread
 from sandbox_service.config.reading import read_config
-from sandbox_service.fleet.draining import UnknownNodeError, drain_node, stop_node
+from sandbox_service.fleet.draining import UnknownNodeError, drain_node, stop_supervisors
 from sandbox_service.trajectories.store import supervisors_with_lease
 
 from .options import ConfigOption
@@ -71,8 +71,8 @@ def _drain_and_stop(config: ServiceConfig) -> None:
     host = socket.gethostname()
     with running_fleet(config) as fleet:
         successors = partial(_supervisors_of_store, config.store.url)
-        drain_node(fleet, host, config.deadline.node_drain_s, notes_line, successors=successors)
-        if late := stop_node(fleet, host):
+        drained = drain_node(fleet, host, config.deadline.node_drain_s, notes_line, successors=successors)
+        if late := stop_supervisors(fleet, drained.supervisors):
             notes_line(f"{late} supervisors did not stop in time")
 
 

@@ -91,7 +91,7 @@ async def test_no_deterministic_episode_is_lost_when_nodes_drain_and_die(fleet, 
     for instance in kept:
         assert (await load.call(Op.RELEASE, instance))["released"]
         lost.remove(instance)
-    assert await draining == 0
+    assert (await draining).is_empty
     await asyncio.to_thread(cluster.remove_node, placed[drained][0])
     done = len(load.finished)
     await until(lambda: len(load.finished) > done + PLAYERS)

@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from sandbox_service.fleet.draining import (
+    FIND_S,
     LOOKS,
     POLL_S,
+    DrainResult,
     PlacedSupervisor,
     UnknownNodeError,
     cancel_drain,
     drain_node,
     replace_supervisors,
-    stop_node,
+    stop_supervisors,
 )
 
 
@@ -42,10 +44,10 @@ class ScriptedFleet:
 
     def placed(self) -> list[PlacedSupervisor]:
         self.looks += 1
-        return list(self.supervisors.values())
+        return [each for each in self.supervisors.values() if each.name not in self.silent]
 
-    def names(self) -> list[str]:
-        return [*self.supervisors, *self.silent]
+    def names(self) -> set[str]:
+        return {*self.supervisors, *self.silent}
 
     def begin_drain(self, name: str, *, move: bool) -> None:
         self.orders.append((name, move))
@@ -74,9 +76,13 @@ class ScriptedFleet:
 
 
 def drained(fleet: ScriptedFleet, node: str, timeout_s: float = 60.0) -> tuple[int, list[str]]:
+    result, said = drain(fleet, node, timeout_s)
+    return result.left, said
+
+
+def drain(fleet: ScriptedFleet, node: str, timeout_s: float = 60.0) -> tuple[DrainResult, list[str]]:
     said: list[str] = []
-    left = drain_node(fleet, node, timeout_s, said.append, fleet.pause, lambda: fleet.now)
-    return left, said
+    return drain_node(fleet, node, timeout_s, said.append, fleet.pause, lambda: fleet.now), said
 
 
 @pytest.mark.parametrize("node", ["a", "host-a", "10.0.0.0", "id-a"])
@@ -122,7 +128,7 @@ def test_a_supervisor_that_restarts_is_told_again() -> None:
         if len(fleet.orders) == 1:
             fleet.change("a", draining=False)
 
-    assert drain_node(fleet, "a", 60.0, lambda _: None, restart_once, lambda: fleet.now) == 0
+    assert drain_node(fleet, "a", 60.0, lambda _: None, restart_once, lambda: fleet.now).is_empty
     assert fleet.orders == [("a", True), ("a", True)]
 
 
@@ -134,7 +140,66 @@ def test_a_node_that_is_gone_meanwhile_is_empty() -> None:
         pause(seconds)
         fleet.supervisors.pop("a", None)
 
-    assert drain_node(fleet, "a", 60.0, lambda _: None, leave, lambda: fleet.now) == 0
+    assert drain_node(fleet, "a", 60.0, lambda _: None, leave, lambda: fleet.now).is_empty
+
+
+def test_a_node_whose_supervisor_does_not_answer_for_a_while_is_not_taken_for_empty() -> None:
+    fleet = ScriptedFleet("a", "b", instances=9)
+    pause = fleet.pause
+
+    def stall(seconds: float) -> None:
+        pause(seconds)
+        fleet.silent = ["a"] if 1 <= fleet.now < 3 else []
+
+    said: list[str] = []
+    assert drain_node(fleet, "a", 60.0, said.append, stall, lambda: fleet.now).is_empty
+    assert fleet.supervisors["a"].instances == 0
+    assert "0 instances left, and an unknown number on a, without an answer" in said
+
+
+def test_a_supervisor_that_stays_silent_is_told_apart_from_one_that_is_empty() -> None:
+    fleet = ScriptedFleet("a", "b", "c")
+    fleet.change("b", host="host-a", instances=0)
+    pause = fleet.pause
+
+    def hang(seconds: float) -> None:
+        pause(seconds)
+        fleet.silent = ["a"]
+
+    result = drain_node(fleet, "host-a", 5.0, lambda _: None, hang, lambda: fleet.now)
+    assert (result.left, result.silent, result.is_empty) == (0, ("a",), False)
+    assert result.supervisors == {"a", "b"}
+    assert fleet.now == pytest.approx(5, abs=POLL_S)
+
+
+def test_a_supervisor_that_is_silent_at_first_is_waited_for() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.silent = ["a"]
+    pause = fleet.pause
+
+    def come_back(seconds: float) -> None:
+        pause(seconds)
+        if fleet.now >= 5:
+            fleet.silent = []
+
+    said: list[str] = []
+    assert drain_node(fleet, "host-a", 60.0, said.append, come_back, lambda: fleet.now).is_empty
+    assert fleet.orders == [("a", True)]
+    assert said[0] == "nothing on host-a answers yet; waiting for a"
+
+
+def test_a_silent_supervisor_is_drained_by_its_own_name() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.silent = ["a"]
+    assert drain(fleet, "a", timeout_s=5)[0] == DrainResult(frozenset({"a"}), 0, ("a",))
+
+
+def test_an_unknown_node_is_refused_though_some_supervisor_hangs_for_ever() -> None:
+    fleet = ScriptedFleet("a", "b")
+    fleet.silent = ["b"]
+    with pytest.raises(UnknownNodeError, match=r"'z'.*host-a"):
+        drained(fleet, "z", timeout_s=3600)
+    assert fleet.now == pytest.approx(FIND_S, abs=POLL_S)
 
 
 def test_an_unknown_node_is_refused_with_those_that_exist() -> None:
@@ -153,7 +218,7 @@ def test_a_drain_is_cancelled() -> None:
 def test_the_supervisor_of_a_node_that_ends_is_stopped_and_no_other(hangs: bool, late: int) -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.hangs = hangs
-    assert stop_node(fleet, "host-a") == late
+    assert stop_supervisors(fleet, {"a"}) == late
     assert "b" in fleet.supervisors
     assert ("a" in fleet.supervisors) is hangs
 
@@ -179,17 +244,16 @@ def test_a_cluster_that_ends_waits_for_nothing_once_another_one_has_its_store() 
     said: list[str] = []
     left = drain_node(
         fleet, "a", 60.0, said.append, fleet.pause, lambda: fleet.now, successors=lambda: successors.pop(0)
-    )
+    ).left
     assert (left, fleet.now) == (3, LOOKS * POLL_S)
     assert said[-1] == "another cluster has taken over: what is left goes on there, or is lost"
 
 
 def test_a_node_of_a_cluster_that_goes_on_is_drained_if_others_use_the_store() -> None:
     fleet = ScriptedFleet("a", "b")
-    assert (
-        drain_node(fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=lambda: ["c"])
-        == 0
-    )
+    assert drain_node(
+        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=lambda: ["c"]
+    ).is_empty
 
 
 @pytest.mark.parametrize("change", ["starts", "was there before"])
@@ -203,5 +267,7 @@ def test_a_supervisor_of_the_same_cluster_that_does_not_answer_is_no_other_clust
         fleet.supervisors.pop("b", None)
         return ["a", "c"] if change == "starts" else ["a", "b"]
 
-    left = drain_node(fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=with_lease)
-    assert (left, fleet.now) == (3, pytest.approx(60, abs=POLL_S))
+    result = drain_node(
+        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=with_lease
+    )
+    assert (result.left, fleet.now) == (3, pytest.approx(60, abs=POLL_S))
