@@ -40,7 +40,7 @@ class RayFleet:
             # Both at once, and none of a supervisor that hangs or starts.
             answers = self._ask([handle.address.remote(), handle.stats.remote()])
             if answers is not None and answers[0] is not None and answers[1]:
-                found.append(_placed(name, *answers))
+                found.append(placed_supervisor(name, *answers))
         return found
 
     def names(self) -> Collection[str]:
@@ -76,7 +76,8 @@ class RayFleet:
         return answers
 
 
-def _placed(name: str, address: SupervisorAddress, stats: bytes) -> PlacedSupervisor:
+def placed_supervisor(name: str, address: SupervisorAddress, stats: bytes) -> PlacedSupervisor:
+    """Return a supervisor from its answers."""
     numbers = SupervisorStats.model_validate_json(stats)
     return PlacedSupervisor(
         name=name,
@@ -84,7 +85,7 @@ def _placed(name: str, address: SupervisorAddress, stats: bytes) -> PlacedSuperv
         address=address.host,
         node_id=address.node_id,
         draining=numbers.draining,
-        instances=sum(pool.instances for pool in numbers.pools),
+        instances=numbers.live_instances,
     )
 
 

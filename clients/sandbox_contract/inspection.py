@@ -208,7 +208,7 @@ class PoolStats(Result):
     resetting: int
     """Boxes that are being cleaned."""
     instances: int
-    """Live instances."""
+    """Instances in its boxes."""
     queued: int
     """Creates that wait."""
     min_boxes: int
@@ -241,8 +241,22 @@ class SupervisorStats(Result):
     for containers, which have all of them, and before the first sandbox."""
     world_exceptions: dict[str, int] = {}
     """Actions and gradings since it started at which an environment raised an exception, by environment."""
+    instances: dict[str, int] | None = None
+    """Live instances by environment: those in a box, those that wait for one, and those that are rebuilt in
+    one at their next call. Null from an earlier release, which counts those in boxes alone."""
     pools: tuple[PoolStats, ...]
     """Its pools."""
+
+    @property
+    def live_instances(self) -> int:
+        """The number of its live instances."""
+        if self.instances is None:
+            return sum(pool.instances for pool in self.pools)
+        return sum(self.instances.values())
+
+    def instances_of(self, pool: PoolStats) -> int:
+        """Return the number of live instances of the environment of one of its pools."""
+        return pool.instances if self.instances is None else self.instances.get(pool.environment, 0)
 
 
 class Stats(Result):
@@ -251,7 +265,7 @@ class Stats(Result):
     supervisors: tuple[SupervisorStats, ...]
     """One entry a node."""
     instances: int
-    """Live instances."""
+    """Live instances, in a box or not."""
     queued: int
     """Creates that wait."""
     excluded: dict[str, str] = {}

@@ -84,7 +84,7 @@ def overview(
                 f"{len(fleet)} supervisor" + ("s" if len(fleet) != 1 else ""),
             ),
             Tile("boxes", boxes, f"{sum(row.pool.idle for row in rows)} warm and free"),
-            Tile("live instances", sum(row.pool.instances for row in rows), "of all tenants"),
+            Tile("live instances", sum(each.live_instances for each in fleet), "of all tenants"),
             Tile("your live instances", live),
             Tile("creates that wait", sum(row.pool.queued for row in rows), "for a box"),
             Tile("your requests that wait", waiting, "at this gateway"),

@@ -197,11 +197,11 @@ def end_scaler(roster: Roster, timeout_s: float) -> None:
 
 
 def load_of(stats: SupervisorStats) -> NodeLoad:
-    """Return a supervisor's load in boxes."""
+    """Return a supervisor's load: its instances, in a box or not, and the boxes that are in use or needed."""
     return NodeLoad(
         supervisor=stats.name,
         draining=stats.draining,
-        instances=sum(pool.instances for pool in stats.pools),
+        instances=stats.live_instances,
         boxes={
             pool.environment: pool.busy + math.ceil(pool.queued / max(1, pool.capacity))
             for pool in stats.pools

@@ -256,7 +256,7 @@ class InspectionRoutes:
         return _json(
             Stats(
                 supervisors=tuple(fleet),
-                instances=sum(pool.instances for pool in pools),
+                instances=sum(supervisor.live_instances for supervisor in fleet),
                 queued=sum(pool.queued for pool in pools),
                 excluded=dict(self._dispatcher.excluded_supervisors()),
             )

@@ -28,7 +28,6 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _POOL = ("supervisor", "environment")
 _BOX_STATES = ("starting", "idle", "busy", "resetting")
 _GAUGES = {
-    "instances": "Live instances",
     "queued": "Creates that wait for a box",
     "max_boxes": "Most boxes at once",
 }
@@ -40,6 +39,7 @@ _SCALE = {
 _EXCLUDED = "Supervisors that get no requests, such as those of another version"
 _RESTARTED = "Supervisors that were restarted since they did not answer"
 _RAISED = "Actions and gradings at which an environment raised an exception"
+_LIVE = "Live instances: in a box, waiting for one, or to be rebuilt in one at their next call"
 _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
 
 
@@ -175,23 +175,34 @@ class _Fleet(Collector):
                 labels = [supervisor, pool.environment, pool.sandbox, state]
                 boxes.add_metric(labels, getattr(pool, state))
         yield boxes
+        yield self._live()
         for attribute, text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"sandbox_fleet_{attribute}", text, labels=_POOL)
             yield self._filled(gauge, attribute)
         for attribute, text in _TOTALS.items():
             counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
             yield self._filled(counter, attribute)
-        raised = CounterMetricFamily("sandbox_fleet_world_exceptions", _RAISED, labels=_POOL)
-        for each in self._fleet:
-            for pool in each.pools:
-                # Absent until the first one, a series would hide its increase from Prometheus.
-                count = each.world_exceptions.get(pool.environment, 0)
-                raised.add_metric([each.name, pool.environment], count)
-        yield raised
+        yield self._raised()
         if self._view.scale is not None:
             for attribute, text in _SCALE.items():
                 value = getattr(self._view.scale, attribute)
                 yield GaugeMetricFamily(f"sandbox_fleet_nodes_{attribute}", text, value=value)
+
+    def _live(self) -> Metric:
+        family = GaugeMetricFamily("sandbox_fleet_instances", _LIVE, labels=_POOL)
+        for each in self._fleet:
+            for pool in each.pools:
+                family.add_metric([each.name, pool.environment], each.instances_of(pool))
+        return family
+
+    def _raised(self) -> Metric:
+        family = CounterMetricFamily("sandbox_fleet_world_exceptions", _RAISED, labels=_POOL)
+        for each in self._fleet:
+            for pool in each.pools:
+                # Absent until the first one, a series would hide its increase from Prometheus.
+                count = each.world_exceptions.get(pool.environment, 0)
+                family.add_metric([each.name, pool.environment], count)
+        return family
 
     def _filled(self, family: GaugeMetricFamily | CounterMetricFamily, attribute: str) -> Metric:
         for supervisor, pool in self._pools():

@@ -183,6 +183,7 @@ class SupervisorCore:
             uptime_s=self._clock.monotonic() - self._began,
             protections=self._factory.protections(),
             world_exceptions=self._world_exceptions,
+            instances=self.table.counts(),
             pools=self.pools.stats(),
         )
 

@@ -58,6 +58,8 @@ class EchoBackend:
         self.failures: dict[Op, Exception] = {}
         self.draining = False
         self.storing = True
+        self.without_box = 0
+        """Live instances that are in no box."""
         self.unreachable = False
         self.left_out: dict[str, str] = {}
         """Supervisors that get no requests, with the reason."""
@@ -297,7 +299,13 @@ class EchoBackend:
             destroyed_total=0,
         )
         return SupervisorStats(
-            name="s1", node="n1", draining=self.draining, storing=self.storing, uptime_s=1.0, pools=(pool,)
+            name="s1",
+            node="n1",
+            draining=self.draining,
+            storing=self.storing,
+            uptime_s=1.0,
+            instances={"echo": live + self.without_box},
+            pools=(pool,),
         )
 
 

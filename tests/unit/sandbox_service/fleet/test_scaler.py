@@ -20,3 +20,10 @@ def test_queued_creates_count_as_the_boxes_that_they_need() -> None:
     stats = SupervisorStats(name="a", node="n", draining=True, uptime_s=1, pools=pools)
     expected = NodeLoad("a", True, 903, {"code": 7, "bfcl": 3}, {"code": 8, "bfcl": 8})
     assert load_of(stats) == expected
+
+
+def test_a_node_whose_instances_are_in_no_box_has_instances() -> None:
+    pools = (pool("bfcl", instances=1), pool("code"))
+    counted = {"bfcl": 200, "code": 3}
+    stats = SupervisorStats(name="a", node="n", draining=True, uptime_s=1, instances=counted, pools=pools)
+    assert load_of(stats).instances == 203

@@ -44,6 +44,11 @@ async def test_the_overview_shows_boxes_instances_latencies_and_errors(client, i
         assert expected in text
 
 
+async def test_the_overview_counts_instances_that_are_in_no_box(client, backend, instance):
+    backend.without_box = 4321
+    assert "4322" in (await client.get("/console")).text
+
+
 async def test_the_overview_shows_the_errors_of_the_last_hour_by_class(client):
     assert 'class="course"' not in (await client.get("/console")).text
     for _ in range(3):

@@ -44,6 +44,7 @@ async def test_the_service_is_not_ready_while_no_supervisor_can_write_its_record
 
 
 async def test_metrics_count_requests_operations_and_errors_and_show_the_fleet(client, backend, instance):
+    backend.without_box = 2
     await client.post("/v1/step", json={"instance_id": "nobody", "message": {"role": "assistant"}})
     release = {"operation": "release_instance", "request": {"instance_id": instance}}
     await client.post("/v1/batch", json={"operations": [release]})
@@ -60,6 +61,7 @@ async def test_metrics_count_requests_operations_and_errors_and_show_the_fleet(c
         'sandbox_gateway_request_seconds_count{route="/v1/batch"} 1.0',
         "sandbox_gateway_in_flight 1.0",
         "sandbox_fleet_supervisors 1.0",
+        'sandbox_fleet_instances{environment="echo",supervisor="s1"} 2.0',
         'sandbox_fleet_boxes{environment="echo",sandbox="process",state="busy",supervisor="s1"} 1.0',
         'sandbox_fleet_boxes_started_total{environment="echo",supervisor="s1"} 2.0',
     ):

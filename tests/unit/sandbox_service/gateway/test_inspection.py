@@ -37,9 +37,10 @@ async def test_a_page_that_cannot_be_does_not_match_the_schema(client, backend, 
     assert backend.calls == []
 
 
-async def test_statistics_are_added_up(client, instance):
+async def test_statistics_are_added_up_with_the_instances_that_are_in_no_box(client, backend, instance):
+    backend.without_box = 4
     stats = Stats.model_validate((await client.get("/v1/stats")).json())
-    assert (stats.instances, stats.queued, [each.name for each in stats.supervisors]) == (1, 0, ["s1"])
+    assert (stats.instances, stats.queued, [each.name for each in stats.supervisors]) == (5, 0, ["s1"])
 
 
 @pytest.mark.parametrize("path", ["/v1/instances/nobody", "/v1/instances/nobody/trajectory"])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.config import StoreConfig
+from sandbox_service.config import PoolConfig, StoreConfig
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import Supervised, fake_config, killed, supervised
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +68,30 @@ async def test_ping_and_stats_answer() -> None:
         assert (stats["name"], stats["node"], stats["draining"]) == ("s1", "here", False)
         assert stats["protections"] == {"own user ids": True, "own namespaces": False}
         assert {pool["environment"] for pool in stats["pools"]} == set(service.registry.catalogs)
+
+
+async def test_instances_without_a_box_are_counted_after_a_restart() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    kept = [await service.create("echo") for _ in range(3)]
+    await service.create("diary")
+    assert service.core.stats().instances == {"echo": 3, "diary": 1}
+    heir = await killed(service)
+    stats = heir.core.stats()
+    assert (stats.live_instances, sum(pool.instances for pool in stats.pools)) == (3, 0)
+    await heir.release(kept[0])
+    assert heir.core.stats().instances == {"echo": 2}
+    await heir.core.close()
+
+
+async def test_instances_that_wait_for_a_box_are_counted() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        first = await service.create("diary")
+        second = asyncio.create_task(service.create("diary"))
+        await until(lambda: service.core.stats().live_instances == 2)
+        await service.release(first)
+        assert service.core.stats().instances == {"diary": 1}
+        await second
 
 
 async def test_a_supervisor_whose_store_is_stuck_says_so_refuses_creates_and_recovers_by_itself(
