@@ -106,7 +106,7 @@ class InstanceStatus(Result):
     sandbox_id: str | None = None
     """The box in which it lives."""
     supervisor: str
-    """The supervisor that owns it."""
+    """The supervisor that owns it; empty while none does."""
 
 
 class Instances(Result):

@@ -273,9 +273,9 @@ class Router:
     def _note_heir(self, frame: Frame, name: str, reply: Frame) -> None:
         """Remember who has an instance that went from one supervisor to another.
 
-        The id of a new instance names its supervisor.
+        The id of a new instance names its supervisor. One that reads a record need not have the instance.
         """
-        if reply.op is Op.REPLY and frame.instance_id:
+        if reply.op is Op.REPLY and frame.instance_id and not reply.meta.get("recorded"):
             self._heirs.note(frame.instance_id, name)
 
     async def _unless_away(self, name: str, frame: Frame, deadline: float) -> Frame | None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from sandbox_contract.inspection import Instances, InstanceStatus
+from sandbox_service.errors import MovedError
 from sandbox_service.trajectories.lines import format_of
+from sandbox_service.trajectories.ownership import NOBODY
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
 
 from .instances import Tombstone, unknown_error
+from .recorded_status import recorded_status
 from .takeover import resolve_doubt
 
 if TYPE_CHECKING:
@@ -44,13 +47,16 @@ class Inspection:
         self._takeover = takeover
 
     async def instances(self, frame: Frame) -> Frame:
-        """Return a page of the tenant's instances, its newest live ones, or the one that the frame names."""
+        """Return a page of the tenant's instances, its newest live ones, or the one that the frame names.
+
+        Raises ServiceError if that one is unknown, and MovedError if another supervisor has it.
+        """
         tenant, table = frame.meta["tenant"], self._table
         now = self._clock.monotonic()
         if frame.instance_id:
             one = table.status(tenant, frame.instance_id)
             if one is None:
-                raise unknown_error(frame.instance_id)
+                return await self._recorded(frame)
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
         if frame.meta.get("live"):
             live, total = table.newest_live(
@@ -99,6 +105,21 @@ class Inspection:
         """Return a page of the tenant's recorded episodes, which another supervisor may have recorded."""
         query = replace(_QUERY.validate_json(frame.body), tenant=frame.meta["tenant"])
         return frame.reply(_PAGE.dump_json(await self._store.search_episodes(query)))
+
+    async def _recorded(self, frame: Frame) -> Frame:
+        """Return the status of an instance that is not here from its record, if no other supervisor has it.
+
+        Nothing is taken over for it. The reply's meta says that it is of the record. Raises as ``instances``.
+        """
+        record = await self._store.instance(frame.meta["tenant"], frame.instance_id)
+        if record is None:
+            raise unknown_error(frame.instance_id)
+        # The gateway names the owner that it does not reach.
+        if record.owner not in (NOBODY, self._name, frame.meta.get("adopt_from")):
+            raise MovedError(f"no instance {frame.instance_id!r} here", record.owner)
+        events = await self._store.events(record.instance_id)
+        status = recorded_status(record, events, self._clock.time())
+        return frame.reply(Instances(instances=(status,)).model_dump_json().encode(), {"recorded": True})
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
         return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)

@@ -27,6 +27,7 @@ from sandbox_service.wire.frames import Op
 
 from .idempotency import RECORDED_AS, digest_of
 from .instances import InstanceState, Tombstone, end_error, unknown_error
+from .recorded_status import end_of, is_finished, steps_of
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
 
 _IN_DOUBT = 409
 """Status of a takeover after which the instance may lack steps."""
-_ENDED = {
-    EventKind.RELEASE: InstanceState.RELEASED,
-    EventKind.EXPIRE: InstanceState.EXPIRED,
-    EventKind.LOST: InstanceState.LOST,
-}
 _OPS = {kind: op for op, kind in RECORDED_AS.items()}
 _HELD_CHECK_S = 1.0
 """Longest time for which a lease that was found to hold is not looked at again: its owner may return it."""
@@ -153,9 +149,8 @@ class Takeover:
             owner = await self._claim(record)
         # Read after the claim: until then the former owner may add to them.
         events = await self._store.events(record.instance_id)
-        for event in reversed(events):
-            if event.kind.ends and event.instance_id == record.instance_id:
-                raise end_error(_ENDED[event.kind])
+        if (ended := end_of(record, events)) is not None:
+            raise end_error(ended)
         if owner != self._name:
             raise MovedError(f"no instance {instance_id!r} here", owner)
         if refusal is not None and record.instance_id not in self._table:
@@ -241,7 +236,7 @@ class Takeover:
                 record.environment,
                 record.task_id,
                 InstanceState.LOST,
-                _steps(events),
+                len(steps_of(events)),
                 self._clock.monotonic(),
                 reason,
             )
@@ -303,14 +298,10 @@ def _next_sequence(record: InstanceRecord, events: Sequence[EventRecord]) -> int
     return max([*own, record.fork_sequence if record.fork_sequence is not None else -1]) + 1
 
 
-def _steps(events: Sequence[EventRecord]) -> int:
-    return sum(event.kind is EventKind.STEP and event.status < 400 for event in events)
-
-
 def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool:
     """Restore step index and keys from the records; return whether the episode is over."""
-    instance.step_index = _steps(events)
-    last: EventRecord | None = None
+    steps = steps_of(events)
+    instance.step_index = len(steps)
     for event in events:
         if event.kind in (EventKind.WRITE_FILE, EventKind.RUN_AGENT):
             # What they wrote is not recorded, so a replay would not have it.
@@ -318,9 +309,4 @@ def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool
         op = _OPS.get(event.kind)
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:
             instance.keys.restore(event.idempotency_key, digest_of(op, event.request))
-        if event.kind is EventKind.STEP and event.status < 400:
-            last = event
-    if last is None:
-        return False
-    result = json.loads(last.response)
-    return bool(result.get("terminated") or result.get("truncated"))
+    return is_finished(steps)

@@ -84,8 +84,10 @@ class FakeCore:
             return self._create(frame)
         if frame.op is Op.STATS:
             return frame.reply(json.dumps({"name": self.name, "draining": self.draining}).encode())
-        if frame.op is Op.INSTANCES:
+        if frame.op is Op.INSTANCES and not frame.instance_id:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
+        if frame.op is Op.INSTANCES:
+            return self._status(frame)
         if self.adopts and self._is_left_by(frame.meta.get("adopt_from")):
             self._adopt(frame.instance_id, last_resort=bool(frame.meta.get("last_resort")))
         if frame.instance_id not in self.instances and self.owner_on_record is not None:
@@ -97,6 +99,16 @@ class FakeCore:
         if frame.op is Op.RELEASE:
             del self.instances[frame.instance_id]
         return frame.reply(frame.body, {"run_ms": 0.0})
+
+    def _status(self, frame: Frame) -> Frame:
+        owner = self.owner_on_record
+        if frame.instance_id in self.instances:
+            return frame.reply(self.name.encode())
+        if owner is None:
+            raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"{self.name} has no {frame.instance_id}")
+        if owner not in ("", frame.meta.get("adopt_from")):
+            raise MovedError(f"{self.name} has no {frame.instance_id}", owner)
+        return frame.reply(b"record", {"recorded": True})
 
     def _is_left_by(self, named: object) -> bool:
         return named is not None and self.owner_on_record in (None, named)

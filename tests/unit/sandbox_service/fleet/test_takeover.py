@@ -294,3 +294,22 @@ async def test_an_instance_that_keeps_moving_is_an_error_and_no_endless_search(t
     town.cores["b"].refusal = MovedError("not here", "a")
     with pytest.raises(ServiceError, match="moved"):
         await town.call(Op.STEP, "a.x")
+
+
+async def test_the_status_of_an_instance_that_moved_is_asked_of_its_owner(town):
+    town.cores["a"].owner_on_record = "b"
+    town.cores["b"].instances["a.x"] = 0
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
+    assert town.handled() == {"a": 1, "b": 2, "c": 0}, "the owner is remembered"
+
+
+async def test_who_reads_the_status_in_a_record_is_not_taken_for_the_owner(town):
+    await town.stop("a")
+    for name in ("b", "c"):
+        town.cores[name].owner_on_record = "a"
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"record"
+    core = await town.start("a")
+    core.instances["a.x"] = 0
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"a"
+    assert all(not town.cores[name].instances for name in ("b", "c"))

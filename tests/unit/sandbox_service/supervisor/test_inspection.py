@@ -33,6 +33,20 @@ async def test_one_instance_can_be_asked_for() -> None:
         assert await service.tenant_named("eve").refusal(Op.INSTANCES, first) is ErrorCode.UNKNOWN_INSTANCE
 
 
+async def test_an_instance_that_ended_long_ago_has_its_status_on_record() -> None:
+    async with supervised() as service:
+        released, lost = await service.create(), await service.create("diary")
+        await service.step(released)
+        await service.release(released)
+        service.factory.home_of(lost).die()
+        service.pass_time(10_000)
+        for instance, state, steps in ((released, "released", 1), (lost, "lost", 0)):
+            listing = Instances.model_validate(await service.ask(Op.INSTANCES, instance))
+            (status,) = listing.instances
+            assert (status.state, status.step_index, status.age_s) == (state, steps, None)
+            assert (status.idle_s, status.supervisor) == (10_000, "s1")
+
+
 async def test_a_trajectory_tells_the_whole_episode() -> None:
     async with supervised() as service:
         instance = await service.create(task_id="echo-1", seed=7)

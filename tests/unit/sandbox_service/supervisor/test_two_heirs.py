@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.inspection import Instances
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_of
@@ -296,6 +297,37 @@ async def test_a_supervisor_that_comes_back_names_the_new_owners_of_its_instance
     answer = await again.ask(Op.STEP, instance)
     assert (answer.op, answer.meta) == (Op.ERROR, {"owner": "s2"})
     assert (await second.service.step(instance))["step_index"] == 1
+
+
+async def test_the_status_of_an_instance_that_moved_is_its_owners_and_nobodys_is_on_record(
+    nodes: Nodes,
+) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create()
+    await first.service.step(instance, "one")
+    await first.service.core.begin_drain(move=True)
+    await until(lambda: instance not in first.service.core.table)
+    for node in (first, second):
+        reply = await node.service.call(Op.INSTANCES, instance)
+        (status,) = Instances.model_validate_json(reply.body).instances
+        assert (status.state, status.step_index, status.supervisor) == ("active", 1, "")
+        assert reply.meta == {"recorded": True}
+    assert len(second.service.core.table) == 0, "a look takes nothing over"
+    await second.service.step(instance, "two", adopt_from="")
+    moved = await first.service.call(Op.INSTANCES, instance)
+    assert (moved.op, moved.meta) == (Op.ERROR, {"owner": "s2"})
+    stranger = first.service.tenant_named("eve")
+    assert await stranger.refusal(Op.INSTANCES, instance) is ErrorCode.UNKNOWN_INSTANCE
+
+
+async def test_the_status_of_an_instance_whose_owner_is_not_reached_is_on_record(nodes: Nodes) -> None:
+    first, second = await nodes("s1"), await nodes("s2")
+    instance = await first.service.create(task_id="echo-1")
+    await first.service.step(instance, "hello")
+    reply = await second.service.call(Op.INSTANCES, instance, adopt_from="s1")
+    (status,) = Instances.model_validate_json(reply.body).instances
+    assert (status.state, status.step_index, status.supervisor) == ("finished", 1, "s1")
+    assert instance in first.service.core.table
 
 
 async def test_a_draining_supervisor_hands_over_what_can_be_rebuilt_and_keeps_the_rest(nodes: Nodes) -> None:
