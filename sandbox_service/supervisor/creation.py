@@ -69,7 +69,8 @@ class Creation:
             # The record of the first call may not be durable yet, and no answer is sent before it is.
             await self._journal.committed()
             return known
-        self._admission.check_open()
+        if tenant_key is None:
+            self._admission.check_open()
         # The create has a task of its own, so that it ends properly when its caller disconnects.
         task = self._tasks.spawn(self._run(tenant_key, frame))
         if tenant_key is not None and digest is not None:
@@ -87,10 +88,13 @@ class Creation:
             found = KeyedCreate()
             if tenant_key is not None:
                 found = await self._keys.find_earlier(*tenant_key)
-                if found.event is None and await self._claims.claim(frame, tenant_key[1], found):
-                    claimed = tenant_key
-                    # Another one may have recorded it before it was fenced.
-                    found = await self._keys.find_earlier(*tenant_key)
+                if found.event is None:
+                    # Not before: what was created here is answered here, or another would create it again.
+                    self._admission.check_open()
+                    if await self._claims.claim(frame, tenant_key[1], found):
+                        claimed = tenant_key
+                        # Another one may have recorded it before it was fenced.
+                        found = await self._keys.find_earlier(*tenant_key)
             if found.event is not None:
                 answer = recorded_answer(found.event, frame, frame.body)
             else:

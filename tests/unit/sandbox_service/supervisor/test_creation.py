@@ -10,9 +10,10 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
+from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.harness.supervised import Supervised, supervised
+from tests.harness.supervised import Supervised, fake_config, killed, supervised
 from tests.harness.waiting import settle
 
 ONE_BOX = PoolConfig(min_boxes=0, max_boxes=1)
@@ -238,6 +239,20 @@ async def test_a_draining_supervisor_refuses_new_instances_and_serves_the_others
         assert await service.refusal(Op.FORK, instance, {"instance_id": instance}) is ErrorCode.DRAINING
         assert await service.create(key="k") == instance
         await service.step(instance)
+
+
+async def test_a_draining_supervisor_answers_a_create_that_only_its_store_remembers() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    instance = await service.create(key="k")
+    heir = await killed(service)
+    await heir.core.begin_drain(move=False)
+    assert await heir.create(key="k") == instance
+    body = {"environment": "echo", "task_id": "echo-10"}
+    assert await heir.refusal(Op.CREATE, "", body, key="new") is ErrorCode.DRAINING
+    await heir.core.cancel_drain()
+    assert await heir.create(key="new") != instance
+    await heir.core.close()
 
 
 async def test_256_episodes_in_a_row_of_one_tenant_start_no_further_box() -> None:
