@@ -61,14 +61,18 @@ class Creation:
         key, cache = frame.meta.get("key"), self._keys.cache
         tenant_key: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
         request, digest = await identify_request(frame)
-        # From here to the task nothing is awaited, or two creates under one key would both begin.
-        if tenant_key is not None and digest is not None and (entry := cache.get(tenant_key)) is not None:
+        # From the last look to the task nothing is awaited, or two creates under one key would both begin.
+        while tenant_key is not None and digest is not None and (entry := cache.get(tenant_key)) is not None:
             known = await cache.repeat(
                 entry, frame, request, digest, lambda: self._keys.find_recorded(*tenant_key)
             )
             # The record of the first call may not be durable yet, and no answer is sent before it is.
             await self._journal.committed()
-            return known
+            if known is not None:
+                return known
+            # Its record was pruned, so the key is free. Another call may have taken it meanwhile.
+            if cache.get(tenant_key) is entry:
+                cache.forget(tenant_key)
         if tenant_key is None:
             self._admission.check_open()
         # The create has a task of its own, so that it ends properly when its caller disconnects.

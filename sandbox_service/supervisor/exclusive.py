@@ -160,7 +160,13 @@ class ExclusiveExecutor:
         if keys.evicted and keys.get(key) is None and (event := await find_recorded()) is not None:
             return recorded_answer(event, frame, request)
         entry = keys.get(key)
-        return None if entry is None else await keys.repeat(entry, frame, request, digest, find_recorded)
+        if entry is None:
+            return None
+        known = await keys.repeat(entry, frame, request, digest, find_recorded)
+        if known is None:
+            # It was executed on this instance: once more would be another step of it.
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
+        return known
 
     async def _recorded_answer(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
         """Return the answer of a key of an instance that is not live here; raise ``error`` for a new key."""

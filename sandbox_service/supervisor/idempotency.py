@@ -164,10 +164,11 @@ class KeyCache(Generic[_K]):
         request: bytes,
         digest: bytes,
         find_recorded: Callable[[], Awaitable[EventRecord | None]],
-    ) -> Frame:
+    ) -> Frame | None:
         """Answer a call whose key is known; ``digest`` is that of its request.
 
-        Raises ServiceError(IDEMPOTENCY_CONFLICT) if the key belongs to another request.
+        Returns None if the answer is neither in memory nor on record. Raises
+        ServiceError(IDEMPOTENCY_CONFLICT) if the key belongs to another request.
         """
         if entry.digest == digest:
             # Shielded: several calls may wait for one execution, and the first to hang up must not cancel it.
@@ -182,7 +183,7 @@ class KeyCache(Generic[_K]):
             return recorded_answer(event, frame, request)
         if entry.digest != digest:
             raise conflict(frame)
-        raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
+        return None
 
     def restore(self, key: _K, digest: bytes) -> None:
         """Enter a key of the store; its answer stays there."""

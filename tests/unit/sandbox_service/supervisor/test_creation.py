@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.config import PoolConfig
+from sandbox_service.config import PoolConfig, StoreConfig
 from sandbox_service.stream.failures import error_of
-from sandbox_service.wire.frames import Op
+from sandbox_service.supervisor.idempotency import KeyEntry
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
@@ -253,6 +254,28 @@ async def test_a_draining_supervisor_answers_a_create_that_only_its_store_rememb
     await heir.core.cancel_drain()
     assert await heir.create(key="new") != instance
     await heir.core.close()
+
+
+async def test_a_create_whose_record_was_pruned_is_executed_again_and_once() -> None:
+    config = fake_config(store=StoreConfig(answers_mib=1))
+    service = Supervised(config, FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    pruned = await service.create(key="k")
+    await service.release(pruned)
+    _fill_memory(service)
+    assert await service.create(key="k") == pruned, "the record has it"
+    _fill_memory(service)
+    del service.store.records[pruned], service.store.own_events[pruned]
+    first, second = await asyncio.gather(service.create(key="k"), service.create(key="k"))
+    assert first == second != pruned
+    assert await service.create(key="k") == first
+    assert await service.states() == {pruned: "released", first: "active"}
+    await service.core.close()
+
+
+def _fill_memory(service: Supervised) -> None:
+    """Have another answer take the place of all that are held in 1 MiB."""
+    service.core.answers.hold("ada", KeyEntry(b""), Frame(Op.REPLY, 1, body=b"x" * (1024 * 1024 - 512)))
 
 
 async def test_256_episodes_in_a_row_of_one_tenant_start_no_further_box() -> None:
