@@ -85,21 +85,25 @@ class ExclusiveExecutor:
         timer = RequestTimer(self._clock)
         key = frame.meta.get("key")
         request, digest = await identify_request(frame)
-        try:
-            instance = await self._takeover.find_or_take_over(frame)
-        except ServiceError as error:
-            # No instance is needed for an answer that is on record.
-            if key is None or not (error.code in END_CODES or is_of_node(error)):
-                raise
-            return await self._recorded_answer(frame, request, error)
-        self._journal.write_backlog()
-        keys, known = instance.keys, None
-        if key is not None and digest is not None and (keys.evicted or keys.get(key) is not None):
-            known = await self._answer_of_key(instance, key, frame, request, digest)
-        if known is not None:
-            # The record of the first call may not be durable yet, and no answer is sent before it is.
-            await self._journal.committed()
-            return known
+        while True:
+            try:
+                instance = await self._takeover.find_or_take_over(frame)
+            except ServiceError as error:
+                # No instance is needed for an answer that is on record.
+                if key is None or not (error.code in END_CODES or is_of_node(error)):
+                    raise
+                return await self._recorded_answer(frame, request, error)
+            self._journal.write_backlog()
+            keys, known = instance.keys, None
+            if key is not None and digest is not None and (keys.evicted or keys.get(key) is not None):
+                known = await self._answer_of_key(instance, key, frame, request, digest)
+            if known is not None:
+                # The record of the first call may not be durable yet, and no answer is sent before it is.
+                await self._journal.committed()
+                return known
+            # While the store was asked, the instance may have ended, or its handover may have begun.
+            if self._table.keeps(instance):
+                break
         if instance.in_doubt:
             resolve_doubt(instance, frame)
         # From this check to the entry of the key nothing is awaited: a second request that came in between

@@ -204,6 +204,10 @@ class InstanceTable:
         """Return a live instance of any tenant by its unique id; for events from boxes."""
         return self._live.get(instance_id)
 
+    def keeps(self, instance: Instance) -> bool:
+        """Return whether an instance is live here and is not being handed over."""
+        return instance.handover is None and self._live.get(instance.instance_id) is instance
+
     def find(self, tenant: str, public_id: str) -> Instance | None:
         """Return a live instance of the tenant, None if unknown. Raises ServiceError if it has ended."""
         instance = self._live.get(public_id)

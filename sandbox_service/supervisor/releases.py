@@ -48,12 +48,16 @@ class Releases:
     async def release(self, frame: Frame) -> Frame:
         """End the instance; one that had ended before is reported as not released. Refuse an unknown id."""
         timer = RequestTimer(self._clock)
-        instance = await self._find(frame)
-        if instance is None:
-            return await self._answer_of_ended(frame, timer)
         key = frame.meta.get("key")
-        if key is not None and await self._is_used(instance, frame, key):
-            raise conflict(frame)
+        while True:
+            instance = await self._find(frame)
+            if instance is None:
+                return await self._answer_of_ended(frame, timer)
+            if key is not None and await self._is_used(instance, frame, key):
+                raise conflict(frame)
+            # While the store was asked, the instance may have ended, or its handover may have begun.
+            if self._table.keeps(instance):
+                break
         if instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
+from sandbox_service.stream.failures import error_of
 from sandbox_service.supervisor.idempotency import KeyCache
+from sandbox_service.trajectories.records import EventRecord
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.harness.waiting import until
 
 _CREATE = {"environment": "echo", "task_id": "echo-10"}
 
@@ -146,6 +150,60 @@ async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_tw
         assert service.factory.executions(instance, "once") == 1
         other = _message(instance, "else")
         assert await service.refusal(Op.STEP, instance, other, key="k0") is ErrorCode.IDEMPOTENCY_CONFLICT
+
+
+class _SlowStore(MemoryTrajectoryStore):
+    """Looks for keys until a test lets it answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
+        found = await super().event_of_key(tenant, public_id, key)
+        self.asked.set()
+        await self.may_answer.wait()
+        return found
+
+
+async def _asked_for_an_old_key(service: Supervised, op: Op) -> tuple[str, asyncio.Task[Frame]]:
+    """An instance, and a call under a new key that waits for the store, since older keys were dropped."""
+    assert isinstance(service.store, _SlowStore)
+    instance = await service.create(task_id="echo-endless")
+    service.core.table.by_id(instance).keys = KeyCache(service.core.answers, keys=1)
+    for number in range(2):
+        service.store.may_answer.set()
+        await service.step(instance, f"m{number}", key=f"k{number}")
+    service.store.may_answer.clear()
+    service.store.asked.clear()
+    body = _message(instance, "late") if op is Op.STEP else {"instance_id": instance}
+    call = asyncio.create_task(service.call(op, instance, body, key="new"))
+    await service.store.asked.wait()
+    return instance, call
+
+
+@pytest.mark.parametrize("op", [Op.STEP, Op.RELEASE])
+async def test_nothing_is_done_to_an_instance_that_is_handed_over_while_the_key_is_looked_for(op: Op) -> None:
+    store = _SlowStore()
+    async with supervised(store=store) as service:
+        instance, call = await _asked_for_an_old_key(service, op)
+        await service.core.begin_drain(move=True)
+        store.may_answer.set()
+        answer = await call
+        assert (answer.op, answer.meta) == (Op.ERROR, {"owner": ""})
+        assert store.kinds(instance) == ["create", "step", "step", "recover"]
+
+
+async def test_no_operation_begins_on_an_instance_that_ends_while_its_key_is_looked_for() -> None:
+    store = _SlowStore()
+    async with supervised(store=store) as service:
+        instance, step = await _asked_for_an_old_key(service, Op.STEP)
+        releasing = asyncio.create_task(service.release(instance))
+        await until(lambda: "release" in store.kinds(instance))
+        store.may_answer.set()
+        assert error_of(await step).code is ErrorCode.INSTANCE_RELEASED
+        assert await releasing
+        assert store.kinds(instance) == ["create", "step", "step", "release"]
 
 
 async def test_large_answers_are_read_from_the_store_and_not_held() -> None:
