@@ -197,7 +197,8 @@ async def test_an_instance_waits_while_a_node_that_may_have_the_image_is_there(t
         await town.stop("c")
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.STEP, "a.x", timeout_s=0.3)
-    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    # The deadline falls into a pause between two attempts, or into an attempt.
+    assert caught.value.code in (ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED)
     assert not any("last_resort" in frame.meta for frame in town.cores["b"].handled)
 
 
