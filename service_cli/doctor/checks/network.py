@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.serve_app import service_url
-from service_cli.doctor.findings import MachineFinding, ok, problem, warning
+from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -35,7 +35,9 @@ def check_ports(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
 def check_front(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that HAProxy is there, where it is configured."""
     if not config.server.haproxy:
-        return [ok("front", "haproxy", "not configured: Ray Serve's own proxy is used")]
+        mend = "to use it, set server.haproxy to true"
+        found = "not configured: Ray Serve's own proxy is used"
+        return [absent("front", "haproxy", found, mend, "haproxy")]
     binary = machine.find_haproxy()
     if binary is None:
         mend = (

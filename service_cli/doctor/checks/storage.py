@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,13 @@ from service_cli.doctor.findings import MachineFinding, absent, ok, problem, war
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.trajectories.condition import StoreCondition
-    from service_cli.doctor.machine import DiskFacts, ExaminedMachine
+    from service_cli.doctor.machine import ClockFacts, DiskFacts, ExaminedMachine
 
 
 _LEAST_MIB = 512
 _ENOUGH_MIB = 5_120
 _ENOUGH_INODES = 10_000
+_USABLE = frozenset({StoreState.CURRENT, StoreState.EMPTY, StoreState.OLDER})
 _SLOW_CLOCKS = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
 _JUMP_S = 0.25
 _APART_S = 2.0
@@ -68,7 +70,9 @@ def _has_inodes(facts: DiskFacts) -> bool:
 def check_store(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the trajectory store answers and has the schema of this release."""
     condition = machine.read_store(config.store.url)
-    findings = [_schema(condition), *_apart(condition.clock_ahead_s)]
+    shared = {"postgresql"} if condition.kind == "postgresql" and condition.state in _USABLE else ()
+    schema = replace(_schema(condition), offers=frozenset(shared))
+    findings = [schema, *_apart(condition.clock_ahead_s)]
     if condition.kind == "sqlite":
         mend = "for several nodes, set store.url to a PostgreSQL database"
         findings.append(absent("store", "shared", "a file, which serves one node", mend, "postgresql"))
@@ -78,10 +82,10 @@ def check_store(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
 def _schema(condition: StoreCondition) -> MachineFinding:
     match condition.state:
         case StoreState.CURRENT:
-            return ok("store", "schema", f"{condition.detail}: schema of this release", condition.kind)
+            return ok("store", "schema", f"{condition.detail}: schema of this release")
         case StoreState.EMPTY:
             found = f"{condition.detail}: empty, the first start creates its tables"
-            return ok("store", "schema", found, condition.kind)
+            return ok("store", "schema", found)
         case StoreState.OLDER:
             mend = "back it up; the first start upgrades it, and earlier releases then refuse it"
             return warning("store", "schema", f"{condition.detail}: schema of an earlier release", mend)
@@ -120,12 +124,16 @@ def check_clock(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
         findings.append(warning("clock", "steady", found, mend))
     else:
         findings.append(ok("clock", "steady", "runs with the monotonic clock"))
-    if facts.synchronized is False:
-        mend = "run a time service such as chrony: records of several nodes are otherwise out of order"
-        findings.append(
-            absent("clock", "synchronized", "no time service corrects it", mend, "synchronized-clock")
-        )
+    return [*findings, _synchronized(facts)]
+
+
+def _synchronized(facts: ClockFacts) -> MachineFinding:
+    if facts.synchronized:
+        return ok("clock", "synchronized", f"within {facts.error_s:.1f} s", "synchronized-clock")
+    if facts.synchronized is None:
+        found = "cannot be asked here"
+        mend = "ask on the host of this container: timedatectl"
     else:
-        found = f"within {facts.error_s:.1f} s" if facts.synchronized else "cannot be asked here"
-        findings.append(ok("clock", "synchronized", found))
-    return findings
+        found = "no time service corrects it"
+        mend = "run a time service such as chrony: records of several nodes are otherwise out of order"
+    return absent("clock", "synchronized", found, mend, "synchronized-clock")
