@@ -68,7 +68,7 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         deadline.evaluate_s,
         deadline.agent_s,
         config.environments.max_evaluate_s,
-        config.pool.queue_timeout_s,
+        config.longest_queue_timeout_s,
     )
     # An instance that was lost is rebuilt in another box before the operation.
     longest_s += deadline.start_s + deadline.create_s

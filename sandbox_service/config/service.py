@@ -355,3 +355,8 @@ class ServiceConfig(Branch):
     def pool_of(self, environment: str) -> PoolConfig:
         """Return the pool settings of an environment."""
         return self.pools.get(environment, self.pool)
+
+    @property
+    def longest_queue_timeout_s(self) -> float:
+        """The longest that a create may wait for a box, of all environments."""
+        return max(pool.queue_timeout_s for pool in (self.pool, *self.pools.values()))

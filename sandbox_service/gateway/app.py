@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
+from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 
 from .auth import Authenticator, check_rights
@@ -50,7 +51,7 @@ from .tracing import begin_span, end_span
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sandbox_service.config import ServerConfig
+    from sandbox_service.config import ServerConfig, ServiceConfig
     from sandbox_service.environments.registry import Registry
     from sandbox_service.fleet.members import FleetView
     from sandbox_service.tracing import Tracing
@@ -200,6 +201,20 @@ class Gateway:
         finally:
             template = getattr(inner.get("route"), "path", None)
             exchange.route = template or exchange.route
+
+
+def build_configured_app(config: ServiceConfig, backend: Backend, tracing: Tracing | None = None) -> Gateway:
+    """Return the gateway's application with the settings of a service that concern it."""
+    return build_app(
+        config.server,
+        build_registry(config.environments),
+        backend,
+        deadline=config.deadline,
+        # Creates and forks of all environments have one deadline, so none ends before a pool's queue does.
+        queue_timeout_s=config.longest_queue_timeout_s,
+        quota=config.quota,
+        tracing=tracing,
+    )
 
 
 def build_app(

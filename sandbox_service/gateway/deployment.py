@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 from ray.serve.schema import LoggingConfig
 
-from sandbox_service.environments.registry import build_registry
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.router import Router
 from sandbox_service.stream.garbage import collect_rarely
@@ -19,7 +18,7 @@ from sandbox_service.stream.memory import keep_freed_memory
 from sandbox_service.telemetry import configure_logging
 from sandbox_service.tracing import open_tracing
 
-from .app import build_app
+from .app import build_configured_app
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -44,15 +43,7 @@ class GatewayReplica:
         self._tracing = open_tracing(config.telemetry, "sandbox-gateway")
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        app = build_app(
-            self._config.server,
-            build_registry(self._config.environments),
-            self._router,
-            deadline=self._config.deadline,
-            queue_timeout_s=self._config.pool.queue_timeout_s,
-            quota=self._config.quota,
-            tracing=self._tracing,
-        )
+        app = build_configured_app(self._config, self._router, self._tracing)
         app.show_fleet(self._discovery.view)
         collect_rarely()
         keep_freed_memory()

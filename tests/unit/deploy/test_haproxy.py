@@ -65,6 +65,12 @@ def test_old_processes_outlive_the_longest_operation(tmp_path: Path):
     assert int(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > 9900
 
 
+def test_old_processes_outlive_the_longest_queue_of_an_environment(tmp_path: Path):
+    config = ServiceConfig.model_validate({"pools": {"code": {"queue_timeout_s": 50_000}}})
+    variables = front_environment(config, "/usr/bin/haproxy", tmp_path)
+    assert int(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > 50_000
+
+
 def test_two_services_get_different_fallback_ports(tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

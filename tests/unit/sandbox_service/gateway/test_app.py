@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 
+import httpx
 import pytest
 
 from sandbox_contract.problems import Problem
-from sandbox_service.config import ServerConfig
-from sandbox_service.gateway.app import build_app
+from sandbox_service.config import ServerConfig, ServiceConfig
+from sandbox_service.gateway.app import build_app, build_configured_app
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import make_client, make_registry
@@ -217,3 +218,15 @@ async def test_lifespan_is_answered():
 
     await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+@pytest.mark.parametrize("queue_timeout_s", [5, 900])
+async def test_creates_and_forks_wait_as_long_as_the_queue_of_any_environment(backend, queue_timeout_s):
+    pools = {"pools": {"echo": {"queue_timeout_s": queue_timeout_s}}}
+    app = build_configured_app(ServiceConfig.model_validate(pools), backend)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        made = await client.post("/v1/create_instance", json={**PROFILE, "task_id": "echo-10"})
+        await client.post("/v1/fork_instance", json={"instance_id": made.json()["instance_id"]})
+    waits_s = {call.op: call.timeout_s for call in backend.calls}
+    assert waits_s[Op.CREATE] == waits_s[Op.FORK] > max(queue_timeout_s, 60)
