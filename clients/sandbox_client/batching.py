@@ -5,7 +5,8 @@
 
 A step waits for others at most the window, or until the batch is full; each caller gets its own result or its
 own typed error. Two steps on one instance never share a batch. A step that the service calls retryable is
-sent again on its own, under the same key, by the client and its policy.
+sent again on its own, under the same key, by the client and its policy. So are the steps of a batch that is
+refused as a request, such as one with too large a body.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sandbox_contract.problems import FailureClass
 from ._answers import step_outcome
 from ._calls import step_request
 from .episodes import AsyncEpisode
-from .errors import Failure, InvalidResponse, SandboxError
+from .errors import AuthenticationError, Failure, InvalidResponse, RequestError, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +124,9 @@ class StepBatcher:
         try:
             results = (await self._client.batch(operations)).results
         except SandboxError as error:
+            if len(steps) > 1 and _may_pass_alone(error):
+                await asyncio.gather(*(self._alone(step) for step in steps))
+                return
             for step in steps:
                 _fail(step, type(error)(error.failure))
             return
@@ -156,6 +160,11 @@ class StepBatcher:
         else:
             if not step.answer.done():
                 step.answer.set_result(result)
+
+
+def _may_pass_alone(error: SandboxError) -> bool:
+    """Return whether a step may be right though its batch was refused: a limit holds for the whole body."""
+    return isinstance(error, RequestError) and not isinstance(error, AuthenticationError)
 
 
 def _fail(step: _Waiting, error: SandboxError) -> None:

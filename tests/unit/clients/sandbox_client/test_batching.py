@@ -6,9 +6,11 @@ import pytest
 
 from sandbox_client import (
     AsyncSandboxClient,
+    AuthenticationError,
     ConflictError,
     InvalidResponse,
     NotFoundError,
+    RequestError,
     RetryPolicy,
     StepBatcher,
 )
@@ -80,13 +82,57 @@ async def test_a_retryable_failure_is_sent_again_alone_under_its_key() -> None:
 
 
 async def test_a_batch_that_fails_as_a_whole_fails_each_of_its_steps() -> None:
-    async with client_of(lambda _: problem(ErrorCode.UNKNOWN_ENVIRONMENT, request_id="r1")) as client:
+    paths: list[str] = []
+
+    def script(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.path)
+        return problem(ErrorCode.UNAUTHENTICATED, request_id="r1")
+
+    async with client_of(script) as client:
         batcher = StepBatcher(client)
         outcomes = await asyncio.gather(
             *(batcher.step(f"i{i}", "x") for i in range(3)), return_exceptions=True
         )
-    assert [type(outcome) for outcome in outcomes] == [NotFoundError] * 3
+    assert [type(outcome) for outcome in outcomes] == [AuthenticationError] * 3
     assert len({id(outcome) for outcome in outcomes}) == 3
+    assert paths == ["/v1/batch"]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.BODY_TOO_LARGE, ErrorCode.JSON_TOO_DEEP, ErrorCode.INVALID_REQUEST], ids=str
+)
+async def test_the_steps_of_a_batch_that_is_refused_are_sent_alone(code: ErrorCode) -> None:
+    service = EchoService()
+    service.live = {"i0": 0, "i1": 0}
+
+    def script(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("batch") or b"too much" in request.content:
+            return problem(code)
+        return service(request)
+
+    async with client_of(script) as client:
+        batcher = StepBatcher(client)
+        actions = ("a", "b", "too much")
+        steps = (batcher.step(f"i{index}", action) for index, action in enumerate(actions))
+        first, second, third = await asyncio.gather(*steps, return_exceptions=True)
+    assert not isinstance(first, BaseException)
+    assert not isinstance(second, BaseException)
+    assert isinstance(third, RequestError)
+    assert third.code == code
+    assert service.calls == ["step", "step"]
+
+
+async def test_a_single_step_that_is_refused_is_not_sent_again() -> None:
+    paths: list[str] = []
+
+    def script(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.path)
+        return problem(ErrorCode.BODY_TOO_LARGE)
+
+    async with client_of(script) as client:
+        with pytest.raises(RequestError):
+            await StepBatcher(client).step("i0", "x")
+    assert paths == ["/v1/batch"]
 
 
 async def test_results_that_are_missing_or_wrong_are_typed_errors() -> None:
