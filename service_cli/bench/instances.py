@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NOOP_STEP = "x"
 CODE_STEP = "```python\nprint(6 * 7)\n```"
+_ANSWER_S = 10.0
 _run = secrets.token_hex(4)
 _serial = itertools.count()
 
@@ -94,7 +95,8 @@ async def warmed(target: Target, environment: str, boxes: int, most_s: float = 3
             await asyncio.sleep(0.1)
         raise LoadError(f"{boxes} boxes of {environment} were not up within {most_s:g} s")
 
-    await drive(target, [ask])
+    # Longer than the wait itself, whose message says what is missing.
+    await drive(target, [ask], most_s=most_s + _ANSWER_S)
 
 
 async def settle(target: Target, environment: str, quiet_s: float = 2.0, most_s: float = 60.0) -> None:
@@ -114,6 +116,7 @@ async def settle(target: Target, environment: str, quiet_s: float = 2.0, most_s:
         except LoadError:
             if time.monotonic() > deadline:
                 raise
+            await asyncio.sleep(0.1)
         else:
             return
 

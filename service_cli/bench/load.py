@@ -163,23 +163,40 @@ class LoadConnection:
         return reply.body
 
 
-async def drive(target: Target, work: Sequence[Callable[[LoadConnection], Awaitable[None]]]) -> Load:
-    """Run all work concurrently, each piece on a connection of its own."""
+async def drive(
+    target: Target, work: Sequence[Callable[[LoadConnection], Awaitable[None]]], *, most_s: float = _WAIT_S
+) -> Load:
+    """Run all work concurrently, each piece on a connection of its own.
+
+    Raises LoadError where the service cannot be connected to, breaks a connection, or takes over ``most_s``.
+    """
+    try:
+        async with asyncio.timeout(most_s):
+            return await _drive(target, work)
+    except TimeoutError as error:
+        raise LoadError(f"the work was not done within {most_s:g} s") from error
+    except OSError as error:
+        where = f"{target.host}:{target.port}"
+        raise LoadError(f"the connection to {where} failed: {error}") from error
+
+
+async def _drive(target: Target, work: Sequence[Callable[[LoadConnection], Awaitable[None]]]) -> Load:
     load = Load()
-    async with asyncio.timeout(_WAIT_S):
-        connections = [LoadConnection(target, await connect(target), load) for _ in work]
+    connections: list[LoadConnection] = []
+    try:
+        for _ in work:
+            connections.append(LoadConnection(target, await connect(target), load))
         started, cpu = time.perf_counter(), time.thread_time()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for piece, connection in zip(work, connections, strict=True):
-                    group.create_task(_run(piece, connection))
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-        finally:
-            for each in connections:
-                each.connection.close()
+        async with asyncio.TaskGroup() as group:
+            for piece, connection in zip(work, connections, strict=True):
+                group.create_task(_run(piece, connection))
         load.wall_s = time.perf_counter() - started
         load.own_cpu_s = time.thread_time() - cpu
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    finally:
+        for each in connections:
+            each.connection.close()
     return load
 
 

@@ -48,6 +48,32 @@ def times(count: int, path: str = "/a"):
     return work
 
 
+async def test_work_that_takes_too_long_is_an_error_of_the_measurement() -> None:
+    async def forever(connection: LoadConnection) -> None:
+        await connection.post("/a", b"{}")
+        await asyncio.Event().wait()
+
+    async with serve(answer()) as server:
+        with pytest.raises(LoadError, match=r"not done within 0\.2 s"):
+            await drive(target_of(server), [forever], most_s=0.2)
+
+
+async def test_a_service_that_cannot_be_reached_is_an_error_of_the_measurement() -> None:
+    async with serve(answer()) as server:
+        target = target_of(server)
+    with pytest.raises(LoadError, match=f"the connection to 127.0.0.1:{target.port} failed"):
+        await drive(target, [times(1)])
+
+
+async def test_an_error_of_the_system_within_the_work_is_an_error_of_the_measurement() -> None:
+    async def broken(connection: LoadConnection) -> None:
+        raise BrokenPipeError("broken pipe")
+
+    async with serve(answer()) as server:
+        with pytest.raises(LoadError, match="broken pipe"):
+            await drive(target_of(server), [broken, times(1)])
+
+
 @pytest.mark.parametrize("parts", [1, 7])
 async def test_every_request_is_timed_by_path(parts: int) -> None:
     async with serve(answer(), parts=parts) as server:
