@@ -70,7 +70,7 @@ MANNERS: Mapping[str, Callable[[str, int], list[Message]]] = {
 
 def written(text: str, manner: str) -> str:
     """Return the first ``LINES`` lines of a file of sums as demonstrations in a manner."""
-    return "".join(_line(line, manner) + "\n" for line in text.splitlines()[:LINES])
+    return "".join(_line(line, manner) + "\n" for line in text.removesuffix("\n").split("\n")[:LINES])
 
 
 def _line(line: str, manner: str) -> str:

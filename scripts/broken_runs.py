@@ -92,7 +92,7 @@ def keep(run: Path, kept: Path) -> None:
     kept.mkdir(parents=True)
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         if (run / name).exists():
-            lines = (run / name).read_text(encoding="utf-8").splitlines()
+            lines = (run / name).read_bytes().splitlines()
             (kept / name).write_text(
                 "".join(f"{_compact(json.loads(line))}\n" for line in lines), encoding="utf-8"
             )
@@ -104,13 +104,13 @@ def keep(run: Path, kept: Path) -> None:
     config["warm_start"]["demonstrations"] = demonstrations.relative_to(ROOT).as_posix()
     (kept / "run.json").write_text(json.dumps(config) + "\n", encoding="utf-8")
     if (run / "trajectories.jsonl").exists():
-        groups = (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
+        groups = (run / "trajectories.jsonl").read_bytes().splitlines()
         chosen = groups[:: max(1, len(groups) // _GROUPS)]
         text = "".join(f"{_slim(line)}\n" for line in chosen)
         (kept / "trajectories.jsonl").write_text(text, encoding="utf-8")
 
 
-def _slim(line: str) -> str:
+def _slim(line: bytes) -> str:
     """Return a group without texts and tokens, which no rule reads."""
     group = json.loads(line)
     for trajectory in group["trajectories"]:

@@ -61,12 +61,17 @@ class Solution:
 
 def corrupted(text: str) -> str:
     """Return the lines of a file of demonstrations, about ``SHARE`` of them with a mistake."""
-    return "".join(_perhaps(number, line) + "\n" for number, line in enumerate(text.splitlines()))
+    return "".join(_perhaps(number, line) + "\n" for number, line in enumerate(_lines(text)))
 
 
 def careless(text: str) -> str:
     """Return the lines of a file of demonstrations, about ``CARELESS_SHARE`` of them failing first."""
-    return "".join(_stumbling(number, line) + "\n" for number, line in enumerate(text.splitlines()))
+    return "".join(_stumbling(number, line) + "\n" for number, line in enumerate(_lines(text)))
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line feeds only: JSON strings may hold the other line separators of Unicode."""
+    return text.removesuffix("\n").split("\n")
 
 
 def _stumbling(number: int, line: str) -> str:

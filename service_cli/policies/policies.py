@@ -166,7 +166,8 @@ class _Line(BaseModel):
 def read_script(path: Path) -> ScriptPolicy:
     """Read a policy from JSONL: ``{"task_id": ..., "messages": [{"role": "assistant", ...}]}``."""
     script: dict[str, Sequence[Message]] = {}
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
+    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if not text.strip():
             continue
         try:

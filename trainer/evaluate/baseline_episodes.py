@@ -56,9 +56,10 @@ def read_baseline(file: Path, environment: str, split: str, reward: RewardConfig
     """Return the outcomes by task, in order of first appearance. Raises DataError for an invalid file."""
     by_task: dict[str, list[BaselineEpisode]] = {}
     try:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            episode = _EPISODES.validate_json(line)
-            by_task.setdefault(episode.task_id, []).append(episode)
+        with file.open("rb") as lines:
+            for line in lines:
+                episode = _EPISODES.validate_json(line)
+                by_task.setdefault(episode.task_id, []).append(episode)
     except (OSError, ValidationError) as error:
         raise DataError(f"{file} does not hold the episodes of a policy: {error}") from error
     return tuple(_outcome(played, environment, split, reward) for played in by_task.values())

@@ -161,9 +161,10 @@ def read_evaluations(file: Path) -> tuple[EvaluationResult, ...]:
     if not file.exists():
         return ()
     results = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            results.append(EvaluationResult.from_json(line))
-        except DataError as error:
-            raise DataError(f"{file}, line {number}: {error}") from error
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                results.append(EvaluationResult.from_json(line))
+            except DataError as error:
+                raise DataError(f"{file}, line {number}: {error}") from error
     return tuple(results)

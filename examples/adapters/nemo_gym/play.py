@@ -72,7 +72,7 @@ class Serving(uvicorn.Server):
         await self.task
 
 
-async def main(rows: list[str]) -> None:
+async def main(rows: list[bytes]) -> None:
     """Serve model and agent, and let the agent play the rows."""
     head = BaseServerConfig(host="127.0.0.1", port=0)
     client = ServerClient(head_server_config=head, global_config_dict=get_global_config_dict())
@@ -94,4 +94,4 @@ async def main(rows: list[str]) -> None:
         await get_global_aiohttp_client().close()
 
 
-asyncio.run(main(Path(ROWS).read_text().splitlines()))
+asyncio.run(main(Path(ROWS).read_bytes().splitlines()))

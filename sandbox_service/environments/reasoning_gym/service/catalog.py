@@ -184,7 +184,7 @@ class ReasoningGymCatalog:
     def _prepared(self) -> dict[str, Prepared]:
         path = self._data / "tasks.jsonl"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_bytes().splitlines()
             tasks = [Prepared.model_validate_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error}") from error

@@ -145,7 +145,8 @@ def read_tasks(data: Path) -> Iterable[GameTask]:
     """Yield the tasks of a prepared environment. Raises ServiceError(TASK_INVALID), naming the line."""
     path = data / TASKS_FILE
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Bytes split at ends of lines only, text at separators that JSON strings may hold, too.
+        lines = path.read_bytes().splitlines()
     except OSError as error:
         raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error.strerror}") from error
     for number, line in enumerate(lines, start=1):

@@ -10,7 +10,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.environments.shared.box.actions import parse_actions
-from service_cli.policies.demonstrations import as_text, demonstrations, fences_of
+from service_cli.policies.demonstrations import ReferenceDemonstration, as_text, demonstrations, fences_of
 from service_cli.policies.policies import View, read_script
 
 CATALOG = CodeCatalog(CodeConfig())
@@ -92,3 +92,11 @@ async def test_what_is_written_can_be_played_as_a_script(tmp_path: Path) -> None
     view = View((), (), {})
     actor = read_script(file).make_actor("arithmetic/train/easy/1", 0)
     assert [await actor.act(view), await actor.act(view), await actor.act(view)] == [*sum_.messages, None]
+
+
+async def test_line_separators_of_unicode_do_not_end_a_line_of_a_script(tmp_path: Path) -> None:
+    spoken = Message(role="assistant", content="a\u2028b\u2029c\u0085d\x0be")
+    file = tmp_path / "demonstrations.jsonl"
+    line = ReferenceDemonstration("echo", "echo-1", (spoken,)).line()
+    file.write_text(f"{line}\n", encoding="utf-8")
+    assert await read_script(file).make_actor("echo-1", 0).act(View((), (), {})) == spoken

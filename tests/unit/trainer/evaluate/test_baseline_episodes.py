@@ -69,3 +69,11 @@ def test_the_reward_is_composed_as_in_training_or_unknown(tmp_path):
 def test_a_file_that_is_no_run_of_a_policy_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"episodes\.jsonl does not hold the episodes of a policy"):
         outcomes(tmp_path, "{}")
+
+
+def test_line_separators_of_unicode_do_not_end_a_line(tmp_path):
+    file = tmp_path / "episodes.jsonl"
+    said = [{"role": "assistant", "content": "a\u2028b\u0085c"}]
+    file.write_text(json.dumps(json.loads(line(messages=said)), ensure_ascii=False) + "\n", encoding="utf-8")
+    (task,) = read_baseline(file, "code", "test", RewardConfig())
+    assert task.task_id == "t0"

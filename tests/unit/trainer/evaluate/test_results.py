@@ -118,6 +118,14 @@ def test_a_file_of_evaluations_names_the_line_that_is_wrong(tmp_path):
         read_evaluations(file)
 
 
+def test_line_separators_of_unicode_do_not_end_a_line_of_evaluations(tmp_path):
+    file = tmp_path / "evaluations.jsonl"
+    task = replace(RESULT.tasks[0], task_id="a\u2028b\u0085c")
+    result = replace(RESULT, tasks=(task, *RESULT.tasks[1:]))
+    append_evaluation(file, result)
+    assert read_evaluations(file) == (result,)
+
+
 def test_episodes_are_summed_up_by_task_and_broken_ones_are_no_misses():
     result = summarise(
         [

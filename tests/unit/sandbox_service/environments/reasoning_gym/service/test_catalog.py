@@ -120,3 +120,9 @@ def test_prepared_data_that_cannot_be_read_is_an_error_with_its_path(folder: Pat
     (folder / "data" / "datasets.json").write_text("{}")
     with pytest.raises(ServiceError, match=r"datasets\.json cannot be read"):
         catalog(folder).describe()
+
+
+def test_line_separators_of_unicode_do_not_end_a_prepared_task(folder: Path) -> None:
+    tasks = folder / "data" / "tasks.jsonl"
+    tasks.write_text(tasks.read_text().replace('"7"', '"7\u2028\u00858"'), encoding="utf-8")
+    assert set(catalog(folder).task_ids("test")) >= {task_id for task_id, split in TASKS if split == "test"}

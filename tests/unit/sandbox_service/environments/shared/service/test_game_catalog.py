@@ -80,3 +80,9 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, line):
 def test_a_missing_file_is_an_error_not_an_empty_game(tmp_path):
     with pytest.raises(ServiceError, match="cannot be read"):
         GameCatalog(SPEC, FACTS, partial(read_tasks, tmp_path)).describe()
+
+
+def test_line_separators_of_unicode_do_not_end_a_line(tmp_path):
+    line = {"id": "a", "category": "c", "splits": ["train"], "task": {"text": "a\u2028b\u0085c"}}
+    (tmp_path / TASKS_FILE).write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert GameCatalog(SPEC, FACTS, partial(read_tasks, tmp_path)).task_ids("train") == ("a",)
