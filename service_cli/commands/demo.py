@@ -39,8 +39,8 @@ def demo(
     """Start the service, run the reference policy over the bundled tasks, show a trajectory, and stop.
 
     Task files of the configuration (environments.code.task_files) are played, too. Fails with the names of
-    the tasks that the reference does not solve. Docker sandboxes are used if an engine answers, otherwise
-    process sandboxes. Only the recorded episodes remain: list them with `sandbox-service trajectories list`.
+    the tasks that the reference does not solve. Boxes are of the kind that `sandbox-service serve` chooses.
+    Only the recorded episodes remain: list them with `sandbox-service trajectories list`.
 
     Examples:
 

@@ -36,7 +36,8 @@ _SPLITS = 6
 def build() -> typer.Typer:
     """Build the sub-commands; without one, environments are listed."""
     cli = typer.Typer(
-        help="List, show, set up, prune, write, check and try environments; write their solutions.",
+        help="List, show, set up, prune, write, check and try environments; write their solutions.\n\n"
+        "Without a command, list the environments of a running service.",
         invoke_without_command=True,
     )
     cli.callback()(envs)

@@ -33,11 +33,11 @@ def references(
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Write an environment's reference solutions as demonstrations, one task per line.
+    r"""Write an environment's reference solutions as demonstrations, one task per line.
 
-    A line is {"environment": ..., "task_id": ..., "messages": [assistant messages]}. The trainer's SFT learns
-    from such a file, and `run --policy script --script FILE` plays it. No running service is needed, but the
-    environment must be set up on this machine. Tasks without a solution are skipped and counted.
+    A line is {"environment": ..., "task_id": ..., "messages": \[assistant messages]}. The trainer's SFT
+    learns from such a file, and `run --policy script --script FILE` plays it. No running service is needed,
+    but the environment must be set up on this machine. Tasks without a solution are skipped and counted.
 
     Examples:
 

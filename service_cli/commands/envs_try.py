@@ -60,7 +60,7 @@ def try_out(
     seed: Annotated[int | None, typer.Option(help="Seed of the instance.")] = None,
     params: ParamsOption = None,
     sandbox: Annotated[
-        Literal["process", "docker"] | None,
+        Literal["process", "docker", "gvisor"] | None,
         typer.Option(
             help="Kind of the box; process is no security boundary. Default: process.", show_default=False
         ),

@@ -38,8 +38,8 @@ def serve(
 ) -> None:
     """Start the service and keep it in the foreground; Ctrl-C stops it and everything it started.
 
-    Docker sandboxes are used if an engine answers. Otherwise process sandboxes are used, which are not a
-    security boundary and serve this machine only.
+    Boxes are Docker boxes if an engine answers, else gVisor boxes if `runsc` is installed, else process
+    boxes, which are no security boundary and serve this machine only.
 
     Examples:
 

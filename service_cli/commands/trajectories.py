@@ -55,7 +55,7 @@ Redact: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATTERN",
-        help="Replace what matches this regular expression with [redacted], in all texts; may be repeated. "
+        help="Replace what matches this regular expression with \\[redacted], in all texts; may be repeated. "
         "It runs on this machine, and the export fails if it takes longer than ten seconds for one text.",
     ),
 ]

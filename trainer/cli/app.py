@@ -26,13 +26,15 @@ from . import (
 from .data import build_data
 from .driver import RealDriver
 
-_HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
+_HELP = """Train language-model agents on episodes in sandboxes.
+
+By reinforcement learning, from demonstrations (SFT), from preferences (DPO and others), and by distillation.
 
 Start with the demo, which needs no GPU: a tiny model learns to solve tasks with code.
 
     sandbox-trainer train deploy/runs/cpu_demo.toml
 
-A run is a TOML file of what differs from the defaults, and overrides that win over it:
+A run is a TOML file of what differs from the defaults; overrides take precedence over the file:
 
     sandbox-trainer train RUN.toml name=mine rollout.groups=32 learner.optimizer.learning_rate=2e-6
 

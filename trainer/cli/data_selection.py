@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from trainer.config.selection import DecontaminationConfig, LabelsConfig, PairsConfig, SelectionConfig
 from trainer.errors import ConfigError
 
-from .data_source import OutputOption, SourcesArgument, reading_progress, split_sources, written_to
+from .data_source import SOURCES, SOURCES_HELP, OutputOption, reading_progress, split_sources, written_to
 from .terminal import FAILED, explained, results
 
 if TYPE_CHECKING:
@@ -21,8 +21,27 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 
+SelectSources: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar=SOURCES,
+        help=f"{SOURCES_HELP} Settings of the selection: by, quality.*, deduplicate.*, rule.*, weights.*.",
+    ),
+]
+PairsSources: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar=SOURCES,
+        help=f"{SOURCES_HELP} Settings of pairs: kind, by, margin, per_task; of --labels: by, least.",
+    ),
+]
+DecontaminateSources: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar=SOURCES, help=f"{SOURCES_HELP} Settings of the overlap: words, share."),
+]
 
-def select(sources: SourcesArgument, output: OutputOption = None) -> None:
+
+def select(sources: SelectSources, output: OutputOption = None) -> None:
     """Select the episodes to learn from, and write them with their weights.
 
     In this order: quality filters (quality.*), duplicates (deduplicate.*), a rule on the value named by `by`
@@ -56,7 +75,7 @@ def select(sources: SourcesArgument, output: OutputOption = None) -> None:
 
 
 def pairs(
-    sources: SourcesArgument,
+    sources: PairsSources,
     output: OutputOption = None,
     labels: Annotated[
         bool, typer.Option("--labels", help="Label each episode as wanted or not (KTO), in place of pairs.")
@@ -101,7 +120,7 @@ def pairs(
 
 
 def decontaminate(
-    sources: SourcesArgument,
+    sources: DecontaminateSources,
     against: Annotated[
         list[str] | None,
         typer.Option(

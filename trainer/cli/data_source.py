@@ -20,14 +20,12 @@ from .terminal import notes
 if TYPE_CHECKING:
     from trainer.recorded.reading import Progress as ReadingProgress
 
-SourcesArgument: TypeAlias = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE|URL|KEY=VALUE...",
-        help="Files (.jsonl, .json, .parquet) or a running service's address, and settings such as "
-        'format=messages, ignore_columns=["source"] or skip_unplayed=true.',
-    ),
-]
+SOURCES = "FILE|URL|KEY=VALUE..."
+SOURCES_HELP = (
+    "Files (.jsonl, .json, .parquet) or a running service's address, and settings of reading them such as "
+    "format=messages, 'ignore_columns=[\"source\"]' or skip_unplayed=true."
+)
+SourcesArgument: TypeAlias = Annotated[list[str], typer.Argument(metavar=SOURCES, help=SOURCES_HELP)]
 OutputOption: TypeAlias = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
 ]

@@ -74,9 +74,9 @@ def evaluate(
 
         sandbox-trainer evaluate deploy/runs/cpu_demo.toml
 
-        sandbox-trainer evaluate RUN.toml evaluation.episodes=8 evaluation.pass_at=[1,8] --html page.html
+        sandbox-trainer evaluate RUN.toml evaluation.episodes=8 'evaluation.pass_at=[1,8]' --html page.html
 
-        sandbox-trainer evaluate RUN.toml evaluation.splits=["test","textcraft/test"]
+        sandbox-trainer evaluate RUN.toml 'evaluation.splits=["test","textcraft/test"]'
 
         sandbox-trainer evaluate RUN.toml --model Qwen3-0.6B -o before.json
 

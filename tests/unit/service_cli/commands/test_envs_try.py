@@ -40,7 +40,8 @@ def test_an_environment_that_the_service_lacks_is_refused_by_name(server: str) -
     assert "did you mean textcraft?" in result.stderr
 
 
-def test_settings_of_a_box_of_its_own_do_not_go_with_a_service() -> None:
-    result = try_out("textcraft", "--server", "http://127.0.0.1:9", "--sandbox", "docker")
+@pytest.mark.parametrize("kind", ["process", "docker", "gvisor"])
+def test_settings_of_a_box_of_its_own_do_not_go_with_a_service(kind: str) -> None:
+    result = try_out("textcraft", "--server", "http://127.0.0.1:9", "--sandbox", kind)
     assert result.exit_code == 2
     assert "without --server" in result.stderr

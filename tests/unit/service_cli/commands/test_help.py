@@ -1,21 +1,14 @@
+import tomllib
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from service_cli.commands.app import build_cli
+from tests.harness.help_texts import all_commands, example_settings, swallowed
 
 
 def commands() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    def walk(name: str, command: Any) -> None:
-        found[name] = command
-        for child, below in getattr(command, "commands", {}).items():
-            walk(f"{name} {child}", below)
-
-    walk("sandbox-service", get_command(build_cli()))
-    return found
+    return all_commands("sandbox-service", build_cli())
 
 
 def test_the_commands_are_those_that_are_documented() -> None:
@@ -51,3 +44,22 @@ def test_every_command_says_what_it_does_and_every_option_too(name: str) -> None
 @pytest.mark.parametrize("name", [name for name, item in commands().items() if not hasattr(item, "commands")])
 def test_every_command_teaches_by_example(name: str) -> None:
     assert "Example" in (commands()[name].help or "")
+
+
+@pytest.mark.parametrize("name", commands())
+def test_no_bracket_is_taken_for_a_style(name: str) -> None:
+    assert swallowed(commands()[name]) == []
+
+
+@pytest.mark.parametrize("name", commands())
+def test_lists_in_examples_survive_a_shell(name: str) -> None:
+    for key, value in example_settings(commands()[name], "sandbox-service"):
+        if value.startswith("["):
+            assert tomllib.loads(f"value = {value}"), key
+
+
+def test_envs_says_what_it_does_without_a_command() -> None:
+    assert (
+        "Without a command, list the environments of a running service."
+        in commands()["sandbox-service envs"].help
+    )
