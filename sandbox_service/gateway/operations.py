@@ -30,8 +30,14 @@ if TYPE_CHECKING:
     from sandbox_contract.base import Request, Result
 
 
-ANYWHERE = (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN, ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
-"""Errors of every route."""
+ANYWHERE = (
+    ErrorCode.UNAUTHENTICATED,
+    ErrorCode.FORBIDDEN,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INTERNAL,
+    ErrorCode.QUEUE_FULL,
+)
+"""Errors of every route; the tenant's queue is that of the gateway."""
 WITH_BODY = (ErrorCode.MALFORMED_JSON, ErrorCode.JSON_TOO_DEEP, ErrorCode.BODY_TOO_LARGE)
 """Errors of routes with a JSON body."""
 THROUGH_FLEET = (
@@ -51,8 +57,7 @@ ON_INSTANCE = (
     ErrorCode.SANDBOX_FAILED,
     ErrorCode.STORAGE_FULL,
 )
-"""Errors of routes that use a live instance."""
-_KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
+"""Errors of routes that use a live instance in its box."""
 _ALLOCATING = (
     ErrorCode.QUEUE_FULL,
     ErrorCode.QUOTA_EXCEEDED,
@@ -61,6 +66,9 @@ _ALLOCATING = (
     ErrorCode.IMAGE_MISSING,
     ErrorCode.STORAGE_FULL,
 )
+REBUILDING = (*ON_INSTANCE, *_ALLOCATING)
+"""Errors of routes that rebuild an instance in another box if its own is gone. Others lose it."""
+_KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ STEP = Operation(
     StepResult,
     "Take one assistant message and return the observation and the reward",
     (
-        *ON_INSTANCE,
+        *REBUILDING,
         *_KEYED,
         ErrorCode.INSTANCE_FINISHED,
         ErrorCode.STEP_INDEX_MISMATCH,
@@ -125,7 +133,7 @@ EVALUATE = Operation(
     EvaluateRequest,
     EvaluateResult,
     "Grade the instance in its current state",
-    (*ON_INSTANCE, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
+    (*REBUILDING, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
     Op.EVALUATE,
 )
 RELEASE = Operation(
@@ -141,7 +149,7 @@ FORK = Operation(
     ForkInstanceRequest,
     ForkInstanceResult,
     "Copy a live instance",
-    (*ON_INSTANCE, *_KEYED, *_ALLOCATING, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
+    (*REBUILDING, *_KEYED, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
     Op.FORK,
 )
 RUN_AGENT = Operation(

@@ -83,6 +83,25 @@ async def test_every_error_code_is_documented_for_some_route_under_its_own_statu
     assert documented == set(ErrorCode) - NO_ROUTE
 
 
+def codes_of(operation):
+    return {code for each in operation["responses"].values() for code in each.get("x-error-codes", [])}
+
+
+async def test_a_route_that_may_rebuild_an_instance_has_the_errors_of_waiting_for_a_box(document):
+    waiting = {"queue_full", "queue_timeout", "quota_exceeded", "image_missing"}
+    files = "/v1/instances/{instance_id}/files"
+    for path in ("/v1/create_instance", "/v1/step", "/v1/evaluate", "/v1/fork_instance"):
+        assert codes_of(document["paths"][path]["post"]) >= waiting, path
+    for path in (files, f"{files}/{{path}}"):
+        assert codes_of(document["paths"][path]["get"]) >= waiting, path
+
+
+async def test_every_route_with_keys_may_be_refused_by_the_gateways_queue(document):
+    for _, path, operation in operations(document):
+        if path.startswith("/v1"):
+            assert "queue_full" in codes_of(operation), path
+
+
 async def test_native_errors_are_problem_documents(document):
     for _, path, operation in operations(document):
         for status, response in operation["responses"].items():
