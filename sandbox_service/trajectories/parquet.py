@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
+from pydantic import ValidationError
 
 from sandbox_contract.messages import Message
 
@@ -111,8 +112,16 @@ def _flat(line: JsonObject) -> JsonObject:
 
 
 def _message(message: JsonValue) -> JsonValue:
-    """Return the message with its fixed fields only; arguments are JSON text, as in OpenAI's API."""
-    parsed: JsonObject = Message.model_validate(message).model_dump(mode="json")
+    """Return the message with its fixed fields only; arguments are JSON text, as in OpenAI's API.
+
+    One that the contract does not admit is its JSON text, under its own role, as an export in ATIF has it.
+    """
+    try:
+        parsed: JsonObject = Message.model_validate(message).model_dump(mode="json")
+    except ValidationError:
+        role = message.get("role") if isinstance(message, dict) else None
+        content = json.dumps(message, ensure_ascii=False)
+        return {"role": role if isinstance(role, str) else "user", "content": content}
     calls = parsed["tool_calls"]
     for call in calls if isinstance(calls, list) else []:
         function = call["function"] if isinstance(call, dict) else None

@@ -8,6 +8,7 @@ import pytest
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.export import FileFormat, export
+from sandbox_service.trajectories.parquet import write_parquet
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
 from sandbox_service.trajectories.store import open_store
@@ -109,6 +110,25 @@ def test_parquet_has_typed_messages(engine, output):
     assert rows[0]["success"] is True
     assert rows[2]["success"] is None
     assert json.loads(rows[0]["tools"])[0]["type"] == "function"
+
+
+@pytest.mark.parametrize(
+    ("message", "role"),
+    [
+        ({"role": "developer", "content": "x"}, "developer"),
+        ({"role": "assistant", "content": [{"type": "audio"}]}, "assistant"),
+        ({"role": 7}, "user"),
+        ("bare", "user"),
+    ],
+    ids=["role", "part", "type", "text"],
+)
+def test_a_message_of_an_unknown_form_does_not_keep_the_others_from_parquet(tmp_path, message, role):
+    row = {"instance_id": "s1.a", "messages": [message, {"role": "user", "content": "hello"}]}
+    file = tmp_path / "rows.parquet"
+    assert write_parquet(file, Rows.EPISODES, iter([row])) == 1
+    unusual, usual = pyarrow.parquet.read_table(file).to_pylist()[0]["messages"]
+    assert (unusual["role"], json.loads(unusual["content"])) == (role, message)
+    assert (usual["role"], usual["content"]) == ("user", "hello")
 
 
 def test_parquet_of_events_has_bodies_as_text(engine, output):
