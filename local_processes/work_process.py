@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,16 +26,28 @@ _TRIES = 2
 """A process may have been killed while it was idle; work that ends two processes is at fault itself."""
 
 
+class NotBegunError(TimeoutError):
+    """The work waited for longer than its caller does, and was not begun."""
+
+
 class WorkProcess:
     """Runs functions in a process of its own, one after another."""
 
-    def __init__(self, name: str, timeout_s: float = 30.0, idle_s: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        timeout_s: float = 30.0,
+        idle_s: float | None = None,
+        wait_s: float | None = None,
+    ) -> None:
         """``name`` is that of the thread which speaks to the process.
 
-        The process ends when it had nothing to do for ``idle_s`` seconds; None to keep it.
+        The process ends when it had nothing to do for ``idle_s`` seconds; None to keep it. Work that has
+        waited for others for longer than ``wait_s`` seconds is not begun.
         """
         self.timeout_s = timeout_s
         self._idle_s = idle_s
+        self._wait_s = wait_s
         self._rest: asyncio.TimerHandle | None = None
         # One thread speaks to the process. It waits without the interpreter.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
@@ -49,13 +62,14 @@ class WorkProcess:
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Return ``function(*arguments)``. All of it must be picklable, errors included.
 
-        Raises what the function raises, TimeoutError when it takes too long, and RuntimeError when it ends
-        the process.
+        Raises what the function raises, NotBegunError when it waited too long, TimeoutError when it takes too
+        long, and RuntimeError when it ends the process.
         """
         loop = asyncio.get_running_loop()
         self._keep()
+        asked = time.monotonic()
         try:
-            return await loop.run_in_executor(self._thread, self._run, function, arguments)
+            return await loop.run_in_executor(self._thread, self._run, asked, function, arguments)
         finally:
             self._keep()
             if self._idle_s is not None and not self._closed:
@@ -70,7 +84,9 @@ class WorkProcess:
         self._thread.submit(self._end_child)
         self._thread.shutdown(wait=False)
 
-    def _run(self, function: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
+    def _run(self, asked: float, function: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
+        if self._wait_s is not None and time.monotonic() - asked > self._wait_s:
+            raise NotBegunError(f"the work was not begun within {self._wait_s:g} s")
         work = WorkMessage.of((function, arguments))
         for _ in range(_TRIES):
             child = self._child

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
-from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability
 from sandbox_service.errors import ServiceError
@@ -27,6 +26,7 @@ from .condition import unreachable
 from .create_claims import claim_create, create_under, end_create_claim
 from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
+from .histories import Histories
 from .lives import begin_life, end_life, is_complete, is_shared
 from .ownership import (
     Claim,
@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from .search import EpisodePage, EpisodeQuery
 
 
-_IDLE_S = 60.0
-"""Time for which the process that reads large pages outlives the last of them."""
-
 _T = TypeVar("_T")
 
 logger = get_logger(__name__)
@@ -77,7 +74,7 @@ class SqlTrajectoryStore:
         self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
         self._renewals = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lease-renewal")
-        self._histories = WorkProcess("histories", idle_s=_IDLE_S)
+        self._histories = Histories(config.url)
         self._closed = False
 
     def open_instance(self, record: InstanceRecord) -> None:
@@ -118,18 +115,18 @@ class SqlTrajectoryStore:
             plan, small = await self._read(partial(_small_page, tenant, public_id, bounds))
             if plan is None or small is not None:
                 return small
-        return await self._read_aside(part_of_page, tenant, public_id, bounds, offset)
+        return await self._part(tenant, public_id, bounds, offset)
 
     async def episode_line(
         self, tenant: str, public_id: str, line_format: LineFormat, offset: int = 0
     ) -> DocumentPart | None:
         if not offset:
             await self.flush()
-        return await self._read_aside(part_of_page, tenant, public_id, line_format, offset)
+        return await self._part(tenant, public_id, line_format, offset)
 
     async def search_episodes(self, query: EpisodeQuery) -> EpisodePage:
         await self.flush()
-        return await self._read_aside(episodes_in, query)
+        return await self._read_aside(query.tenant, episodes_in, query)
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         await self.flush()
@@ -250,12 +247,18 @@ class SqlTrajectoryStore:
             logger.error("trajectory_write_failed", reason=str(getattr(error, "orig", None) or error))
             raise unwritable() from error
 
-    async def _read_aside(self, function: Callable[..., _T], *arguments: object) -> _T:
+    async def _part(
+        self, tenant: str, public_id: str, form: PageBounds | LineFormat, offset: int
+    ) -> DocumentPart | None:
+        wanted = (tenant, public_id, form, offset)
+        return await self._read_aside(tenant, part_of_page, *wanted, further=offset > 0)
+
+    async def _read_aside(
+        self, tenant: str, function: Callable[..., _T], *arguments: object, further: bool = False
+    ) -> _T:
         """Return what a function of the database's URL reads, in a process beside this one."""
         try:
-            return await self._histories.run(function, self._config.url, *arguments)
-        except TimeoutError as error:
-            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a history: {error}") from None
+            return await self._histories.read(tenant, function, *arguments, further=further)
         except OSError as error:
             raise _unreadable(str(error)) from error
 

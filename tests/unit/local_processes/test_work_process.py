@@ -10,7 +10,7 @@ import time
 import pytest
 
 from local_processes.process_tree import process_of
-from local_processes.work_process import WorkProcess
+from local_processes.work_process import NotBegunError, WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.gateway.schema_errors import SchemaError
@@ -83,6 +83,17 @@ async def test_work_that_hangs_is_ended_and_the_next_is_done():
         await worker.run(time.sleep, 600)
     assert process_of(hung) is None
     worker.timeout_s = 60.0
+    assert await worker.run(abs, -1) == 1
+
+
+async def test_work_that_waited_too_long_is_not_begun_and_the_next_is_done(tmp_path):
+    worker = WorkProcess("work", PATIENCE_S, wait_s=1.0)
+    first = asyncio.create_task(worker.run(time.sleep, 1.5))
+    second = asyncio.create_task(worker.run((tmp_path / "begun").touch))
+    await first
+    with pytest.raises(NotBegunError, match="not begun within 1 s"):
+        await second
+    assert not (tmp_path / "begun").exists()
     assert await worker.run(abs, -1) == 1
 
 
