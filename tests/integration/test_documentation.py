@@ -68,7 +68,9 @@ def folder(tmp_path_factory):
     )
     (sample,) = [block for block in BLOCKS if '"question"' in block.text and block.language == "json"]
     (folder / "questions.jsonl").write_text(sample.text)
-    for name in ("mine", "other"):
+    (adder,) = [block for block in BLOCKS if 'name = "adder"' in block.text and block.language == "toml"]
+    (folder / "adder.toml").write_text(adder.text)
+    for name in ("mine", "other", "adder"):
         write_run(folder / "var" / "runs" / name)
     (folder / "Qwen3-0.6B").mkdir()
     scored = (("north", 1.0), ("south", 0.0), ("up and away", 0.5))
