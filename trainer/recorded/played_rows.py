@@ -24,6 +24,7 @@ class PlayedFailure(ClosedRow):
     failure_class: str
     code: Text = ""
     detail: Text = ""
+    retry_after_s: JsonValue = None
 
 
 class PlayedRow(ClosedRow):
@@ -42,6 +43,7 @@ class PlayedRow(ClosedRow):
     tools: Tools = ()
     # Columns about the playing, which training does not need.
     elapsed_s: JsonValue = None
+    retried: JsonValue = None
     repeat: JsonValue = None
     difficulty: JsonValue = None
     category: JsonValue = None

@@ -7,6 +7,9 @@ import pytest
 from pyarrow import parquet
 
 from sandbox_contract.messages import Message
+from service_cli.policies.conversation import EpisodeConversation
+from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
+from service_cli.policies.records import EpisodeFile
 from trainer.batches.payloads import group_to_json
 from trainer.config.recorded import RecordedFiles
 from trainer.errors import DataError
@@ -172,6 +175,24 @@ def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -
     (episode,) = read_episodes(files(write(tmp_path, row, {**row, "messages": [ASK]})))
     assert (episode.policy, episode.temperature) == ("openai:m@http://server", 0.7)
     assert (episode.failure_class, episode.step_rewards) == ("timeout", (0.5,))
+
+
+def test_a_file_that_the_command_run_wrote_is_read(tmp_path: Path) -> None:
+    failure = EpisodeFailure("sandbox", "sandbox_failed", "gone", 1.5)
+    solved = PlayedOutcome("t/1", 1.0, score=1.0, success=True, retried=(failure,))
+    failed = PlayedOutcome("t/2", 1.0, failed=failure)
+    conversation = EpisodeConversation()
+    conversation.messages.extend(Message.model_validate(each) for each in (ASK, SAY))
+    conversation.rewards.append(0.5)
+    path = tmp_path / "episodes.jsonl"
+    with EpisodeFile(path, "code", "openai:m@http://server", 0.7) as file:
+        file.write(solved, conversation)
+        file.write(failed, conversation)
+    found = read_episodes(files(path))
+    assert [(each.task_id, each.score, each.failure_class) for each in found] == [
+        ("t/1", 1.0, ""),
+        ("t/2", None, "sandbox"),
+    ]
 
 
 @pytest.mark.parametrize(
