@@ -21,7 +21,7 @@ def check_reach(config: ServiceConfig) -> None:
     if config.sandbox.kind == "process" and not is_loopback(host):
         raise ExposureError(
             f"process sandboxes are not a security boundary, and {host} can be reached from other machines: "
-            "listen on 127.0.0.1, or use sandbox.kind=docker"
+            "listen on 127.0.0.1, or use sandbox.kind=docker or gvisor"
         )
 
 
