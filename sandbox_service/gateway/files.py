@@ -21,7 +21,7 @@ from .auth import check_rights
 from .dispatch import idempotency_header
 from .inspection import InstancePath, exchange_of
 from .openapi import OpenApi, documented_problems, header_parameter
-from .operations import ON_INSTANCE, REBUILDING
+from .operations import REBUILDING
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
@@ -71,7 +71,7 @@ class FileRoutes:
         router = APIRouter(tags=["files"])
         errors = (ErrorCode.FILES_UNSUPPORTED, ErrorCode.INVALID_PATH, ErrorCode.FILE_TOO_LARGE)
         found = documented_problems((*REBUILDING, *errors, ErrorCode.FILE_NOT_FOUND))
-        written = documented_problems((*ON_INSTANCE, *errors, ErrorCode.BODY_TOO_LARGE))
+        written = documented_problems((*REBUILDING, *errors, ErrorCode.BODY_TOO_LARGE))
         files = "/v1/instances/{instance_id}/files"
         router.add_api_route(
             files, self.list_files, response_model=FileList, responses=found, operation_id="list_files"

@@ -67,7 +67,7 @@ _ALLOCATING = (
     ErrorCode.STORAGE_FULL,
 )
 REBUILDING = (*ON_INSTANCE, *_ALLOCATING)
-"""Errors of routes that rebuild an instance in another box if its own is gone. Others lose it."""
+"""Errors of routes that rebuild an instance in another box if its own is gone."""
 _KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
 
 
@@ -158,7 +158,7 @@ RUN_AGENT = Operation(
     RunAgentResult,
     "Run a command as an agent in the instance's workspace",
     (
-        *ON_INSTANCE,
+        *REBUILDING,
         *_KEYED,
         ErrorCode.AGENTS_UNSUPPORTED,
         ErrorCode.UNKNOWN_AGENT_PACKAGE,

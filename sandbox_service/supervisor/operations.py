@@ -41,6 +41,8 @@ logger = get_logger(__name__)
 
 _AFTER_AGENT_S = 15.0
 """Time after an agent's own in which the box kills its processes and answers."""
+_UNRECORDED = (Op.RUN_AGENT, Op.FILE_WRITE)
+"""Operations whose effects are not recorded, so that a replay would not have them."""
 _REBUILDS = 3
 """Times that an operation is sent if other instances of its worker end the worker before it begins."""
 
@@ -155,8 +157,6 @@ class InstanceOperations:
             "environment": request.environment,
             "output_bytes": request.output_bytes,
         }
-        # What the agent does is not recorded, so a replay would not have it.
-        instance.replayable = False
         body = json.dumps(program).encode()
         connections: dict[str, int] = {}
         if endpoint is None:
@@ -187,8 +187,6 @@ class InstanceOperations:
 
     async def write_file(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Write a file."""
-        # The content is not recorded, so a replay would not have it.
-        instance.replayable = False
         reply = await self._request_files(instance, invocation.frame)
         return self._recorded(instance, invocation, reply, None)
 
@@ -215,6 +213,10 @@ class InstanceOperations:
                 return reply_or_raise(await self._calls.call_box(instance, box, frame, limit_s, timed))
             except NotStartedError as error:
                 failure = error
+            finally:
+                # What ended with the box has left nothing: the instance is rebuilt as it was before.
+                if received.op in _UNRECORDED and instance.box is not None:
+                    instance.replayable = False
         raise failure
 
     def _note_exception(self, instance: Instance, op: Op, exception: str) -> None:

@@ -88,8 +88,9 @@ class FakeRegistry:
 def fake_registry() -> FakeRegistry:
     """``echo`` as it is; ``diary`` with agent code; ``sheet``, deterministic, one instance a box, no fork.
 
-    Those of ``essay`` are graded in boxes of a verifier, and those of ``anthology`` in parts. Tasks of
-    ``exam`` ask for 900 s of grading, all that the registry allows; ``thesis`` asks for more.
+    ``ledger`` is ``sheet`` with agent code. Tasks of ``essay`` are graded in boxes of a verifier, those of
+    ``anthology`` in parts. Tasks of ``exam`` ask for 900 s of grading, all that the registry allows; ``thesis``
+    asks for more.
     """
     echo = EchoCatalog()
     diary = replace(
@@ -108,6 +109,7 @@ def fake_registry() -> FakeRegistry:
         "echo": echo,
         "diary": FakeCatalog(diary),
         "sheet": FakeCatalog(sheet),
+        "ledger": FakeCatalog(replace(sheet, name="ledger", agent_code=True, runs_agents=True)),
         "essay": EssayCatalog(replace(diary, name="essay", world_module="tests.fakes.essay_world")),
         "anthology": AnthologyCatalog(
             replace(diary, name="anthology", world_module="tests.fakes.essay_world")

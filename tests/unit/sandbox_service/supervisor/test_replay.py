@@ -183,3 +183,39 @@ async def test_a_worker_that_dies_takes_the_instance_of_its_own_tenant_only() ->
         box.lose("mine")
         assert await service.refusal(Op.STEP, "mine", _message("mine")) is ErrorCode.INSTANCE_LOST
         assert (await eve.step("mine"))["step_index"] == 0
+
+
+@pytest.mark.parametrize("op", [Op.FILE_WRITE, Op.RUN_AGENT])
+async def test_a_change_that_is_not_recorded_finds_a_rebuilt_instance_and_ends_its_rebuilds(op: Op) -> None:
+    async with supervised() as service:
+        instance = await service.create("ledger")
+        await service.step(instance)
+        service.factory.home_of(instance).die()
+        agent = json.dumps({"instance_id": instance, "command": ["true"]}).encode()
+        answer = await service.call(op, instance, raw=b"x" if op is Op.FILE_WRITE else agent, path="a.txt")
+        assert answer.op is Op.REPLY
+        assert (await service.step(instance))["step_index"] == 1
+        service.factory.home_of(instance).die()
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_LOST
+
+
+async def test_a_change_that_ended_with_the_box_leaves_the_instance_as_it_was() -> None:
+    async with supervised() as service:
+        instance = await service.create("ledger")
+        await service.step(instance)
+        box = service.factory.home_of(instance)
+        box.hold(Op.FILE_WRITE)
+        write = asyncio.create_task(service.refusal(Op.FILE_WRITE, instance, raw=b"x", path="a.txt"))
+        await box.waiting.wait()
+        box.die()
+        assert await write is ErrorCode.SANDBOX_FAILED
+        assert (await service.step(instance))["step_index"] == 1
+
+
+async def test_a_write_that_the_environment_does_not_support_costs_nothing() -> None:
+    async with supervised() as service:
+        instance = await service.create("sheet")
+        refusal = await service.refusal(Op.FILE_WRITE, instance, raw=b"x", path="a.txt")
+        assert refusal is ErrorCode.FILES_UNSUPPORTED
+        service.factory.home_of(instance).die()
+        assert (await service.step(instance))["step_index"] == 0
