@@ -89,8 +89,8 @@ def fake_registry() -> FakeRegistry:
     """``echo`` as it is; ``diary`` with agent code; ``sheet``, deterministic, one instance a box, no fork.
 
     ``ledger`` is ``sheet`` with agent code. Tasks of ``essay`` are graded in boxes of a verifier, those of
-    ``anthology`` in parts. Tasks of ``exam`` ask for 900 s of grading, all that the registry allows; ``thesis``
-    asks for more.
+    ``anthology`` in parts. Tasks of ``exam`` ask for 900 s of grading, all that the registry allows;
+    ``thesis`` asks for more.
     """
     echo = EchoCatalog()
     diary = replace(
