@@ -52,12 +52,17 @@ def compare(
 
 
 def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[TaskOutcome, TaskOutcome]]:
-    earlier = {(task.source, task.task_id): task for task in before.tasks if task.episodes}
-    later = ((task, earlier.get((task.source, task.task_id))) for task in after.tasks if task.episodes)
-    pairs = [(known, task) for task, known in later if known is not None]
+    earlier, later = _scored(before), _scored(after)
+    pairs = [(earlier[name], task) for name, task in later.items() if name in earlier]
     if not pairs:
         raise DataError("the two evaluations have no scored task in common")
     return pairs
+
+
+def _scored(result: EvaluationResult) -> dict[tuple[str, str, str], TaskOutcome]:
+    """Return the tasks with a verdict by their names, which environments do not share."""
+    scored = (task for task in result.tasks if task.episodes)
+    return {(task.source, task.environment or result.environment, task.task_id): task for task in scored}
 
 
 def _drawn(

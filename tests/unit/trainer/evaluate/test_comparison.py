@@ -61,3 +61,15 @@ def test_pairing_makes_the_interval_narrower_than_two_independent_ones():
 def test_it_is_the_same_each_time():
     one, other = result([0, 1] * 10), result([1, 1] * 10)
     assert compare(one, other) == compare(one, other)
+
+
+def test_tasks_of_two_environments_with_one_name_are_two_tasks():
+    def of_both(code, textcraft):
+        tasks = [
+            TaskOutcome("1", "", 1, solved, float(solved), environment=name)
+            for name, solved in (("code", code), ("textcraft", textcraft))
+        ]
+        return EvaluationResult(0, "alone", "test", tuple(tasks), "code+textcraft")
+
+    comparison = compare(of_both(1, 0), of_both(1, 1))
+    assert (comparison.tasks, comparison.before, comparison.after) == (2, 0.5, 1.0)
