@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from sandbox_contract.messages import MOST_TOOL_CALLS, FunctionCall, Message, ToolCall
 
@@ -51,11 +52,25 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:
-    """Decode the JSON value at ``start`` after spaces, and return it with its end; None without one."""
+    """Decode the JSON value at ``start`` after spaces, and return it with its end; None without one.
+
+    Numbers that JSON does not have (NaN, Infinity, 1e999) make it none.
+    """
+    decoder = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
     try:
-        return json.JSONDecoder(strict=False).raw_decode(text, space_after(text, start))
+        return decoder.raw_decode(text, space_after(text, start))
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        _no_number(text)
+    return value
 
 
 def space_after(text: str, start: int) -> int:

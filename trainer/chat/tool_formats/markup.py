@@ -68,14 +68,17 @@ def types_of(tools: Iterable[Tool], name: str) -> dict[str, object]:
 def typed(value: str, schema: object) -> object:
     """Convert the text of an argument to a value.
 
-    It stays text if the schema says string, and is decoded as JSON if it names other types. Without a type,
-    JSON other than strings is decoded: templates write strings unquoted and all else as JSON.
+    It stays text if the schema says string, and is decoded as JSON if it names other types. If it names both,
+    as for an optional text, a value of these others is decoded. Without a type, JSON other than strings is
+    decoded: templates write strings unquoted and all else as JSON.
     """
     kinds = _kinds(schema)
     if kinds and not kinds & _NO_TEXT:
         return value
     decoded = decode_json(value)
     if decoded is None or value[decoded[1] :].strip() or isinstance(decoded[0], str):
+        return value
+    if "string" in kinds and not kinds & _kinds_of(decoded[0]):
         return value
     return decoded[0]
 
@@ -101,3 +104,20 @@ def _kinds(schema: object) -> frozenset[str]:
         return frozenset(each for each in kind if isinstance(each, str))
     options = schema.get("anyOf") or schema.get("oneOf")
     return frozenset().union(*map(_kinds, options)) if isinstance(options, list) else frozenset()
+
+
+def _kinds_of(value: object) -> frozenset[str]:
+    """Return the types that JSON Schema has for a value that is no string."""
+    match value:
+        case None:
+            return frozenset({"null"})
+        case bool():
+            return frozenset({"boolean"})
+        case int():
+            return frozenset({"integer", "number"})
+        case float():
+            return frozenset({"number"})
+        case list():
+            return frozenset({"array"})
+        case _:
+            return frozenset({"object"})

@@ -40,6 +40,9 @@ REFUSED: Mapping[str, Callable[[object], bool]] = {
     "guided_grammar": bool,
     "structured_outputs": bool,
     "continue_final_message": bool,
+    "output_format": bool,
+    "functions": bool,
+    "function_call": lambda value: value not in (None, "none"),
 }
 """Field to whether its value constrains what may be sampled."""
 

@@ -41,6 +41,7 @@ class _Request(BaseModel):
     system: str | list[JsonObject] | None = None
     tools: list[JsonObject] | None = None
     tool_choice: JsonObject | None = None
+    output_config: JsonObject | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     stop_sequences: tuple[str, ...] | None = None
     stream: bool | None = None
@@ -54,6 +55,11 @@ def read(body: bytes) -> ModelCall:
     choice = tool_choice.get("type", "auto")
     if choice not in ("auto", "none"):
         raise refused("tool_choice")
+    if (request.output_config or {}).get("format") is not None:
+        raise refused("output_config.format")
+    if request.messages[-1].get("role") == "assistant":
+        detail = "the last message is the assistant's: an answer that continues it is not supported"
+        raise CallError(400, "unsupported_parameter", detail, f"messages.{len(request.messages) - 1}")
     messages: list[Message] = []
     with fault_in("system"):
         system = _text(request.system)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
@@ -43,7 +43,7 @@ class _Request(BaseModel):
     tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     text: JsonObject | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
     stream: bool | None = None
 
 

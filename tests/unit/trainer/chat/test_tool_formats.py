@@ -343,6 +343,28 @@ def test_schemas_tell_text_from_numbers(family: str) -> None:
     assert calls_of(form.parse(text))[0][1] == {"word": 7, "many": 7, "both": None, "any": 7}
 
 
+@pytest.mark.parametrize("family", ["qwen3_coder", "glm", "minimax"])
+@pytest.mark.parametrize("text", ["94016", "true", '{"version": 1.10}', "[1]", "NaN", "null "])
+def test_an_optional_text_stays_text_whatever_else_it_might_be(family: str, text: str) -> None:
+    """As pydantic describes ``str | None``."""
+    schema = {"properties": {"text": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+    tool = Tool(function=FunctionSchema(name="write", parameters=schema))
+    form = TOOL_FORMATS[family]
+    written = form.render(Message(role="assistant", tool_calls=(call("write", text=text),)))
+    wanted = None if text.strip() == "null" else text
+    assert calls_of(form.parse(written, tools=[tool])) == [("write", {"text": wanted})]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_json_does_not_have_is_text(number: str) -> None:
+    schema = {"properties": {"many": {"type": "number"}}}
+    tool = Tool(function=FunctionSchema(name="look", parameters=schema))
+    written = TOOL_FORMATS["glm"].render(Message(role="assistant", tool_calls=(call("look", many=number),)))
+    assert calls_of(TOOL_FORMATS["glm"].parse(written, tools=[tool])) == [("look", {"many": number})]
+    hermes = f'<tool_call>{{"name": "look", "arguments": {{"many": {number}}}}}</tool_call>'
+    assert TOOL_FORMATS["hermes"].parse(hermes).tool_calls is None
+
+
 @pytest.mark.parametrize(
     ("text", "content"),
     [

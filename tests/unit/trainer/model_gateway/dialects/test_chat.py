@@ -63,6 +63,8 @@ def test_settings_of_sampling_are_recorded_and_unknown_fields_ignored():
         ("tool_choice", "required"),
         ("tool_choice", {"type": "function", "function": {"name": "look"}}),
         ("min_tokens", 5),
+        ("functions", [{"name": "look"}]),
+        ("function_call", {"name": "look"}),
     ],
 )
 def test_what_constrains_sampling_is_refused(field, value):

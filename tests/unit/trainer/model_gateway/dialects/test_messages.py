@@ -65,8 +65,8 @@ def test_tool_results_are_messages_of_their_own_before_the_text():
 
 def test_an_answer_read_back_is_the_message_that_was_returned():
     shown = messages.answer(messages.read(request()), reply(CALLING))
-    again = messages.read(request(messages=[{"role": "assistant", "content": shown["content"]}]))
-    (message,) = again.messages
+    said = {"role": "assistant", "content": shown["content"]}
+    message, _ = messages.read(request(messages=[said, {"role": "user", "content": "Go on."}])).messages
     assert (message.content, message.reasoning_content) == (CALLING.content, CALLING.reasoning_content)
     assert message.tool_calls[0].function.arguments == {"word": "a"}
     assert message.tool_calls[0].id == "call_0"
@@ -80,7 +80,21 @@ def test_an_answer_read_back_is_the_message_that_was_returned():
         ({"tools": [{"name": "look"}]}, "tools.0"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages.0"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages.0"),
-        ({"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}, "messages.0"),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use"}]},
+                    {"role": "user", "content": "Go on."},
+                ]
+            },
+            "messages.0",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "It is"}]},
+            "messages.1",
+        ),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, "output_format"),
         ({"messages": []}, "messages"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"system": 5}, "system.str"),

@@ -83,6 +83,8 @@ def test_an_answer_read_back_is_the_message_that_was_returned():
         ({"items": [{"role": "robot", "content": "x"}]}, "input.0"),
         ({"items": [{"type": "function_call", "name": "look"}]}, "input.0"),
         ({"items": []}, "input"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_output_tokens": -1}, "max_output_tokens"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(fields, where):
