@@ -263,12 +263,17 @@ def _not_ended(allowance: Allowance, step_s: float, output: object) -> NoRewardE
 
 
 def _believable(answer: JsonObject, allowance: Allowance) -> bool:
-    """Return whether tests that call the machine too busy left no reward, and waited for a processor."""
+    """Return whether tests that call the machine too busy left no reward, waited, and it is busy.
+
+    Call it when nothing of the tests is alive: what runs beside them can look as if it waited, by processes
+    that end before they are counted, and cannot make the machine look busy afterwards.
+    """
     if answer.get("reward_json") is not None or answer.get("reward_txt") is not None:
         return False
     passed_s = allowance.charged_s + allowance.waited_s
     # gVisor counts waits as computing, so that only the tests themselves can have noticed.
-    return allowance.waited_s > _WAITED_SHARE * passed_s or not os.path.exists(_WAITS)  # noqa: PTH110
+    waited = allowance.waited_s > _WAITED_SHARE * passed_s or not os.path.exists(_WAITS)  # noqa: PTH110
+    return waited and kept_waiting(0.0, passed_s, passed_s)
 
 
 def _text(value: object) -> str | None:

@@ -242,6 +242,7 @@ def test_tests_that_a_busy_machine_keeps_from_their_time_are_an_error_to_retry(e
     assert "too busy" in error.detail
 
 
+@pytest.mark.usefixtures("busy_machine")
 def test_tests_that_say_that_the_machine_is_too_busy_are_an_error_to_retry() -> None:
     error = refused(Agent(TOO_BUSY, usage=CpuUsage(runnable=True)))
     assert error.code == "deadline_exceeded"
@@ -249,6 +250,17 @@ def test_tests_that_say_that_the_machine_is_too_busy_are_an_error_to_retry() -> 
 
 def test_tests_that_did_not_wait_are_not_believed_that_the_machine_is_too_busy() -> None:
     assert "neither" in graded(Agent(TOO_BUSY)).details["reason"]
+
+
+def test_a_machine_that_is_not_busy_kept_no_tests_waiting_whatever_they_look_like(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Chains of processes that end at once are always runnable, and their computing is counted nowhere."""
+    monkeypatch.setattr("sandbox_service.environments.harbor.box.step_tests.kept_waiting", lambda *_: False)
+    assert "neither" in graded(Agent(TOO_BUSY, usage=CpuUsage(runnable=True))).details["reason"]
+
+
+def test_a_reward_is_one_whatever_the_exit_status_says() -> None:
     assert graded(Agent({**TOO_BUSY, **ONE}, usage=CpuUsage(runnable=True))).score == 1.0
 
 
