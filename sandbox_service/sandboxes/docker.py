@@ -65,6 +65,12 @@ class EngineInfo:
     """CPU cores of its machine; None when the engine does not report them."""
     gvisor: Mapping[str, bool | None] = field(default_factory=dict)
     """The runtimes that are gVisor, and whether boxes can make their sockets there; None when unknown."""
+    unbounded: tuple[str, ...] = ()
+    """What of boxes the engine does not bound: it drops such limits with a warning that nobody sees."""
+
+
+_LIMITS = {"memory": "MemoryLimit", "swap": "SwapLimit", "processes": "PidsLimit", "CPU": "CpuCfsQuota"}
+"""What the limits of boxes bound, and the field of an engine's description that says whether it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,7 @@ class DockerEngine:
                 data_root=str(info.get("DockerRootDir", "")),
                 cores=info.get("NCPU") or None,
                 gvisor=gvisor_runtimes(info.get("Runtimes") or {}),
+                unbounded=tuple(name for name, flag in _LIMITS.items() if info.get(flag) is False),
             )
 
         return await self._call("describe itself", ask, timeout_s)

@@ -77,6 +77,8 @@ async def open_factory(
         facts = await engine.engine_info()
         for warning in version_warnings(facts):
             logger.warning("docker_version", warning=warning)
+        if facts.unbounded:
+            logger.warning("docker_limits", warning=limits_warning(facts))
         runtime = chosen_runtime(config, facts)
         state = StateDir.open(config.state_dir, node)
     except BaseException:
@@ -166,6 +168,14 @@ def version_warnings(facts: EngineInfo) -> list[str]:
             "1.2.8 and 1.3.3 closed; update it, unless your distribution has patched this version"
         )
     return warnings
+
+
+def limits_warning(facts: EngineInfo) -> str:
+    """Return a warning about limits that an engine cannot enforce, which is used all the same."""
+    return (
+        f"the engine does not bound the {', '.join(facts.unbounded)} of boxes, so an agent can use up the "
+        "machine's: delegate control groups to it, or enable swap accounting (docs/operations/one_machine.md)"
+    )
 
 
 async def _engine_for(config: SandboxConfig) -> DockerEngine | None:

@@ -8,7 +8,7 @@ from deploy.exposure import check_reach
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_service.sandboxes.engine_runtimes import REGISTER_COMMAND, chosen_runtime, runs_in_gvisor
-from sandbox_service.sandboxes.factory import version_warnings
+from sandbox_service.sandboxes.factory import limits_warning, version_warnings
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -91,6 +91,9 @@ def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
         warning("engine", "version", text.partition(";")[0], "update it, unless your distribution patched it")
         for text in version_warnings(facts)
     ]
+    if facts.unbounded:
+        text, _, mend = limits_warning(facts).partition(": ")
+        findings.append(warning("engine", "limits", text, mend))
     if facts.storage_driver in _SLOW_STORAGE:
         mend = "set storage-driver to overlay2 in the engine's daemon.json; images are then built anew"
         findings.append(warning("engine", "storage", f"the driver {facts.storage_driver} is slow", mend))

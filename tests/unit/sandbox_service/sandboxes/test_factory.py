@@ -1,12 +1,14 @@
 """Choosing what boxes are made of."""
 
+import dataclasses
+
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import EngineInfo
-from sandbox_service.sandboxes.factory import open_factory, version_warnings
+from sandbox_service.sandboxes.factory import limits_warning, open_factory, version_warnings
 
 
 def facts(version, runc):
@@ -59,9 +61,12 @@ def test_known_faults_of_engines_are_said(version, runc, words):
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
 
 
-async def test_a_box_serves_many_instances_where_it_is_no_boundary_anyway(tmp_path):
-    import dataclasses
+def test_an_engine_that_drops_limits_is_named_with_what_they_are():
+    rootless = dataclasses.replace(facts("29.0.0", "1.3.3"), unbounded=("memory", "processes"))
+    assert "does not bound the memory, processes of boxes" in limits_warning(rootless)
 
+
+async def test_a_box_serves_many_instances_where_it_is_no_boundary_anyway(tmp_path):
     from sandbox_service.environments.echo.service.catalog import EchoCatalog
 
     config = SandboxConfig(kind="process", state_dir=tmp_path / "s", process_instances_per_box=7)

@@ -67,6 +67,10 @@ FAULTS = {
         FakeMachine(engine_facts=replace(ENGINE, runc="1.1.5")),
         [], "engine: version", Status.WARNING, "update",
     ),
+    "an engine that drops limits": (
+        FakeMachine(engine_facts=replace(ENGINE, unbounded=("memory",))),
+        [], "engine: limits", Status.WARNING, "delegate control groups",
+    ),
     "an engine that does not map users": (
         FakeMachine(engine_facts=replace(ENGINE, rootless=False)),
         [], "engine: users", Status.WARNING, "userns-remap",
