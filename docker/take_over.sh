@@ -14,6 +14,9 @@ workdir=$(pwd -P)
 for program in bash base64 chmod cp env find gzip ln mkdir mv rm tar test wc; do
     command -v "$program" > /dev/null || refuse "it has no $program"
 done
+# Copies of what the agent has would be empty, and so would be what is graded.
+tar -c --exclude=none --null -T /dev/null -f /dev/null 2> /dev/null ||
+    refuse "its tar has no --exclude or --null, as that of BusyBox; install GNU tar (apk add tar)"
 test -x /usr/bin/env || refuse "it has no /usr/bin/env"
 mkdir -p /opt/task /run/sandbox /workspace
 printf '%s' "$workdir" > /opt/task/workdir

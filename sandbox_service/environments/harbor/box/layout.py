@@ -75,7 +75,8 @@ def pack(workspace: str) -> str:
 def pack_all(folders: Sequence[str]) -> str:
     """Return the command that writes all that the agent owns below folders, except the link.
 
-    The output is base64 of a tar.gz, with paths from the root.
+    The output is base64 of a tar.gz, with paths from the root. It fails where tar did not come to its end:
+    what was packed by then is no copy.
     """
     return (
         f"shopt -s nullglob; own=(); for folder in {' '.join(map(shlex.quote, folders))}; do "
@@ -83,8 +84,8 @@ def pack_all(folders: Sequence[str]) -> str:
         f'[[ ( -O $path || -L $path ) && ${{path##*/}} != {LINK} ]] && own+=(".$path"); '
         "done; done; "
         # The names as input: a command's arguments are bounded, and none is taken for an option.
-        "cd / && test ${#own[@]} -gt 0 && printf '%s\\0' \"${own[@]}\" "
-        "| tar -c --null -T - -f - 2>/dev/null | gzip -1 | base64 -w0"
+        "cd / && test ${#own[@]} -gt 0 || exit 1; printf '%s\\0' \"${own[@]}\" "
+        "| tar -c --null -T - -f - 2>/dev/null | gzip -1 | base64 -w0; [ ${PIPESTATUS[1]} -le 2 ]"
     )
 
 

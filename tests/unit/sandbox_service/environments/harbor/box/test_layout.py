@@ -1,8 +1,15 @@
 """The places of a task's folders, in our own boxes and in images of tasks."""
 
+import base64
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
 import pytest
 
-from sandbox_service.environments.harbor.box.layout import image_variables, prologue, unpack
+from sandbox_service.environments.harbor.box.layout import LINK, image_variables, pack_all, prologue, unpack
 from sandbox_service.environments.harbor.box.tools import in_workspace
 
 
@@ -41,3 +48,36 @@ def test_what_unpacks_an_archive_is_a_script_and_never_an_argument(archive: str)
     assert len(command) > 128 * 1024
     assert command.splitlines()[1] == archive
     assert not "".join(command.splitlines()[2:])
+
+
+def packed(*folders: Path) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-c", pack_all([str(folder) for folder in folders])]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_everything_of_the_agent_is_packed_whatever_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name in ("plain", "two words", "-option", "back\\slash", "line\nfeed", ".hidden"):
+        (folder / name).write_text(name)
+    (folder / LINK).write_text("the verifier's")
+    done = packed(folder)
+    assert done.returncode == 0
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(done.stdout))) as archive:
+        names = {Path(each).name for each in archive.getnames()}
+    assert names == {"plain", "two words", "-option", "back\\slash", "line\nfeed", ".hidden"}
+
+
+def test_a_tar_that_is_killed_makes_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, programs = tmp_path / "own", tmp_path / "killed"
+    for each in (folder, programs):
+        each.mkdir()
+    (folder / "file").write_text("x")
+    (programs / "tar").write_text("#!/bin/bash\nkill -9 $$\n")
+    (programs / "tar").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    assert packed(folder).returncode != 0
+
+
+def test_nothing_to_pack_makes_no_copy(tmp_path: Path) -> None:
+    assert packed(tmp_path).returncode != 0
