@@ -22,6 +22,7 @@ from .fields import (
     as_messages,
     check_conversation,
     is_empty,
+    untrained_turns,
     validated,
 )
 from .types import LabelledCompletion, RecordedEpisode
@@ -200,7 +201,8 @@ def read_completion_row(
     if read.label is None:
         if "label" in row:
             raise RowError("label: is null; a labelled completion is true (wanted) or false (unwanted)")
-        messages, skipped = (*prompt, *completion), _turns_of(prompt)
+        messages = (*prompt, *completion)
+        untrained = {len(prompt) + place for place in untrained_turns(row, "completion")}
         return (
             RecordedEpisode(
                 messages,
@@ -208,7 +210,7 @@ def read_completion_row(
                 environment=read.environment,
                 task_id=read.task_id,
                 tools=read.tools,
-                skipped=skipped,
+                skipped=_turns_of(prompt) | untrained,
             ),
         )
     return (

@@ -23,6 +23,7 @@ from .fields import (
     Text,
     Tools,
     check_conversation,
+    untrained_turns,
     validated,
 )
 from .types import RecordedEpisode
@@ -81,6 +82,7 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
     for place in skipped:
         if not 0 <= place < len(read.messages) or read.messages[place].role != "assistant":
             raise RowError(f"skipped: message {place} is not one of the assistant's")
+    skipped |= untrained_turns(row, "messages")
     _check_labels(read)
     # A plain file has its score in `reward`; in an export that column repeats the sum of the step rewards.
     score = read.reward if "score" not in row and not read.step_rewards else read.score

@@ -22,6 +22,9 @@ class ClosedRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
+_TRAINED = ("weight", "loss", "train")
+"""Marks of a message, 0 or false where it is not to be trained on: OpenAI's and Mistral's, and others'."""
+
 RowModel = TypeVar("RowModel", bound=ClosedRow)
 
 
@@ -97,6 +100,25 @@ def as_messages(value: str | Sequence[Message], role: str) -> tuple[Message, ...
     if isinstance(value, str):
         return (Message.model_validate({"role": role, "content": value}),)
     return tuple(value)
+
+
+def untrained_turns(row: JsonObject, column: str) -> frozenset[int]:
+    """Return the indices of the assistant's messages in a column that are marked as not to be trained on.
+
+    Raises RowError for a mark that is neither 0 nor 1.
+    """
+    found: set[int] = set()
+    messages = row[column]
+    for place, message in enumerate(messages if isinstance(messages, list) else ()):
+        if not isinstance(message, dict):
+            continue
+        for name in _TRAINED:
+            mark = message.get(name)
+            if mark not in (None, 0, 1):
+                raise RowError(f"{column}.{place}.{name}: must be 0 or 1, not {json.dumps(mark)[:40]}")
+            if mark == 0 and message.get("role") == "assistant":
+                found.add(place)
+    return frozenset(found)
 
 
 def columns_of(model: type[ClosedRow]) -> frozenset[str]:
