@@ -1,10 +1,8 @@
 """Estimate the memory of a rollout engine on one GPU: weights, working memory, and KV cache.
 
 vLLM fills its share of a GPU (``gpu_memory_utilization``): what weights and a profiling pass leave of it
-becomes the cache (https://docs.vllm.ai/en/latest/configuration/conserving_memory.html). A token's keys and
-values are 2 x layers x key-value heads x head size numbers (Kwon et al. 2023,
-https://arxiv.org/abs/2309.06180, section 2.2), divided over the GPUs of tensor parallelism. The profiling
-pass is an estimate here; vLLM measures it.
+becomes the cache (https://docs.vllm.ai/en/latest/configuration/conserving_memory.html); ``cache`` computes
+what a conversation takes of it. The profiling pass is an estimate here; vLLM measures it.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .cache import BATCHED_TOKENS
 from .machine import GIB
 
 if TYPE_CHECKING:
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
     from trainer.weight_sync.choice import Device
 
 
-_BATCHED_TOKENS = 8192
-"""vLLM's default of max_num_batched_tokens on GPUs of 70 GiB and more, the higher of its defaults."""
 _GRAPHS = GIB
-"""CUDA graphs of the default batch sizes, which vLLM allocates beyond its share; half to one GiB is usual.
-
-"""
+"""CUDA graphs of the default batch sizes, which vLLM allocates beyond its share; half to one GiB is usual."""
 _FLOAT32 = 4
 _CPU_CACHE_MIB = 256
 
@@ -40,8 +35,6 @@ class EngineMemory:
     """Activations of the largest pass, logits of all sequences, CUDA graphs."""
     cache: int
     """Keys and values; negative where the rest leaves no room."""
-    cache_tokens: int
-    """Tokens that fit into it, over all GPUs of the engine."""
 
     @property
     def total(self) -> int:
@@ -53,14 +46,6 @@ def number_bytes(dtype: str, device: Device) -> int:
     """Bytes of a weight in the precision that engines compute in."""
     name = dtype if dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
     return _FLOAT32 if name == "float32" else 2
-
-
-def cache_token_bytes(shape: ModelShape, size: int, tensor_parallel: int) -> int:
-    """Return the bytes of a token's keys and values per GPU; with fewer key-value heads than GPUs, heads are
-    replicated.
-    """
-    heads = max(1, shape.layer.key_heads // tensor_parallel)
-    return 2 * len(shape.layers) * heads * shape.layer.head * size
 
 
 def engine_memory(
@@ -80,7 +65,7 @@ def engine_memory(
     weights = size * shape.parameters // parallel
     adapters = 2 * size * adapter
     layer = shape.layer
-    working = _BATCHED_TOKENS * size * (4 * layer.hidden + 2 * layer.intermediate // parallel)
+    working = BATCHED_TOKENS * size * (4 * layer.hidden + 2 * layer.intermediate // parallel)
     working += 2 * _FLOAT32 * engine.max_sequences * shape.vocabulary
     if device == "cuda" and not engine.eager:
         working += _GRAPHS
@@ -88,5 +73,4 @@ def engine_memory(
         cache = (engine.kv_cache_mib or _CPU_CACHE_MIB) << 20
     else:
         cache = int((gpu_memory or 0) * engine.gpu_memory_share) - weights - adapters - working
-    tokens = max(0, cache) // cache_token_bytes(shape, size, parallel)
-    return EngineMemory(weights, adapters, working, cache, tokens)
+    return EngineMemory(weights, adapters, working, cache)

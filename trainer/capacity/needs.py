@@ -17,8 +17,9 @@ from trainer.update.mesh import Mesh
 from trainer.update.teacher import scoring_settings
 from trainer.weight_sync.choice import resolve_device
 
+from .cache import CacheShape
 from .described import described_model
-from .engine_memory import cache_token_bytes, engine_memory, number_bytes
+from .engine_memory import engine_memory, number_bytes
 from .machine import GIB
 from .object_store import batch_bytes, object_store, positions_of
 from .placement import gpu_slots
@@ -88,7 +89,13 @@ class Needs:
         """Bytes of keys and values of the longest conversation, on each GPU of an engine."""
         engine = self.config.engine
         size = number_bytes(engine.dtype, self.device)
-        return self.context * cache_token_bytes(self.base, size, engine.tensor_parallel)
+        cached = CacheShape.of(self.base, self.text)
+        return cached.conversation_bytes(self.context, size, engine.tensor_parallel)
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens of such conversations that an engine's cache holds, over all of its GPUs."""
+        return max(0, self.engine.cache) * self.context // max(1, self.sequence_cache)
 
 
 def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:

@@ -93,7 +93,7 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         trained=needs.shape.trained,
         context=needs.context,
         groups=groups,
-        cache_tokens=needs.engine.cache_tokens,
+        cache_tokens=needs.cache_tokens,
         host=host,
         storage=storage,
         tokens=_tokens(config, needs.context),

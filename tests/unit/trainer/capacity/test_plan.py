@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from tests.harness.learning import run_config, small_batch, small_model
 from tests.harness.separate_packages import need_torchao
 from trainer.capacity.described import described_model, known_models
-from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
+from trainer.capacity.engine_memory import engine_memory
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.object_store import batch_bytes, object_store, object_store_here
 from trainer.capacity.placement import gpu_slots
@@ -83,14 +83,6 @@ def test_weights_that_are_trained_count_in_float32_whatever_the_folder_says():
     assert learner.parts["weights"] == pytest.approx(4 * plan.parameters / 4, rel=0.01)
     assert learner.parts["gradients"] == pytest.approx(4 * plan.parameters / 4, rel=0.01)
     assert learner.parts["Adam's moments"] == pytest.approx(8 * plan.parameters / 4, rel=0.01)
-
-
-def test_a_tokens_keys_and_values_are_what_transformers_keeps(folder):
-    language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-    tokens = 24
-    cache = language(torch.zeros(1, tokens, dtype=torch.long), use_cache=True).past_key_values
-    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert cache_token_bytes(shape_of(folder, run_config().learner_settings), 2, 1) == kept / tokens
 
 
 def test_an_engines_weights_are_those_of_the_model_in_its_precision(folder):
