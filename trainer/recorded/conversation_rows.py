@@ -16,6 +16,7 @@ from pydantic import AliasChoices, Field, JsonValue
 from .bad_rows import RowError
 from .fields import (
     ClosedRow,
+    Id,
     Messages,
     Text,
     Tools,
@@ -42,6 +43,7 @@ _ROLES: Mapping[str, str] = {
     "chatgpt": "assistant",
     "function_call": "assistant",
     "system": "system",
+    "developer": "system",
     "observation": "tool",
     "tool": "tool",
     "function_response": "tool",
@@ -186,7 +188,7 @@ class CompletionRow(ClosedRow):
     id: JsonValue = None
     prompt_id: JsonValue = None
     environment: Text = ""
-    task_id: Text = ""
+    task_id: Id = ""
     tools: Tools = ()
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue
 from .bad_rows import RowError
 from .fields import (
     ClosedRow,
+    Id,
     Messages,
     Params,
     Rewards,
@@ -41,11 +42,11 @@ class EpisodeRow(ClosedRow):
     """A row of an export; all columns but the messages may be missing."""
 
     messages: Messages
-    instance_id: Text = ""
-    id: Text = ""
+    instance_id: Id = ""
+    id: Id = ""
     environment: Text = ""
     split: Text = ""
-    task_id: Text = ""
+    task_id: Id = ""
     tools: Tools = ()
     success: bool | None = None
     score: float | None = None

@@ -46,6 +46,19 @@ def _or_empty(value: object) -> object:
     return {} if value is None else value
 
 
+def _id_text(value: object) -> object:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _without_developer(message: object) -> object:
+    """Return a message as it is, or with the role that chat templates have for the developer's."""
+    if isinstance(message, dict) and message.get("role") == "developer":
+        return {**message, "role": "system"}
+    return message
+
+
 Tools: TypeAlias = Annotated[tuple[Tool, ...], BeforeValidator(_or_nothing), BeforeValidator(_parsed_text)]
 """Tool schemas, as a list or as the JSON text of one; none where null."""
 Params: TypeAlias = Annotated[dict[str, JsonValue], BeforeValidator(_or_empty), BeforeValidator(_parsed_text)]
@@ -57,7 +70,11 @@ StepLabels: TypeAlias = Annotated[
 Rewards: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(_or_nothing)]
 Text: TypeAlias = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A text; empty where null."""
-Messages: TypeAlias = Annotated[tuple[Message, ...], Field(min_length=1)]
+Id: TypeAlias = Annotated[str, BeforeValidator(_id_text)]
+"""A name, also where files number their rows; empty where null."""
+Messages: TypeAlias = Annotated[
+    tuple[Annotated[Message, BeforeValidator(_without_developer)], ...], Field(min_length=1)
+]
 
 
 def validated(model: type[RowModel], row: JsonObject) -> RowModel:

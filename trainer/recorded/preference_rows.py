@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from .bad_rows import RowError
 from .conversation_rows import check_completion
 from .episode_rows import write_rows
-from .fields import ClosedRow, Messages, Text, Tools, as_messages, validated
+from .fields import ClosedRow, Id, Messages, Text, Tools, as_messages, validated
 from .types import LabelledCompletion, Preference
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PreferenceRow(ClosedRow):
     score_rejected: float | None = None
     margin: float | None = None
     environment: Text = ""
-    task_id: Text = ""
+    task_id: Id = ""
     tools: Tools = ()
     id: JsonValue = None
     # Columns of UltraFeedback that repeat others or name a row.

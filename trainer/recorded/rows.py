@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -45,7 +46,7 @@ def jsonl_rows(path: Path, progress: BytesRead | None = None) -> Iterator[Number
         # Bytes are split at line feeds only: JSON strings may hold the other line separators of Unicode.
         for number, line in enumerate(file, 1):
             size += len(line)
-            if line.strip():
+            if line.removeprefix(BOM_UTF8).strip():
                 yield number, _parsed(line)
             if progress is not None:
                 progress(size)
@@ -53,7 +54,7 @@ def jsonl_rows(path: Path, progress: BytesRead | None = None) -> Iterator[Number
 
 def _parsed(line: bytes) -> JsonValue | RowError:
     try:
-        value: JsonValue = json.loads(line.decode())
+        value: JsonValue = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return RowError(f"is not UTF-8 text at byte {error.start}")
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Rows of messages from elsewhere: turns that are marked as not to be trained on."""
+"""Rows of messages from elsewhere: marks of turns, numbers as names, the developer's role."""
 
 import json
 from pathlib import Path
@@ -54,3 +54,35 @@ def test_a_marked_turn_of_a_completion_is_skipped_like_those_of_its_prompt(tmp_p
 def test_a_mark_that_is_neither_is_named(tmp_path: Path, mark: dict, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         read(tmp_path, {"messages": [ASK, {**SAY, **mark}]})
+
+
+def test_numbers_as_names_are_read_as_their_text(tmp_path: Path) -> None:
+    episode = read(tmp_path, {"id": 7, "task_id": 0, "messages": [ASK, SAY]})
+    assert (episode.id, episode.task_id) == ("7", "0")
+    completion = read(tmp_path, {"prompt": "?", "completion": "4", "task_id": 3})
+    assert completion.task_id == "3"
+
+
+@pytest.mark.parametrize("name", [True, 0.5, ["a"]], ids=str)
+def test_other_values_are_no_names(tmp_path: Path, name: object) -> None:
+    with pytest.raises(DataError, match="task_id: Input should be a valid string"):
+        read(tmp_path, {"task_id": name, "messages": [ASK, SAY]})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [{"role": "developer", "content": "Be brief."}, ASK, SAY]},
+        {"prompt": [{"role": "developer", "content": "Be brief."}, ASK], "completion": [SAY]},
+        {
+            "conversations": [
+                {"from": "developer", "value": "Be brief."},
+                {"from": "human", "value": "?"},
+                {"from": "gpt", "value": "north"},
+            ]
+        },
+    ],
+    ids=lambda row: next(iter(row)),
+)
+def test_a_developers_message_is_the_systems(tmp_path: Path, row: dict) -> None:
+    assert [each.role for each in read(tmp_path, row).messages] == ["system", "user", "assistant"]
