@@ -26,6 +26,7 @@ from .fields import (
     untrained_turns,
     validated,
 )
+from .function_calls import NumberedCalls
 from .types import LabelledCompletion, RecordedEpisode
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from .types import RowOrigin
 
+_CALLS = "function_call"
 _ROLES: Mapping[str, str] = {
     "human": "user",
     "user": "user",
@@ -41,7 +43,7 @@ _ROLES: Mapping[str, str] = {
     "assistant": "assistant",
     "model": "assistant",
     "chatgpt": "assistant",
-    "function_call": "assistant",
+    _CALLS: "assistant",
     "system": "system",
     "developer": "system",
     "observation": "tool",
@@ -84,16 +86,15 @@ def read_conversation_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedE
     read = validated(ConversationRow, row)
     messages = [*as_messages(read.system, "system")] if read.system else []
     skipped: set[int] = set()
+    calls = NumberedCalls()
     for number, entry in enumerate(read.conversations):
-        role = _ROLES.get(entry.author.lower())
-        if role is None:
-            known = ", ".join(_ROLES)
-            raise RowError(
-                f"conversations.{number}.from: unknown author {entry.author!r}; known ones are {known}"
-            )
-        if role == "assistant" and entry.loss is False:
+        try:
+            message = _message_of(entry, calls)
+        except RowError as error:
+            raise RowError(f"conversations.{number}.{error}") from None
+        if message.role == "assistant" and entry.loss is False:
             skipped.add(len(messages))
-        messages.extend(as_messages(entry.value, role))
+        messages.append(message)
     check_conversation(messages)
     task = read.item_id if read.item_id is not None else read.id
     episode = RecordedEpisode(
@@ -106,6 +107,24 @@ def read_conversation_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedE
         skipped=frozenset(skipped),
     )
     return (episode,)
+
+
+def _message_of(entry: ConversationEntry, calls: NumberedCalls) -> Message:
+    """Return the message of an entry. Raises RowError."""
+    author = entry.author.lower()
+    role = _ROLES.get(author)
+    if role is None:
+        raise RowError(f"from: unknown author {entry.author!r}; known ones are {', '.join(_ROLES)}")
+    if role == "tool":
+        return calls.observed(entry.value)
+    if author == _CALLS:
+        try:
+            return calls.called(entry.value)
+        except RowError as error:
+            raise RowError(f"value: of a {_CALLS}: {error}") from None
+    calls.said()
+    (message,) = as_messages(entry.value, role)
+    return message
 
 
 def conversation_row(episode: RecordedEpisode) -> JsonObject:

@@ -59,8 +59,18 @@ def _without_developer(message: object) -> object:
     return message
 
 
-Tools: TypeAlias = Annotated[tuple[Tool, ...], BeforeValidator(_or_nothing), BeforeValidator(_parsed_text)]
-"""Tool schemas, as a list or as the JSON text of one; none where null."""
+def _as_tool(value: object) -> object:
+    """Return a bare function, as LLaMA-Factory lists them, as a tool; all else is for the schema to judge."""
+    bare = isinstance(value, dict) and "name" in value and not value.keys() & {"function", "input_schema"}
+    return {"type": "function", "function": value} if bare else value
+
+
+Tools: TypeAlias = Annotated[
+    tuple[Annotated[Tool, BeforeValidator(_as_tool)], ...],
+    BeforeValidator(_or_nothing),
+    BeforeValidator(_parsed_text),
+]
+"""Tool schemas or their functions alone, as a list or as the JSON text of one; none where null."""
 Params: TypeAlias = Annotated[dict[str, JsonValue], BeforeValidator(_or_empty), BeforeValidator(_parsed_text)]
 """Parameters of an instance, as an object or as its JSON text."""
 StepLabels: TypeAlias = Annotated[
