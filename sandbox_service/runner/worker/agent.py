@@ -212,9 +212,7 @@ class RunnerAgent:
                 self._control.send(StartFiles(), (theirs.fileno(),))
             deadline = time.monotonic() + timeout_s
             try:
-                # While the helper comes to life; when it cannot, the launcher's answer says why.
-                send_packet(ours, encode(request), data, deadline=deadline)
-                value, content = receive_packet(ours, deadline)
+                value, content = self._converse(ours, request, data, deadline)
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
@@ -223,8 +221,6 @@ class RunnerAgent:
                         "the machine is too busy to reach a file", BoxErrorCode.STEP_TIMEOUT
                     ) from None
                 raise
-            finally:
-                self._control.answer(Started)
         try:
             answer = FILE_ANSWERS.decode(value)
         except MessageError as error:
@@ -236,6 +232,18 @@ class RunnerAgent:
         if not isinstance(answer, kind):
             raise OSError(f"the file helper answered {answer.kind}, not {kind.kind}")
         return answer, content
+
+    def _converse(
+        self, end: socket.socket, request: RunnerMessage, data: bytes, deadline: float
+    ) -> tuple[JsonObject, bytes]:
+        """Ask the file helper that the launcher was just told to start, and take the launcher's answer."""
+        try:
+            # While the helper comes to life; when it cannot, the launcher's answer says why.
+            send_packet(end, encode(request), data, deadline=deadline)
+            return receive_packet(end, deadline)
+        finally:
+            # Before anything else is asked of the launcher, which answers in order.
+            self._control.answer(Started)
 
     def _blame(self, allowance: Allowance) -> None:
         """Raise WorldError when agent code was ended for what the machine did."""
@@ -249,12 +257,13 @@ class RunnerAgent:
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         try:
-            self.freeze()
-        except OSError:
-            self.kill()
-        try:
+            try:
+                self.freeze()
+            except OSError:
+                self.kill()
             yield
         finally:
+            # Whatever went wrong: a part of the agent may have been stopped.
             self.thaw()
 
     def freeze(self) -> None:

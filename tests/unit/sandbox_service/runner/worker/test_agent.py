@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sandbox_service.runner.messages.control import Done, FreezeAgent, KillAgent, Started
+from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 from tests.harness.runner_box import is_alive
+from tests.harness.stub_launcher import StubLauncher, agent_of
 from tests.harness.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -226,3 +230,37 @@ def test_each_instance_has_an_own_user_id_where_ids_are_dropped(
     assert len(uids) == (2 if drop else 1)
     assert (f"{os.geteuid()}\n" in uids) is not drop
     assert agent_box.release("second")
+
+
+@pytest.fixture
+def launcher() -> StubLauncher:
+    return StubLauncher()
+
+
+def test_a_late_file_helper_is_a_late_machine_and_the_agent_goes_on(launcher: StubLauncher) -> None:
+    with agent_of(launcher) as agent:
+        for _ in range(2):
+            # Whether the machine explains it depends on what else runs here.
+            with pytest.raises((TimeoutError, WorldError)) as raised:
+                agent.remove_files(["/workspace"], 0.05)
+            if isinstance(raised.value, WorldError):
+                assert raised.value.code is BoxErrorCode.STEP_TIMEOUT
+        agent.freeze()
+    assert launcher.asked == ["start_files", "freeze_agent", "thaw_agent"] * 2 + ["freeze_agent"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({FreezeAgent.kind: Started(4711, None)}, ValueError),
+        ({FreezeAgent.kind: Done(False), KillAgent.kind: Done(False)}, OSError),
+    ],
+    ids=["an answer that makes no sense", "an agent that can be neither stopped nor killed"],
+)
+def test_an_agent_that_should_stand_still_is_thawed_whatever_goes_wrong(
+    launcher: StubLauncher, answers: Any, error: type[Exception]
+) -> None:
+    launcher.answers |= answers
+    with agent_of(launcher) as agent, pytest.raises(error), agent.still():
+        pytest.fail("the agent does not stand still")
+    assert launcher.asked[-1] == "thaw_agent"
