@@ -167,9 +167,10 @@ class Agent(Protocol):
         """Kill every process of the agent, and see that none is left. The workspace stays."""
         ...
 
-    def candidate(self, entry: str) -> Candidate:
+    def candidate(self, entry: str, *, sockets: bool = False) -> Candidate:
         """Start ``module:function`` in a forked process under a fresh uid, in an empty directory of its own.
 
+        Without ``sockets`` it can open none but pairs: what it is told reaches nobody, the agent included.
         The function gets ``receive() -> dict`` (EOFError at the end) and ``send(dict)``.
         """
         ...

@@ -165,8 +165,7 @@ def test_nothing_that_a_solution_does_reaches_the_next_grading_or_the_agent(box:
     scratch = box.config["scratch"][0]
     box.create("memory", TASK)
     (told,) = call_tool(box, "memory", "python", code=lay_traces(scratch))["observation"]["messages"]
-    workspace = told["content"].strip("'")
-    write_solution(box, "memory", remembering(scratch, workspace))
+    write_solution(box, "memory", remembering(scratch, told["content"]))
     task = {**CHEATING_TASK, "tests": ["assert solve([1]) == []"] * 2}
     for _ in range(3):
         verdict = evaluate(box, "memory", 10, task)

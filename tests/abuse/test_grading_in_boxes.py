@@ -76,8 +76,7 @@ async def graded(one):
 @pytest.mark.parametrize("scratch", ["/tmp", "/dev/shm", "/var/tmp"])
 def test_gradings_leave_nothing_to_each_other_or_the_agent(kind, state_dir, scratch):
     async def actions(one):
-        workspace = (await python(one, lay_traces(scratch))).strip("'")
-        source = remembering(scratch, workspace)
+        source = remembering(scratch, await python(one, lay_traces(scratch)))
         await python(one, f"open('solution.py', 'w').write({source!r})")
         verdicts = [await graded(one) for _ in range(3)]
         heard = await python(one, HEARD_BY_AN_AGENT)

@@ -80,8 +80,9 @@ class AgentWorld(World):
     def do_workspace(self) -> JsonObject:
         return {"workspace": self.context.agent.workspace, "instance": self.context.instance_id}
 
-    def do_candidate(self, entry: str) -> JsonObject:
-        return self._guarded(lambda: setattr(self, "candidate", self.context.agent.candidate(entry)))
+    def do_candidate(self, entry: str, sockets: bool = False) -> JsonObject:
+        agent = self.context.agent
+        return self._guarded(lambda: setattr(self, "candidate", agent.candidate(entry, sockets=sockets)))
 
     def do_request(self, message: JsonObject, timeout_s: float = 20) -> JsonObject:
         return self._guarded(lambda: self.candidate.request(message, timeout_s))

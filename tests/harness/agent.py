@@ -263,7 +263,7 @@ class FakeAgent:
         self.calls.append("kill")
         self._end_session()
 
-    def candidate(self, entry: str) -> FakeCandidate:
+    def candidate(self, entry: str, *, sockets: bool = False) -> FakeCandidate:
         self.candidates.append(FakeCandidate(entry, self._scratch / str(len(self.candidates))))
         return self.candidates[-1]
 

@@ -20,13 +20,18 @@ for name in (scratch + '/ear', '\\0ear-of-' + scratch):
     ears.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
     ears[-1].bind(name); ears[-1].setblocking(False)
 os.chmod(scratch + '/ear', 0o666)
-os.getcwd()
+doors = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)]
+for door in doors:
+    door.bind(('', 0)); door.setblocking(False)
+doors[1].listen()
+os.getcwd(), *(door.getsockname()[1] for door in doors)
 """
 HEARD_BY_AN_AGENT = """
 def heard(listen):
     try: return listen()
     except BlockingIOError: return b''
 marks = [heard(lambda: os.read(pipe, 99)), *(heard(lambda: ear.recv(99)) for ear in ears)]
+marks += [heard(lambda: doors[0].recv(99)), heard(lambda: doors[1].accept()[0].recv(99))]
 for folder, _, names in [*os.walk('.'), *os.walk(scratch)]:
     for name in names:
         path = folder + '/' + name
@@ -36,7 +41,7 @@ marks.sort(); [mark for mark in marks if b'MARK' in mark and b'def solve' not in
 """
 _SOLUTION = """
 import os, socket, threading, time
-scratch, workspace = {scratch!r}, {workspace!r}
+scratch, (workspace, datagrams, streams) = {scratch!r}, {told}
 files = [scratch + place for place in ('/mine', '/memory', '/pit/mine', '/pit/memory', '/pit/deeper/memory')]
 files += [workspace + '/memory', workspace + '/mine', 'mine', os.environ.get('TMPDIR', '.') + '/mine']
 def tried(what, *arguments):
@@ -46,6 +51,10 @@ def remember(path):
     with open(path, 'a') as file: file.write('MARK')
 def told(name):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end: end.sendto(b'MARK', name)
+def said():
+    with socket.socket(type=socket.SOCK_DGRAM) as end: end.sendto(b'MARK', ('127.0.0.1', datagrams))
+def called():
+    with socket.create_connection(('127.0.0.1', streams), 1) as end: end.sendall(b'MARK')
 def pipe():
     end = os.open(scratch + '/pipe', os.O_WRONLY | os.O_NONBLOCK); os.write(end, b'MARK'); os.close(end)
 def solve(data):
@@ -53,16 +62,19 @@ def solve(data):
     for path in files:
         tried(remember, path); tried(os.chmod, path, 0o666); tried(os.setxattr, path, 'user.m', b'MARK')
     for name in (scratch + '/ear', '\\0ear-of-' + scratch): tried(told, name)
-    tried(pipe)
+    tried(pipe); tried(said); tried(called)
     return known
 """
 
 
 def lay_traces(scratch: str) -> str:
-    """A cell that opens workspace and shared folder to everybody, and listens on sockets and a pipe."""
+    """A cell that opens workspace and shared folder to everybody, and listens on sockets and a pipe.
+
+    Its output tells ``remembering`` where.
+    """
     return _TRACES.format(scratch=scratch)
 
 
-def remembering(scratch: str, workspace: str) -> str:
+def remembering(scratch: str, told: str) -> str:
     """A solution that gives the places where an earlier grading left its mark, and leaves one everywhere."""
-    return _SOLUTION.format(scratch=scratch, workspace=workspace)
+    return _SOLUTION.format(scratch=scratch, told=told.strip())

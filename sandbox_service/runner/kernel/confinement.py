@@ -13,6 +13,8 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from . import privileges
 
@@ -26,10 +28,28 @@ _LANDLOCK_CREATE_RULESET_VERSION = 1
 FIRST_LANDLOCK_WITH_SCOPES = 6
 """Version of Landlock's interface, of Linux 6.12."""
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
-_SOCKET_CALLS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""The machine as seccomp names it, and the number of ``socket``."""
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-"""Instructions of a filter (linux/bpf_common.h): load a word, two jumps that compare with it, and return."""
+
+
+class _SocketCalls(NamedTuple):
+    """The machine as seccomp names it, and the numbers of its calls."""
+
+    machine: int
+    socket: int
+    connect: int
+    bind: int
+    socketpair: int
+
+
+_SOCKET_CALLS = {
+    "x86_64": _SocketCalls(0xC000003E, 41, 42, 49, 53),
+    "aarch64": _SocketCalls(0xC00000B7, 198, 203, 200, 199),
+}
+_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+"""Instructions of a filter (linux/bpf_common.h): load a word, mask it, two jumps that compare, and return."""
+_NUMBER_AT, _MACHINE_AT, _FAMILY_AT, _TYPE_AT = 0, 4, 16, 24
+"""Places in struct seccomp_data; the last two are the first arguments of ``socket`` and ``socketpair``."""
+_SOCKET_TYPE_MASK = 0xF
+"""Bits of the type; those above are flags."""
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 _FIRST_X32 = 0x40000000
 """On x86_64, calls from this number on are the same calls once more, in the x32 convention."""
@@ -101,28 +121,60 @@ def landlock_version() -> int:
     return max(0, int(version))
 
 
-def refuse_unix_sockets() -> bool:
-    """Refuse new sockets of the family AF_UNIX with EACCES; False on a machine whose calls are not known.
+def refuse_sockets() -> bool:
+    """Refuse new sockets, and every address, with EACCES; False on a machine whose calls are not known.
 
-    Pairs of sockets stay allowed: they reach nobody else. This is for kernels without Landlock's scopes,
-    gVisor's among them. Raises OSError where the kernel does not filter system calls.
+    Streams and sequenced packets between the two ends of a pair stay allowed: they reach nobody else. A
+    datagram socket of a pair could still be told to send elsewhere, and one with a name is seen by everybody
+    in the network. Raises OSError where the kernel does not filter system calls.
     """
     known = _SOCKET_CALLS.get(os.uname().machine)
     if known is None:
         return False
-    machine, call = known
-    # code, instructions to skip if the comparison holds, if it does not, and the operand. The loads are from
-    # struct seccomp_data: the call's number is at 0, the machine at 4, the first argument at 16.
+    # code, instructions to skip if the comparison holds, if it does not, and the operand.
     program = (
-        (_LOAD, 0, 0, 4),
-        (_EQUAL, 0, 6, machine),
-        (_LOAD, 0, 0, 0),
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_EQUAL, 0, 11, known.machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_AT_LEAST, 9, 0, _FIRST_X32),
+        (_EQUAL, 8, 0, known.socket),
+        (_EQUAL, 7, 0, known.connect),
+        (_EQUAL, 6, 0, known.bind),
+        (_EQUAL, 0, 4, known.socketpair),
+        (_LOAD, 0, 0, _TYPE_AT),
+        (_AND, 0, 0, _SOCKET_TYPE_MASK),
+        (_EQUAL, 1, 0, socket.SOCK_STREAM),
+        (_EQUAL, 0, 1, socket.SOCK_SEQPACKET),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    )
+    confine(_packed(program))
+    return True
+
+
+def refuse_unix_sockets() -> bool:
+    """Refuse new sockets of the family AF_UNIX with EACCES; False on a machine whose calls are not known.
+
+    Pairs of sockets stay allowed. This is for what needs other families, on kernels without Landlock's
+    scopes, gVisor's among them. Raises OSError where the kernel does not filter system calls.
+    """
+    known = _SOCKET_CALLS.get(os.uname().machine)
+    if known is None:
+        return False
+    program = (
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_EQUAL, 0, 6, known.machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 4, 0, _FIRST_X32),
-        (_EQUAL, 0, 2, call),
-        (_LOAD, 0, 0, 16),
+        (_EQUAL, 0, 2, known.socket),
+        (_LOAD, 0, 0, _FAMILY_AT),
         (_EQUAL, 1, 0, socket.AF_UNIX),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     )
-    confine(b"".join(struct.pack("=HBBI", *instruction) for instruction in program))
+    confine(_packed(program))
     return True
+
+
+def _packed(program: Sequence[tuple[int, int, int, int]]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -129,7 +129,8 @@ class RequestHandler:
 
     def _start_candidate(self, request: StartCandidate, descriptors: list[int]) -> Started:
         load_ahead(request.entry)
-        return self._start("candidate", partial(spawn.run_candidate, entry=request.entry), descriptors)
+        run = partial(spawn.run_candidate, entry=request.entry, sockets=request.sockets)
+        return self._start("candidate", run, descriptors)
 
     def _end_process(self, request: EndProcess, _: list[int]) -> Done:
         owns = self._ownership.owns(self.serial, request.pid)

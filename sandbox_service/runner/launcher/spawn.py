@@ -23,6 +23,7 @@ from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.confinement import (
     confine,
     keep_abstract_sockets_apart,
+    refuse_sockets,
     refuse_unix_sockets,
 )
 from sandbox_service.runner.kernel.pids_cgroup import join_group
@@ -204,11 +205,12 @@ def run_files(place: ChildContext) -> None:
     serve_files(socket.socket(fileno=FIRST), place.directory, place.enter)
 
 
-def run_candidate(place: ChildContext, entry: str) -> None:
-    """Become a candidate; descriptor 3 is its control socket."""
+def run_candidate(place: ChildContext, entry: str, sockets: bool) -> None:
+    """Become a candidate, with sockets of its own or without; descriptor 3 is its control socket."""
     place.enter()
-    # The agent may listen on an abstract socket, which no file's mode guards, for what its grading tells it.
-    if not keep_abstract_sockets_apart():
+    # The agent may listen for what its grading tells it: on loopback, or on an abstract socket, which no
+    # file's mode guards.
+    if (sockets or not refuse_sockets()) and not keep_abstract_sockets_apart():
         refuse_unix_sockets()
     sys.path.insert(0, "")
     serve_candidate(socket.socket(fileno=FIRST), entry)

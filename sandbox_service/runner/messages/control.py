@@ -45,6 +45,8 @@ class StartCandidate(RunnerMessage):
 
     kind: ClassVar[str] = "start_candidate"
     entry: str
+    sockets: bool
+    """Whether it may open sockets, apart from pairs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,10 +281,10 @@ class RunnerAgent:
             raise OSError("a process of the agent could not be killed")
         self._control.forget_exits()
 
-    def candidate(self, entry: str) -> CandidateClient:
+    def candidate(self, entry: str, *, sockets: bool = False) -> CandidateClient:
         if self._candidate is not None and not self._candidate.closed:
             raise RuntimeError("an instance has one candidate at a time")
-        self._candidate = CandidateClient.start(self._control, entry)
+        self._candidate = CandidateClient.start(self._control, entry, sockets=sockets)
         return self._candidate
 
     def begin_copy(self, serial: int) -> SessionClient | None:

@@ -27,11 +27,11 @@ class CandidateClient:
         self.closed = False
 
     @classmethod
-    def start(cls, control: ControlSocket, entry: str) -> CandidateClient:
+    def start(cls, control: ControlSocket, entry: str, *, sockets: bool) -> CandidateClient:
         """Have the launcher fork a candidate. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            started = control.ask(StartCandidate(entry), Started, (theirs.fileno(),))
+            started = control.ask(StartCandidate(entry, sockets), Started, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise

@@ -143,7 +143,8 @@ class StepTests:
         done = self._agent.shell(give_place(self._agent.workspace), _SHELL_S)
         if done.exit_code != 0:
             raise NoRewardError("the agent's folders could not be put aside", done.output)
-        verifier = self._agent.candidate(ENTRY)
+        # Tests may start servers; no process of the agent is left that could listen to them.
+        verifier = self._agent.candidate(ENTRY, sockets=True)
         try:
             yield verifier
         finally:

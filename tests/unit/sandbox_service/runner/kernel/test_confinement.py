@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import secrets
@@ -14,6 +15,7 @@ from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.confinement import (
     confine,
     keep_abstract_sockets_apart,
+    refuse_sockets,
     refuse_unix_sockets,
 )
 from sandbox_service.sandboxes.seccomp import filter_program
@@ -138,3 +140,50 @@ def test_where_unix_sockets_are_refused_pairs_and_other_families_work() -> None:
         socket.socket(socket.AF_INET).close()
 
     assert outcome(without_unix_sockets(work)) == 0
+
+
+def without_sockets(action: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        refuse_sockets()
+        action()
+
+    return run
+
+
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6])
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_where_sockets_are_refused_none_of_any_family_can_be_opened(
+    family: socket.AddressFamily, kind: socket.SocketKind
+) -> None:
+    assert outcome(without_sockets(lambda: socket.socket(family, kind))) == errno.EACCES
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+        # The kernel makes it a datagram socket.
+        lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW),
+        lambda: socket.socketpair()[0].bind(f"\0confinement-{secrets.token_hex(8)}"),
+        lambda: socket.socketpair()[0].connect("\0anywhere"),
+    ],
+    ids=["a datagram pair", "a raw pair", "a name", "another peer"],
+)
+def test_where_sockets_are_refused_a_pair_reaches_nobody_else(deed: Callable[[], object]) -> None:
+    assert outcome(without_sockets(deed)) == errno.EACCES
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+def test_where_sockets_are_refused_pairs_and_event_loops_work(kind: socket.SocketKind) -> None:
+    async def answer() -> int:
+        done = await asyncio.create_subprocess_exec("/bin/true")
+        return await done.wait()
+
+    def work() -> None:
+        here, there = socket.socketpair(type=kind | socket.SOCK_NONBLOCK)
+        here.send(b"x")
+        there.recv(1)
+        if asyncio.run(answer()):
+            raise OSError(errno.ECHILD, "the child failed")
+
+    assert outcome(without_sockets(work)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,23 @@ def test_the_agent_is_killed_without_the_candidate_and_the_other_way_round(act: 
     act(do="control", name="kill")
     assert act(do="request", message={"n": 1})["value"] == {"n": 2}
     act(do="close")
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX"])
+def test_a_candidate_opens_no_socket_unless_it_was_started_with_them(act: Any, family: str) -> None:
+    opened = f"__import__('socket').socket(__import__('socket').{family}).fileno() > 0"
+    tried = (
+        "exec('def tried(code):\\n try: return eval(code)\\n except OSError as error: return error.errno')"
+        f" or tried({opened!r})"
+    )
+    act(do="candidate", entry=ENTRY)
+    assert run(act, tried) == str(errno.EACCES)
+    assert run(act, "len(__import__('socket').socketpair())") == "2"
+    act(do="close")
+    if family != "AF_UNIX":
+        act(do="candidate", entry=ENTRY, sockets=True)
+        assert run(act, tried) == "True"
+        act(do="close")
 
 
 def test_a_candidate_that_does_not_answer_is_a_timeout(act: Any) -> None:

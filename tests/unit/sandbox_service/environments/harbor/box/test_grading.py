@@ -83,7 +83,8 @@ class Agent:
         self.removed += 1
         raise self._removal
 
-    def candidate(self, _: str) -> Verifier:
+    def candidate(self, _: str, *, sockets: bool) -> Verifier:
+        assert sockets, "tests may start servers"
         return Verifier(self._ends, self._usage)
 
 
