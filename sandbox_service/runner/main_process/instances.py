@@ -302,11 +302,14 @@ class BoxInstances:
         self.instances.clear()
         self._releases.forget()
 
-        def cleaned(clean: bool, left: list[str]) -> None:
-            self._resetting = False
-            answer(clean, left)
+        def ended(workers_ended: bool) -> None:
+            def cleaned(clean: bool, left: list[str]) -> None:
+                self._resetting = False
+                answer(clean and workers_ended, left if workers_ended else ["workers", *left])
 
-        self.workers.end_all(lambda: self._launcher.reset(cleaned))
+            self._launcher.reset(cleaned)
+
+        self.workers.end_all(ended)
 
     def _statistics(self) -> JsonObject:
         return {

@@ -154,9 +154,9 @@ class Server:
             case zygote.WorkerGone(worker):
                 if self._box is not None:
                     self._box.workers.worker_gone(worker)
-            case zygote.AllEnded():
+            case zygote.AllEnded(clean):
                 if self._box is not None:
-                    self._box.workers.all_ended()
+                    self._box.workers.all_ended(clean)
 
     def _open_box(self) -> None:
         """Take instances: the world is imported."""

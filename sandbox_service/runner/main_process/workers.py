@@ -66,7 +66,7 @@ class Workers:
         self._on_lost = on_lost
         self.by_number: dict[int, WorkerProcess] = {}
         self._count = 0
-        self._all_ended: deque[Callable[[], None]] = deque()
+        self._all_ended: deque[Callable[[bool], None]] = deque()
 
     def fork(self) -> WorkerProcess:
         """Return a new worker, which takes frames at once."""
@@ -156,8 +156,8 @@ class Workers:
         worker.connection.close()
         self._lose(worker)
 
-    def end_all(self, ended: Callable[[], None]) -> None:
-        """Kill every worker."""
+    def end_all(self, ended: Callable[[bool], None]) -> None:
+        """Kill every worker; ``ended`` is told whether no process of one is left."""
         for worker in list(self.by_number.values()):
             worker.connection.close()
             self._lose(worker)
@@ -185,6 +185,6 @@ class Workers:
             for action in worker.gone:
                 action()
 
-    def all_ended(self) -> None:
-        """Take note that the zygote has killed all workers."""
-        self._all_ended.popleft()()
+    def all_ended(self, clean: bool) -> None:
+        """Take note that the zygote has killed all workers, or left some if not ``clean``."""
+        self._all_ended.popleft()(clean)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.wire.frames import Op
+from sandbox_service.runner.config import RunnerConfig
+from sandbox_service.runner.io.event_loop import EventLoop
+from sandbox_service.runner.main_process.instances import BoxInstances
+from sandbox_service.wire.frames import Frame, Op
 from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.harness.runner_box import RunnerBox
 
 TASK = {"prompt": "hi", "steps": 2}
@@ -180,3 +185,30 @@ def test_a_box_holds_after_many_instances_what_it_held_after_the_first(drop: boo
             held.append([(pid, len(list(Path(f"/proc/{pid}/fd").iterdir()))) for pid in sorted(pids)])
         assert len(held[0]) == 3
         assert held[-1] == held[0]
+
+
+class IdleZygote:
+    """Takes every request and carries out none."""
+
+    def send(self, *_: object) -> None:
+        pass
+
+
+class CleaningLauncher:
+    """Has cleaned the box at once."""
+
+    def reset(self, done: Callable[[bool, list[str]], None]) -> None:
+        done(True, [])
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_box_is_clean_after_a_reset_only_if_its_workers_have_ended(ended: bool) -> None:
+    zygote: Any = IdleZygote()
+    launcher: Any = CleaningLauncher()
+    config = RunnerConfig(world_module="w", workspace_root="/w")
+    box = BoxInstances(EventLoop(), config, zygote, launcher, {}, lambda _: None)
+    answers: list[Frame] = []
+    box.handle(Frame(Op.RESET, 1), answers.append)
+    assert answers == []
+    box.workers.all_ended(ended)
+    assert [answer.meta for answer in answers] == [{"clean": ended, "left": [] if ended else ["workers"]}]
