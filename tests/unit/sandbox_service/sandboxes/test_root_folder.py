@@ -1,6 +1,7 @@
 """The root folder of gVisor boxes."""
 
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_a_root_with_links_shares_its_files_and_is_made_once(root):
     assert (linked / "etc/hosts").stat().st_ino == (root / "etc/hosts").stat().st_ino
     assert with_links(root, ("tests", "app")) == linked
     assert with_links(root, ()) == root
+
+
+def test_a_root_with_links_that_several_threads_make_at_once_is_one(root):
+    for number in range(200):
+        (root / f"etc/{number}").touch()
+    with ThreadPoolExecutor(4) as threads:
+        made = set(threads.map(lambda _: with_links(root, ("app",)), range(4)))
+    assert sorted(root.parent.iterdir()) == sorted({root, *made})
+    assert len(made) == 1
 
 
 def test_all_that_boxes_mount_has_its_place_in_a_root_of_another_user(tmp_path):
