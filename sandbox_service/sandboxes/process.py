@@ -190,7 +190,7 @@ class ProcessFactory:
         return coverable([*host.hidden, *own], host.interpreter)
 
     async def sweep(self) -> int:
-        return await asyncio.to_thread(sweep_boxes, self._state.boxes)
+        return await asyncio.to_thread(sweep_boxes, self._state.boxes, self.uid_ranges.all)
 
     async def close(self) -> None:
         self._state.close()

@@ -133,8 +133,12 @@ def private_file(path: Path) -> BinaryIO:
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def sweep_boxes(boxes: Path) -> int:
-    """Kill the boxes that are recorded in a folder, remove what is left of them, and return their number."""
+def sweep_boxes(boxes: Path, own_uids: range) -> int:
+    """Kill the boxes that are recorded in a folder, remove what is left of them, and return their number.
+
+    ``own_uids`` are the ids that this node has to itself: the ids of a box are others' where an earlier
+    service of the node had another part of them, and then only the processes below its first one are killed.
+    """
     found = [folder for folder in boxes.iterdir() if folder.is_dir()]
     for folder in found:
         try:
@@ -144,7 +148,9 @@ def sweep_boxes(boxes: Path) -> int:
             # Only the record says which processes are the box's; without it none is killed.
             logger.warning("box_record_unreadable", box=folder.name)
         else:
-            end_tree(process_of(pid, started), range(*uids) if uids else None, _END_S)
+            recorded = range(*uids) if uids else range(0)
+            own = recorded and recorded[0] in own_uids and recorded[-1] in own_uids
+            end_tree(process_of(pid, started), recorded if own else None, _END_S)
         remove_folder(folder)
     return len(found)
 

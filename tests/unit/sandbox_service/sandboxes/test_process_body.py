@@ -1,6 +1,7 @@
 """Bodies of process boxes: what starts, what is remembered of them, and what a sweep makes of it."""
 
 import json
+import os
 import stat
 import subprocess
 
@@ -12,6 +13,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.process_body import ProcessBody, sweep_boxes
 from sandbox_service.sandboxes.state import StateDir
+
+OWN = range(1_900_000_000, 1_900_065_536)
+"""Ids that no other process has."""
 
 
 @pytest.fixture
@@ -93,14 +97,14 @@ def stray(state, name, **changes):
 
 def test_a_sweep_ends_what_an_earlier_service_left_running(state):
     process = stray(state, "process-a")
-    assert sweep_boxes(state.boxes) == 1
+    assert sweep_boxes(state.boxes, OWN) == 1
     assert process.wait() == -9
     assert list(state.boxes.iterdir()) == []
 
 
 def test_a_sweep_spares_a_process_that_only_has_the_id_of_one(state):
     process = stray(state, "process-a", started=1)
-    assert sweep_boxes(state.boxes) == 1
+    assert sweep_boxes(state.boxes, OWN) == 1
     assert process.poll() is None
     process.kill()
     process.wait()
@@ -110,6 +114,19 @@ def test_a_sweep_spares_a_process_that_only_has_the_id_of_one(state):
 def test_a_sweep_removes_a_box_whose_record_says_nothing(state, record, caplog):
     folder = state.make_box_dir("process-a", many_users=False)
     (folder / "record.json").write_text(record)
-    assert sweep_boxes(state.boxes) == 1
+    assert sweep_boxes(state.boxes, OWN) == 1
     assert "box_record_unreadable" in caplog.text
     assert not folder.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users need root")
+@pytest.mark.parametrize("own", [True, False], ids=["of this node", "of another node"])
+def test_a_sweep_ends_processes_by_their_user_id_only_where_the_ids_are_this_nodes(state, own):
+    uids = range(OWN.start, OWN.start + 10)
+    box = stray(state, "process-a", uids=[uids.start, uids.stop])
+    daemon = subprocess.Popen(["sleep", "60"], user=uids.start)
+    assert sweep_boxes(state.boxes, OWN if own else range(OWN.stop, OWN.stop + 10)) == 1
+    assert box.wait() == -9
+    assert (daemon.poll() is None) is not own
+    daemon.kill()
+    assert daemon.wait() == -9
