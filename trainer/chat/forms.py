@@ -13,10 +13,15 @@ from typing import TypeAlias
 
 from sandbox_contract.messages import Message
 
-from .thoughts import divide
+from .thought_places import ThoughtPlace
+from .thoughts import COMMON, ThoughtMarks, apart, thought_of
 from .tool_formats.base import arguments_of
 
 Json: TypeAlias = "dict[str, object]"
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")
+"""The names that templates look for."""
+_WRITTEN_APART = {"tool_calls", "images", "reasoning_content", "reasoning"}
+"""Fields of a message that are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,10 @@ class TemplateDialect:
     """Whether it needs null as the content of a message with calls only."""
     named_ids: bool = False
     """Whether ids of calls are ``functions.NAME:NUMBER``."""
-    thought_fields: bool = False
-    """Whether it takes thoughts from fields of their own, not from the content."""
+    thoughts: ThoughtPlace = ThoughtPlace.CONTENT
+    """The place in which it is given thoughts."""
+    marks: ThoughtMarks = COMMON
+    """The marks of thoughts in the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class Form:
     written_calls: bool = False
     """Calls are text in the content."""
     tools_as_users: bool = False
+    said_in_thought: bool = False
+    """Words before calls join the thought, for templates that render only one of the two."""
 
     def messages(self, messages: Sequence[Message], written: Callable[[Message], str]) -> list[Message]:
         """Return the messages in this form; ``written`` turns a message with calls into text."""
@@ -56,7 +65,7 @@ class Form:
         prepared = [
             Message(role="user", content=message.content)
             if message.role in users
-            else Message(role="assistant", content=written(message))
+            else _without_calls(message, written)
             if self.written_calls and message.tool_calls
             else message
             for message in messages
@@ -65,12 +74,12 @@ class Form:
 
     def json(self, message: Message) -> Json:
         """Return a message as templates expect it: text for content, an object or text for arguments."""
-        prepared = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls", "images"})
+        prepared = message.model_dump(mode="json", exclude_none=True, exclude=_WRITTEN_APART)
         prepared["content"] = message.content or ""
         if message.role == "tool" and self.dialect.named_ids:
             prepared["tool_call_id"] = _named_id(message.tool_call_id, message.name)
-        if message.role == "assistant" and self.dialect.thought_fields:
-            prepared |= _apart(message.content or "")
+        if message.role == "assistant":
+            prepared |= self._thinking(message)
         if message.tool_calls:
             if self.dialect.empty_as_none and not prepared["content"]:
                 prepared["content"] = None
@@ -89,6 +98,22 @@ class Form:
             ]
         return prepared
 
+    def _thinking(self, message: Message) -> Json:
+        """Return the content and the fields of a message with a thought; nothing where it has none."""
+        thought, said = thought_of(message)
+        if thought is None:
+            return {}
+        if self.said_in_thought and message.tool_calls and said:
+            thought, said = f"{thought}\n\n{said}", ""
+        match self.dialect.thoughts:
+            case ThoughtPlace.FIELDS:
+                return {"content": said, **dict.fromkeys(_THOUGHT_FIELDS, thought)}
+            case ThoughtPlace.CONTENT:
+                given = self.dialect.marks == COMMON and not (message.reasoning_content or message.reasoning)
+                return {} if given else {"content": self.dialect.marks.framed(thought, said)}
+            case ThoughtPlace.NOWHERE:
+                return {"content": said}
+
 
 def forms(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[Form]:
     """Return the forms to try, the one closest to the original messages first."""
@@ -103,6 +128,8 @@ def forms(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[For
                 continue
             form = replace(plain, written_calls=written, tools_as_users=as_users)
             yield form
+            if calls and not written and dialect.thoughts is ThoughtPlace.FIELDS:
+                yield replace(form, said_in_thought=True)
             yield replace(form, joined=True)
             yield replace(form, joined=True, system_as_user=True)
 
@@ -112,12 +139,11 @@ def _named_id(number: str | None, name: str | None) -> str | None:
     return f"functions.{name}:{int(number)}" if name and number and number.isdecimal() else number
 
 
-def _apart(content: str) -> Json:
-    """Return content and thought in the fields that templates look for."""
-    thought, said = divide(content)
-    if thought is None:
-        return {}
-    return {"content": said, **dict.fromkeys(("reasoning_content", "reasoning", "thinking"), thought)}
+def _without_calls(message: Message, written: Callable[[Message], str]) -> Message:
+    """Return a message with its calls as text, and its thought apart."""
+    said = apart(message)
+    text = written(said.model_copy(update={"reasoning_content": None}))
+    return said.model_copy(update={"content": text, "tool_calls": None})
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .thoughts import CLOSE, OPEN
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -37,11 +39,17 @@ class Literals:
         self._texts = [*special, *frame, _BEGIN, _END]
         self._numbers = {text: number for number, text in enumerate(self._texts)}
         spoken = _any_of([*special, _BEGIN, _END])
-        self._by_role = {"user": spoken, "assistant": spoken, "tool": _any_of(self._texts)}
+        # The marks of an assistant's thought are its own, even where they are special tokens.
+        said = _any_of([text for text in (*special, _BEGIN, _END) if text not in (OPEN, CLOSE)])
+        self._by_role = {"user": spoken, "assistant": said, "tool": _any_of(self._texts)}
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with such text escaped."""
         return [self._hide(message) for message in messages]
+
+    def shown(self, rendered: str) -> str:
+        """Return a rendered text without escapes."""
+        return _HIDDEN.sub(lambda found: self._texts[int(found[1])], rendered)
 
     def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Return the tokens of a rendered text, with escaped text encoded as ordinary text."""

@@ -6,7 +6,6 @@ tool. A form that drops something counts as rejected, and the next one is tried.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +19,8 @@ from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
-from .thoughts import CLOSE, opened
+from .thought_places import ThoughtPlace, thought_place
+from .thoughts import CLOSE, opened, own_marks
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -40,9 +40,6 @@ _SCHEMA: dict[str, JsonValue] = {
 }
 _TOOL = Tool(function=FunctionSchema(name=TOOL_NAME, description="A made-up tool.", parameters=_SCHEMA))
 """A schema with all fields that templates read: some reject a tool without properties."""
-_FIELDS = re.compile(
-    r"""(?:message|msg|m)(?:\.|\[['"]|\.get\(['"])(?:reasoning_content|reasoning|thinking)\b"""
-)
 
 
 class Template:
@@ -70,12 +67,14 @@ class Template:
         self._written = written
         self._literals = Literals(tokenizer, source)
         self._marks = Marks(tokenizer, ends)
+        self.thought_marks = own_marks(source)
+        """The marks that the family writes around a thought."""
         self._unasked: tuple[Tool, ...] = ()
         """Tools for renderings that need none, for templates that require some."""
         plain = None
         for tools in ((), (_TOOL,)):
             self._unasked = tools
-            self._dialect = self._found_dialect()
+            self._dialect = self._with_thoughts(self._found_dialect())
             plain = plain or self._turn_ending(spoken(), Message(role="user", content=ANSWERED))
             if plain is not None:
                 break
@@ -102,6 +101,11 @@ class Template:
             return next(iter(ending.ends - {ending.end}), ending.end)
         answer = tool_answer() if calls else Message(role="user", content=ANSWERED)
         return self._marks.first(self.following([answer], None))
+
+    @property
+    def takes_thoughts(self) -> bool:
+        """Whether the template writes a thought itself, with the marks around it."""
+        return self._dialect.thoughts is ThoughtPlace.FIELDS
 
     @property
     def writes_calls(self) -> bool:
@@ -168,6 +172,14 @@ class Template:
         opens, turn = self._marks.behind(whole, head), self._marks.behind(head, whole)
         closes = bool(opens) and opens.strip() == opened(head) and turn.lstrip().startswith(CLOSE)
         return self._unended(turn, message) if closes else None
+
+    def shown(self, rendered: str) -> str:
+        """Return a rendered text as readers see it."""
+        return self._literals.shown(rendered)
+
+    def hidden(self, message: Message) -> Message:
+        """Return a message whose text cannot be mistaken for special tokens, as rendered messages are."""
+        return self._literals.hidden([message])[0]
 
     def notation(self, message: Message) -> str:
         """Return the template's notation of a turn, after the common part with the head of a sampled turn."""
@@ -239,8 +251,7 @@ class Template:
         return bool(end) and text.partition(TOOL_NAME)[2].count(end) > 1
 
     def _found_dialect(self) -> TemplateDialect:
-        fields = "</think>" not in self._source and bool(_FIELDS.search(self._source))
-        plain = TemplateDialect(thought_fields=fields, named_ids=_KIMI in self._source)
+        plain = TemplateDialect(named_ids=_KIMI in self._source, marks=self.thought_marks)
         answer = tool_answer()
         for as_text, as_none in ((False, False), (True, True), (False, True), (True, False)):
             dialect = replace(plain, arguments_as_text=as_text, empty_as_none=as_none)
@@ -250,6 +261,12 @@ class Template:
                 if SAID in text and TOOL_NAME in text:
                     return replace(dialect, tool_role=ANSWERED in text or self._shows_answer(dialect))
         return replace(plain, calls=False, tool_role=self._shows_answer(plain))
+
+    def _with_thoughts(self, dialect: TemplateDialect) -> TemplateDialect:
+        def rendered(messages: list[Message], place: ThoughtPlace) -> str:
+            return self._attempt(Form(replace(dialect, thoughts=place)), messages, self._unasked, False)[0]
+
+        return replace(dialect, thoughts=thought_place(rendered, self.thought_marks))
 
     def _shows_answer(self, dialect: TemplateDialect) -> bool:
         text, _ = self._attempt(Form(dialect), [*spoken().messages, tool_answer()], self._unasked, True)

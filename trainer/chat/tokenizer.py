@@ -17,7 +17,7 @@ from trainer.errors import ConfigError
 from .arguments import warn_of_unknown
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
 from .template import Template, template_source
-from .thoughts import CLOSE, OPEN, marked, opened
+from .thoughts import COMMON, apart, closed, marked, opened, thought_of, whole
 from .tool_formats import TOOL_FORMATS, tool_format
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ChatTokenizer:
         """Number of positions of the model; None when its config does not have it."""
         check_vocabulary(folder, self.tokenizer, self.stop_ids)
         self._by_template = by_template and self._template.renders_tools()
-        self._warned = False
+        self._warned = self._warned_of_thoughts = False
         self._warn_of_notation()
 
     @property
@@ -100,13 +100,15 @@ class ChatTokenizer:
         text = None if last is None else self.decode([last])
         return self._template.encode(self._template.following(messages, text), self.encode)
 
-    def turn(self, message: Message | str) -> list[int]:
+    def turn(self, message: Message | str, prompt: Sequence[int] = ()) -> list[int]:
         """Return the tokens of an assistant's turn with its stop token, as the model would have to write it.
 
-        A message is rendered by the chat template; a text is used unchanged.
+        A message is rendered by the chat template, its thought included; a text is used unchanged.
+        ``prompt`` are the tokens before the turn; without them, it is the first answer to a user.
         """
         calls = not isinstance(message, str) and bool(message.tool_calls) and not self._in_text
-        ids = self.encode(message) if isinstance(message, str) else self._written(message)
+        head = self.decode(prompt[-HEAD_TOKENS:])
+        ids = self.encode(message) if isinstance(message, str) else self._written(message, head)
         end = self._template.end_token(calls=calls)
         return [*ids, *(self.encode(end) if end else self.stop_ids[:1])]
 
@@ -152,17 +154,38 @@ class ChatTokenizer:
     def _in_text(self) -> bool:
         return self._config.tool_format == "text"
 
-    def _written(self, message: Message) -> list[int]:
-        """Return a message as the template renders it, if the tool format parses the same calls from it."""
-        plain = self.format.render(message)
-        shown = Message(role="assistant", content=plain) if self._in_text else message
-        text = self._template.turn(shown)
-        if text is not None and _calls(self.parse(text)) == _calls(shown):
-            return self._template.encode(text, self.encode)
-        head = opened(self._template.render([Message(role="user", content=".")]))
-        if head == OPEN:
-            plain = plain.lstrip().removeprefix(OPEN) if CLOSE in plain else f"\n{CLOSE}\n\n{plain}"
-        return self.encode(plain)
+    def _written(self, message: Message, head: str) -> list[int]:
+        """Return a message behind ``head`` as the template renders it, if the same is parsed from that."""
+        usual = self._template.render([Message(role="user", content=".")])
+        head = head or usual
+        if closed(head) and thought_of(message)[0]:
+            self._warn_of_thoughts()
+            message = apart(message).model_copy(update={"reasoning_content": None})
+        if self._in_text:
+            message = Message(role="assistant", content=self.format.render(whole(message)))
+        alike = (opened(head), closed(head)) == (opened(usual), closed(usual))
+        rendered = self._template.turn(message) if alike else None
+        if rendered is None or not self._kept(self._template.shown(rendered), message):
+            rendered = self._by_hand(self._template.hidden(message), head)
+        return self._template.encode(rendered, self.encode)
+
+    def _kept(self, text: str, message: Message) -> bool:
+        """Return whether a message's calls and thought are parsed from a text."""
+        said = self.parse(text)
+        given, found = ((thought_of(each)[0] or "").strip() for each in (message, said))
+        # A tool format may not know the notation in which the template itself writes a thought.
+        unread = bool(given) and not found and self._template.takes_thoughts and given in text
+        return _calls(said) == _calls(message) and (given == found or unread)
+
+    def _by_hand(self, message: Message, head: str) -> str:
+        """Return a message as the tool format writes it, with its thought in the family's marks."""
+        marks, message = self._template.thought_marks, apart(message)
+        plain = self.format.render(whole(message))
+        if message.reasoning_content:
+            thought = f"{COMMON.begin}\n{message.reasoning_content}\n{COMMON.end}"
+            if plain.startswith(thought):
+                return marks.framed(message.reasoning_content, plain[len(thought) :].lstrip("\n"), head)
+        return f"\n{marks.end}\n\n{plain}" if opened(head) == marks.begin else plain
 
     def _prepared(
         self, messages: Sequence[Message], tools: Sequence[Tool], *, in_prompt: bool
@@ -195,6 +218,15 @@ class ChatTokenizer:
         if not self._warned:
             self._warned = True
             logger.warning('%s; tools are rendered into the system prompt, as with chat.tools="prompt"', why)
+
+    def _warn_of_thoughts(self) -> None:
+        """Warn once that thoughts are left out, because the prompt says that there are none."""
+        if not self._warned_of_thoughts:
+            self._warned_of_thoughts = True
+            logger.warning(
+                "thoughts of recorded turns are left out: the prompt closes the thought before the turn; "
+                "to train on them, switch thinking on in chat.template_kwargs"
+            )
 
     def _warn_of_notation(self) -> None:
         """Warn where the template's notation of calls differs from the configured one."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from trainer.chat.thoughts import CLOSE, OPEN, without_thoughts
+from trainer.chat.thoughts import without_thoughts
 
 from .forest import Break
 
@@ -117,8 +117,7 @@ class Prompts:
         """
         behind = history.behind
         if behind is None:
-            whole = [_whole(message) for message in history.new]
-            return Prompt(tuple(self._chat.opening(whole, history.tools)), history)
+            return Prompt(tuple(self._chat.opening(history.new, history.tools)), history)
         before = behind.path.token_ids
         tail = self._chat.continuation(history.new, before[behind.end - 1])
         return Prompt((*before[: behind.end], *tail), history)
@@ -180,15 +179,6 @@ def _canonical(message: Message) -> bytes:
     if message.role == "assistant":
         content = without_thoughts(content)
     return repr((message.role, content.strip(), calls, message.tool_call_id)).encode()
-
-
-def _whole(message: Message) -> Message:
-    """Return a message with its reasoning in the content, which is where chat templates are given it."""
-    thought = message.reasoning_content or message.reasoning
-    if message.role != "assistant" or not thought:
-        return message
-    content = f"{OPEN}\n{thought}\n{CLOSE}\n\n{message.content or ''}"
-    return message.model_copy(update={"content": content, "reasoning_content": None, "reasoning": None})
 
 
 def _canonical_call(call: ToolCall) -> tuple[object, ...]:

@@ -95,6 +95,6 @@ def tokenize_conversation(
             tokens += chat.continuation(between, tokens[-1])
             between = []
         start = len(tokens)
-        tokens += chat.turn(message)
+        tokens += chat.turn(message, tokens)
         turns.append(TurnSpan(start, len(tokens), trained=place not in skipped))
     return TokenizedConversation(tuple(tokens), tuple(turns))

@@ -1,8 +1,10 @@
 """Recorded conversations become the tokens that an episode would have had."""
 
 import numpy as np
+import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.template_families import chat_with
 from tests.harness.tiny_chat import tiny_chat
 from trainer.engines.generation import Finish, Generation
 from trainer.offline.tokens import tokenize_conversation
@@ -76,3 +78,12 @@ def test_samples_have_no_version_and_their_turns_are_counted():
     assert set(sample.versions_T.tolist()) == {-1}
     assert sorted(set(sample.turns_T[sample.mask_T].tolist())) == [0, 1]
     assert not np.any(sample.turns_T[~sample.mask_T] >= 0)
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5_think", "qwen3_8", "glm4_7", "gptoss", "ministral3"])
+def test_a_recorded_thought_is_trained_on(name, field):
+    chat = chat_with(name)
+    thinking = SUBMIT.model_copy(update={field: "A sum."})
+    (turn,) = said(chat, tokenize_conversation(chat, ASK, (thinking,)))
+    assert turn.index("A sum.") < turn.index("5")
