@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 from sandbox_contract.messages import FunctionSchema, Message, Tool
 from trainer.errors import ConfigError
 
+from .answers import named
 from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
@@ -127,7 +128,7 @@ class Template:
     ) -> str:
         """Render a whole conversation; with ``generation`` up to the start of the assistant's turn."""
         refusal = ""
-        messages = self._literals.hidden(messages)
+        messages = self._literals.hidden(named(messages))
         for form in forms(self._dialect, messages):
             prepared = form.messages(messages, self._written)
             text, refused = self._attempt(form, prepared, tools, generation)

@@ -1,13 +1,16 @@
 """Ids of answers and of tool calls in them.
 
 Agents see ids that are unique among all sessions. Prompts have short numbers instead, which all chat
-templates take, and which are the same whenever an episode is played again.
+templates take, and which are the same whenever an episode is played again. Agents send an answer with the id
+of its call alone; the name of the tool that answers is filled in, since some chat templates print it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from trainer.chat import named
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message
@@ -21,6 +24,8 @@ class CallIds:
     def __init__(self, session_id: str) -> None:
         self._prefix = session_id
         self._tool_calls = 0
+        self._names: dict[str, str] = {}
+        """The called tools, by the numbers of their calls."""
 
     def of_answer(self, number: int) -> str:
         """Return the id of the answer to a call."""
@@ -33,6 +38,7 @@ class CallIds:
             for place, call in enumerate(message.tool_calls or ())
         )
         self._tool_calls += len(calls)
+        self._names |= {call.id: call.function.name for call in calls if call.id}
         return message.model_copy(update={"tool_calls": calls}) if calls else message
 
     def outer(self, message: Message) -> Message:
@@ -43,10 +49,14 @@ class CallIds:
         return message.model_copy(update={"tool_calls": calls}) if calls else message
 
     def inner(self, call: ModelCall) -> ModelCall:
-        """Return a call of the agent with the numbers of its tool calls. Foreign ids stay as they are."""
+        """Return a call of the agent with the numbers of its tool calls, and the names of tools that answer.
+
+        Foreign ids stay as they are.
+        """
         if not any(message.tool_calls or message.tool_call_id for message in call.messages):
             return call
-        return replace(call, messages=tuple(self._inner(message) for message in call.messages))
+        messages = [self._inner(message) for message in call.messages]
+        return replace(call, messages=tuple(named(messages, self._names)))
 
     def _inner(self, message: Message) -> Message:
         if message.tool_call_id:

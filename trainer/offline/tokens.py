@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.chat import numbered
 from trainer.types import Sample
 
 if TYPE_CHECKING:
@@ -81,9 +82,11 @@ def tokenize_conversation(
 ) -> TokenizedConversation:
     """Return the tokens of a conversation whose ``completion`` begins with a turn.
 
-    Messages after the last turn are left out. ``skipped`` are indices of the completion's turns that carry no
-    loss. Raises ConfigError where the chat template rejects a message.
+    Calls are numbered as in an episode. Messages after the last turn are left out. ``skipped`` are indices of
+    the completion's turns that carry no loss. Raises ConfigError where the chat template rejects a message.
     """
+    messages = numbered([*prompt, *completion])
+    prompt, completion = messages[: len(prompt)], messages[len(prompt) :]
     tokens = chat.opening(prompt, tools)
     turns: list[TurnSpan] = []
     between: list[Message] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trainer.chat import HEAD_TOKENS
+from trainer.chat import HEAD_TOKENS, named
 from trainer.errors import EngineError
 from trainer.model_gateway.forest import Call, Forest
 from trainer.types import Line
@@ -104,7 +104,9 @@ class Conversation:
     def add_observation(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> None:
         """Add the observation after the last turn, with the tools if they change."""
         self._note(messages)
-        self._exchanges[-1] += messages
+        exchange = self._exchanges[-1]
+        messages = named([*exchange, *messages])[len(exchange) :]
+        exchange += messages
         changed = tools is not None and tuple(tools) != self._tools
         self._tools = self._tools if tools is None else tuple(tools)
         if changed and self._chat.renders_tools:

@@ -26,8 +26,18 @@ def test_a_repeated_conversation_has_the_numbers_again():
 
 def test_ids_of_others_stay_as_they_are():
     made = calling("look").tool_calls[0].model_copy(update={"id": "call_7"})
-    sent = call(assistant("").model_copy(update={"tool_calls": (made,)}), result(made), calling("look"))
+    answered = result(made).model_copy(update={"name": "look"})
+    sent = call(assistant("").model_copy(update={"tool_calls": (made,)}), answered, calling("look"))
     assert CallIds("0a1b").inner(sent) == sent
+
+
+def test_an_answer_has_the_name_of_the_tool_that_was_called():
+    session = CallIds("0a1b")
+    shown = session.outer(session.number(calling("look")))
+    foreign = calling("seek").tool_calls[0].model_copy(update={"id": "call_7"})
+    theirs = assistant("").model_copy(update={"tool_calls": (foreign,)})
+    repeated = session.inner(call(result(shown.tool_calls[0]), theirs, result(foreign)))
+    assert [repeated.messages[place].name for place in (0, 2)] == ["look", "seek"]
 
 
 def test_a_text_has_no_ids():

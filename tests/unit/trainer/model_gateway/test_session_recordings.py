@@ -20,6 +20,7 @@ from tests.harness.model_calls import (
     trained_tokens,
     user,
 )
+from tests.harness.template_families import chat_with
 from tests.harness.tiny_chat import tiny_chat
 from trainer.engines.generation import Finish, Generation, Sampling
 from trainer.engines.pool import EnginePool
@@ -50,6 +51,27 @@ async def test_a_conversation_with_tools_is_one_sequence_of_all_that_was_sampled
     assert [len(tokens) for tokens in trained(recording.segments)] == [len(sampled_tokens(policy))]
     assert trained_tokens(recording) == sampled_tokens(policy)
     assert [line.role for line in recording.lines] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("family", "tool_format", "text"),
+    [
+        ("gptoss", "harmony", "<|start|>functions.look to=assistant"),
+        ("gemma4_v5", "gemma4", "response:look{"),
+        ("kimi_k2", "kimi_k2", "## Return of functions.look:0"),
+    ],
+)
+async def test_a_spliced_prompt_names_the_tool_that_answers(family, tool_format, text):
+    chat = chat_with(family, tool_format=tool_format)
+    opened, _ = session(calling("look").model_copy(update={"content": None}), "5", chat=chat)
+    first = await opened.answer(call(ASK, tools=[LOOK]))
+    (asked,) = first.message.tool_calls
+    await opened.answer(call(ASK, first.message, result(asked), tools=[LOOK]))
+    recording = await opened.close()
+    assert breaks(recording) == [Break.FIRST, Break.EXTENDS]
+    told = chat.decode(recording.segments[0].token_ids)
+    assert text in told
+    assert "made_up_tool" not in told
 
 
 async def test_each_token_is_recorded_with_its_own_logprob_and_version():

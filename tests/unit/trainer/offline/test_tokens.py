@@ -87,3 +87,21 @@ def test_a_recorded_thought_is_trained_on(name, field):
     thinking = SUBMIT.model_copy(update={field: "A sum."})
     (turn,) = said(chat, tokenize_conversation(chat, ASK, (thinking,)))
     assert turn.index("A sum.") < turn.index("5")
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_format", "text"),
+    [
+        ("gptoss", "harmony", "<|start|>functions.python to=assistant"),
+        ("gemma4_v5", "gemma4", "response:python{"),
+        ("kimi_k2", "kimi_k2", "## Return of functions.python:1"),
+    ],
+)
+def test_a_recorded_answer_names_its_call(name, tool_format, text):
+    chat = chat_with(name, tool_format=tool_format)
+    seen = SAW.model_copy(update={"name": None})
+    recorded = tokenize_conversation(chat, ASK, (CALL, seen, CALL, seen, SUBMIT))
+    told = chat.decode(recorded.token_ids)
+    assert text in told
+    assert "made_up_tool" not in told
+    assert "call_0" not in told

@@ -1,0 +1,35 @@
+"""The conversation of an episode names the tools that answer."""
+
+import pytest
+
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.template_families import chat_with
+from trainer.engines.generation import Finish, Generation
+from trainer.rollout.conversation import Conversation
+
+pytest.importorskip("trl")
+
+TASK = Message(role="user", content="What is a kestrel?")
+FUNCTION = FunctionCall(name="look_up", arguments='{"word": "a"}')
+CALL = Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=FUNCTION),))
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_format", "text"),
+    [
+        ("gptoss", "harmony", "<|start|>functions.look_up to=assistant"),
+        ("gemma4_v5", "gemma4", "response:look_up{"),
+        ("kimi_k2", "kimi_k2", "## Return of functions.look_up:0"),
+    ],
+)
+def test_an_observation_without_a_name_has_that_of_the_call(name: str, tool_format: str, text: str) -> None:
+    chat = chat_with(name, tool_format=tool_format)
+    conversation = Conversation(chat, 4000)
+    conversation.begin([TASK], ())
+    ids = tuple(chat.turn(CALL))
+    (call,) = conversation.add_turn(Generation(ids, (-1.0,) * len(ids), Finish.STOP, ())).tool_calls or ()
+    before = len(conversation.prompt)
+    conversation.add_observation([Message(role="tool", content="A bird.", tool_call_id=call.id)])
+    seen = chat.decode(conversation.prompt[before:])
+    assert text in seen
+    assert "made_up_tool" not in seen
