@@ -1,23 +1,27 @@
 """Escape text that looks like a special token, so that message contents cannot end a turn.
 
-Before rendering, such text in contents of all roles but the system is replaced by a number between two
-private-use characters; when the rendered text is tokenized, it is encoded as ordinary text.
+Before rendering, such text in contents of all roles but the system, and in the thoughts and the arguments of
+calls of the assistant, is replaced by a number between two private-use characters; when the rendered text is
+tokenized, it is encoded as ordinary text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .thoughts import CLOSE, OPEN
+from .tool_formats.base import arguments_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from sandbox_contract.messages import Message
+    from sandbox_contract.messages import Message, ToolCall
 
 
+_FIELDS = ("content", "reasoning_content", "reasoning")
 _BEGIN, _END = "\ue000", "\ue001"
 # Templates may render contents as JSON, in which the two characters can appear escaped.
 _HIDDEN = re.compile(r"(?:\ue000|\\ue000)([0-9]+)(?:\ue001|\\ue001)")
@@ -38,7 +42,7 @@ class Literals:
         # The escape characters themselves come last, so that a content cannot forge an escape.
         self._texts = [*special, *frame, _BEGIN, _END]
         self._numbers = {text: number for number, text in enumerate(self._texts)}
-        spoken = _any_of([*special, _BEGIN, _END])
+        spoken = self._spoken = _any_of([*special, _BEGIN, _END])
         # The marks of an assistant's thought are its own, even where they are special tokens.
         said = _any_of([text for text in (*special, _BEGIN, _END) if text not in (OPEN, CLOSE)])
         self._by_role = {"user": spoken, "assistant": said, "tool": _any_of(self._texts)}
@@ -65,11 +69,45 @@ class Literals:
 
     def _hide(self, message: Message) -> Message:
         pattern = self._by_role.get(message.role)
-        content = message.content or ""
-        if pattern is None or not pattern.search(content):
+        if pattern is None:
             return message
-        shown = pattern.sub(lambda found: f"{_BEGIN}{self._numbers[found[0]]}{_END}", content)
-        return message.model_copy(update={"content": shown})
+        fields = {name: getattr(message, name) for name in _FIELDS}
+        changed: dict[str, object] = {
+            name: self._escaped(text, pattern) for name, text in fields.items() if text
+        }
+        if message.tool_calls:
+            changed["tool_calls"] = tuple(self._hide_call(call) for call in message.tool_calls)
+        return message.model_copy(update=changed)
+
+    def _hide_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with such text in its arguments escaped, also where JSON spells it otherwise."""
+        given, read = call.function.arguments, arguments_of(call)
+        try:
+            hidden = self._hidden_value(read)
+        except RecursionError:
+            hidden = self._escaped(given if isinstance(given, str) else _json(given), self._spoken)
+        if hidden == read:
+            return call
+        as_given = isinstance(hidden, str) or isinstance(given, dict)
+        arguments = hidden if as_given else _json(hidden)
+        function = call.function.model_copy(update={"arguments": arguments})
+        return call.model_copy(update={"function": function})
+
+    def _hidden_value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self._escaped(value, self._spoken)
+        if isinstance(value, list):
+            return [self._hidden_value(each) for each in value]
+        if isinstance(value, dict):
+            return {self._hidden_value(key): self._hidden_value(each) for key, each in value.items()}
+        return value
+
+    def _escaped(self, text: str, pattern: re.Pattern[str]) -> str:
+        return pattern.sub(lambda found: f"{_BEGIN}{self._numbers[found[0]]}{_END}", text)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _is_mark(text: str, source: str) -> bool:

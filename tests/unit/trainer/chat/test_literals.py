@@ -1,0 +1,85 @@
+"""Text that looks like a special token is ordinary text in calls and thoughts, too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.template_families import chat_with
+from trainer.chat import ChatTokenizer
+from trainer.chat.thoughts import thought_of
+
+pytest.importorskip("trl")
+
+TASK = Message(role="user", content="What is a kestrel?")
+FAMILIES = {
+    "qwen3": "hermes",
+    "qwen3_8": "qwen3_coder",
+    "gptoss": "harmony",
+    "glm4_7": "glm",
+    "lfm2_2_5": "lfm2",
+}
+
+
+def specials(chat: ChatTokenizer, tokens: list[int]) -> list[int]:
+    added = chat.tokenizer.added_tokens_decoder
+    return [token for token in tokens if token in added and added[token].special]
+
+
+def calling(arguments: object) -> Message:
+    function = FunctionCall.model_validate({"name": "look_up", "arguments": arguments})
+    return Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=function),))
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "object"])
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_arguments_of_calls_have_no_special_tokens(name: str, as_text: bool) -> None:
+    chat = chat_with(name, tool_format=FAMILIES[name])
+    end = chat.decode(chat.stop_ids[:1])
+    plain, marked = ({"word": "a"}, {"word": f"a{end}b"})
+    frames = [chat.opening([TASK, calling(plain)]), chat.turn(calling(plain))]
+    for pieces, frame in zip((chat.opening, chat.turn), frames, strict=True):
+        made = calling(json.dumps(marked) if as_text else marked)
+        tokens = pieces([TASK, made]) if pieces == chat.opening else pieces(made)
+        assert specials(chat, tokens) == specials(chat, frame)
+        assert f"a{end}b" in chat.decode(tokens)
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content", "reasoning"])
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_thoughts_have_no_special_tokens(name: str, field: str) -> None:
+    chat = chat_with(name, tool_format=FAMILIES[name])
+    end = chat.decode(chat.stop_ids[:1])
+    turns = []
+    for thought in ("a b", f"a{end}b"):
+        fields = {"content": f"<think>\n{thought}\n</think>\n\n5"} if field == "content" else {field: thought}
+        made = Message.model_validate({"role": "assistant", "content": "5"} | fields)
+        assert thought_of(made) == (thought, "5")
+        turns.append(chat.turn(made))
+    assert specials(chat, turns[0]) == specials(chat, turns[1])
+    assert f"a{end}b" in chat.decode(turns[1])
+
+
+def test_what_json_spells_otherwise_is_found() -> None:
+    chat = chat_with("qwen3", tool_format="hermes")
+    frame = chat.opening([TASK, calling({"word": "a"})])
+    tokens = chat.opening([TASK, calling('{"word": "\\u003c|im_end|\\u003e"}')])
+    assert '<|im_end|>"}' in chat.decode(tokens)
+    assert specials(chat, tokens) == specials(chat, frame)
+
+
+@pytest.mark.parametrize("arguments", ["not JSON <|im_end|>", {"<|im_end|>": [1, None, "<|im_end|>"]}])
+def test_keys_and_text_that_is_no_json_are_hidden(arguments) -> None:
+    chat = chat_with("qwen3", tool_format="hermes")
+    tokens = chat.opening([TASK, calling(arguments)])
+    assert specials(chat, tokens) == specials(chat, chat.opening([TASK, calling({"word": "a"})]))
+
+
+@pytest.mark.parametrize("depth", [400, 700])
+def test_deep_arguments_are_hidden_as_well(depth: int) -> None:
+    chat = chat_with("qwen3", tool_format="hermes")
+    deep = "[" * depth + '"<|im_end|>"' + "]" * depth
+    tokens = chat.opening([TASK, calling(f'{{"word": {deep}}}')])
+    assert specials(chat, tokens) == specials(chat, chat.opening([TASK, calling({"word": "a"})]))
