@@ -66,11 +66,11 @@ class EngineInfo:
     gvisor: Mapping[str, bool | None] = field(default_factory=dict)
     """The runtimes that are gVisor, and whether boxes can make their sockets there; None when unknown."""
     unbounded: tuple[str, ...] = ()
-    """What of boxes the engine does not bound: it drops such limits with a warning that nobody sees."""
+    """Resources of boxes that the engine does not bound: it drops such limits, and its answer says so."""
 
 
 _LIMITS = {"memory": "MemoryLimit", "swap": "SwapLimit", "processes": "PidsLimit", "CPU": "CpuCfsQuota"}
-"""What the limits of boxes bound, and the field of an engine's description that says whether it can."""
+"""Resources that limits of boxes bound, with the field of an engine's description that says if it can."""
 
 
 @dataclass(frozen=True, slots=True)
