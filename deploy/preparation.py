@@ -83,7 +83,7 @@ def _prepare_gvisor(config: ServiceConfig, report: Callable[[str], None]) -> str
     if config.sandbox.gvisor_root is None and not is_root(root_folder()):
         asyncio.run(build_root(config, report))
     report(
-        "gVisor boxes start programs slowly: many short episodes take about five times as long as in "
+        "gVisor boxes start programs slowly: many short episodes take four to five times as long as in "
         "containers or process boxes (sandbox.kind=process, for trusted code)"
     )
     return config.sandbox.docker_runtime

@@ -198,7 +198,7 @@ def _find(
     now: Callable[[], float],
 ) -> set[str]:
     """Return the supervisors of a node; wait while one that is silent may be there."""
-    told = False
+    reported = False
     while True:
         placed = fleet.placed()
         silent = set(fleet.names()) - {each.name for each in placed}
@@ -206,8 +206,8 @@ def _find(
             return {node}
         if any(each.is_on(node) for each in placed) or not silent or now() >= until:
             return _chosen(placed, node)
-        if not told:
-            told = True
+        if not reported:
+            reported = True
             report(f"nothing on {node} answers yet; waiting for {', '.join(sorted(silent))}")
         pause(POLL_S)
 

@@ -21,7 +21,7 @@ from .auth import check_rights
 from .dispatch import idempotency_header
 from .inspection import InstancePath, exchange_of
 from .openapi import OpenApi, documented_problems, header_parameter
-from .operations import REBUILDING
+from .operations import ON_INSTANCE
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
@@ -70,8 +70,8 @@ class FileRoutes:
         """Return the routes, with the errors of each."""
         router = APIRouter(tags=["files"])
         errors = (ErrorCode.FILES_UNSUPPORTED, ErrorCode.INVALID_PATH, ErrorCode.FILE_TOO_LARGE)
-        found = documented_problems((*REBUILDING, *errors, ErrorCode.FILE_NOT_FOUND))
-        written = documented_problems((*REBUILDING, *errors, ErrorCode.BODY_TOO_LARGE))
+        found = documented_problems((*ON_INSTANCE, *errors, ErrorCode.FILE_NOT_FOUND))
+        written = documented_problems((*ON_INSTANCE, *errors, ErrorCode.BODY_TOO_LARGE))
         files = "/v1/instances/{instance_id}/files"
         router.add_api_route(
             files, self.list_files, response_model=FileList, responses=found, operation_id="list_files"

@@ -46,18 +46,6 @@ THROUGH_FLEET = (
     ErrorCode.DEADLINE_EXCEEDED,
     ErrorCode.DRAINING,
 )
-ON_INSTANCE = (
-    *THROUGH_FLEET,
-    ErrorCode.UNKNOWN_INSTANCE,
-    ErrorCode.INSTANCE_RELEASED,
-    ErrorCode.INSTANCE_EXPIRED,
-    ErrorCode.INSTANCE_LOST,
-    ErrorCode.INSTANCE_RECOVERED,
-    ErrorCode.INSTANCE_BUSY,
-    ErrorCode.SANDBOX_FAILED,
-    ErrorCode.STORAGE_FULL,
-)
-"""Errors of routes that use a live instance in its box."""
 _ALLOCATING = (
     ErrorCode.QUEUE_FULL,
     ErrorCode.QUOTA_EXCEEDED,
@@ -66,8 +54,17 @@ _ALLOCATING = (
     ErrorCode.IMAGE_MISSING,
     ErrorCode.STORAGE_FULL,
 )
-REBUILDING = (*ON_INSTANCE, *_ALLOCATING)
-"""Errors of routes that rebuild an instance in another box if its own is gone."""
+ON_INSTANCE = (
+    *THROUGH_FLEET,
+    *_ALLOCATING,
+    ErrorCode.UNKNOWN_INSTANCE,
+    ErrorCode.INSTANCE_RELEASED,
+    ErrorCode.INSTANCE_EXPIRED,
+    ErrorCode.INSTANCE_LOST,
+    ErrorCode.INSTANCE_RECOVERED,
+    ErrorCode.INSTANCE_BUSY,
+)
+"""Errors of routes that use a live instance, which is rebuilt in another box if its own is gone."""
 _KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
 
 
@@ -119,7 +116,7 @@ STEP = Operation(
     StepResult,
     "Take one assistant message and return the observation and the reward",
     (
-        *REBUILDING,
+        *ON_INSTANCE,
         *_KEYED,
         ErrorCode.INSTANCE_FINISHED,
         ErrorCode.STEP_INDEX_MISMATCH,
@@ -133,7 +130,7 @@ EVALUATE = Operation(
     EvaluateRequest,
     EvaluateResult,
     "Grade the instance in its current state",
-    (*REBUILDING, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
+    (*ON_INSTANCE, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
     Op.EVALUATE,
 )
 RELEASE = Operation(
@@ -149,7 +146,7 @@ FORK = Operation(
     ForkInstanceRequest,
     ForkInstanceResult,
     "Copy a live instance",
-    (*REBUILDING, *_KEYED, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
+    (*ON_INSTANCE, *_KEYED, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
     Op.FORK,
 )
 RUN_AGENT = Operation(
@@ -158,7 +155,7 @@ RUN_AGENT = Operation(
     RunAgentResult,
     "Run a command as an agent in the instance's workspace",
     (
-        *REBUILDING,
+        *ON_INSTANCE,
         *_KEYED,
         ErrorCode.AGENTS_UNSUPPORTED,
         ErrorCode.UNKNOWN_AGENT_PACKAGE,

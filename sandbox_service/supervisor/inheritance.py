@@ -11,12 +11,12 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import NodeFullError, ServiceError
 from sandbox_service.wire.frames import Op
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .recorded_status import end_of, latest_at
 
+if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.trajectories.base import TrajectoryStore
-    from sandbox_service.trajectories.records import EventRecord, InstanceRecord
+    from sandbox_service.trajectories.records import InstanceRecord
     from sandbox_service.wire.frames import Frame
 
     from .admission import Admission
@@ -59,7 +59,7 @@ class Inheritance:
         if frame.op is Op.RELEASE or catalog is None or not catalog.spec.deterministic:
             return None
         error = await self._pools.of(record.environment).node_refusal(record.tenant)
-        if error is None or _end_in(await self._store.events(record.instance_id), record):
+        if error is None or end_of(record, await self._store.events(record.instance_id)):
             return None
         if error.code is ErrorCode.STORAGE_FULL:
             return NodeFullError(error.detail, error.retry_after_s)
@@ -72,11 +72,6 @@ class Inheritance:
         later, and nothing else.
         """
         events = await self._store.events(record.instance_id)
-        if _end_in(events, record):
+        if end_of(record, events):
             return True
-        latest = max([record.created_at, *(event.at for event in events)])
-        return self._clock.time() - latest > self._lease_s
-
-
-def _end_in(events: Sequence[EventRecord], record: InstanceRecord) -> bool:
-    return any(event.kind.ends and event.instance_id == record.instance_id for event in events)
+        return self._clock.time() - latest_at(record, events) > self._lease_s

@@ -178,7 +178,6 @@ class InstanceTable:
         self._live: dict[str, Instance] = {}
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
         self._of_tenant: Counter[str] = Counter()
-        self._of_environment: Counter[str] = Counter()
         self._listing = Listing()
         self.leases = Leases(config.idle_timeout_s)
 
@@ -198,7 +197,7 @@ class InstanceTable:
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of live instances by environment, in a box or not."""
-        return {name: number for name, number in self._of_environment.items() if number}
+        return dict(Counter(instance.spec.name for instance in self._live.values()))
 
     def by_id(self, instance_id: str) -> Instance | None:
         """Return a live instance of any tenant by its unique id; for events from boxes."""
@@ -280,7 +279,6 @@ class InstanceTable:
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
         self._of_tenant[tenant] += 1
-        self._of_environment[catalog.spec.name] += 1
         self._listing.add(tenant, instance_id)
         return instance
 
@@ -349,7 +347,6 @@ class InstanceTable:
             return
         self.leases.end_lease(instance.lease)
         instance.keys.close()
-        self._of_environment[instance.spec.name] -= 1
         self._of_tenant[instance.tenant] -= 1
         if not self._of_tenant[instance.tenant]:
             del self._of_tenant[instance.tenant]

@@ -1,4 +1,4 @@
-"""Tells the state of an instance from its record, where no supervisor that is reached has it."""
+"""Derive the state of an instance from its record and events."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def end_of(record: InstanceRecord, events: Sequence[EventRecord]) -> InstanceSta
     return None
 
 
+def latest_at(record: InstanceRecord, events: Sequence[EventRecord]) -> float:
+    """Return the unix time of the latest record, by the clock of the node that wrote it."""
+    return max([record.created_at, *(event.at for event in events)])
+
+
 def steps_of(events: Sequence[EventRecord]) -> Sequence[EventRecord]:
     """Return the steps that were taken."""
     return [event for event in events if event.kind is EventKind.STEP and event.status < 400]
@@ -46,14 +51,13 @@ def recorded_status(record: InstanceRecord, events: Sequence[EventRecord], now: 
     """Return the state of an instance at unix time ``now``: it has ended, or waits for its next call."""
     steps, ended = steps_of(events), end_of(record, events)
     live = InstanceState.FINISHED if is_finished(steps) else InstanceState.ACTIVE
-    latest = max([record.created_at, *(event.at for event in events)])
     return InstanceStatus(
         instance_id=public_id(record.instance_id),
         environment=record.environment,
         task_id=record.task_id,
         state=(ended or live).value,
         step_index=len(steps),
-        idle_s=max(0.0, now - latest),
+        idle_s=max(0.0, now - latest_at(record, events)),
         age_s=max(0.0, now - record.created_at) if ended is None else None,
         supervisor=record.owner,
     )

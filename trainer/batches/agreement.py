@@ -58,7 +58,7 @@ class RewardAgreement:
             if each is not None
         }
         self._ended: str | None = None
-        """The reason why the run has ended: another rank that asks for the step has it counted once."""
+        """The error of the alarm that has ended the run, which every rank that asks for the step gets."""
 
     def compare(self, step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
         """Return the metrics of a step's fresh groups.

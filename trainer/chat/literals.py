@@ -71,13 +71,15 @@ class Literals:
         pattern = self._by_role.get(message.role)
         if pattern is None:
             return message
-        fields = {name: getattr(message, name) for name in _FIELDS}
         changed: dict[str, object] = {
-            name: self._escaped(text, pattern) for name, text in fields.items() if text
+            name: self._escaped(text, pattern)
+            for name in _FIELDS
+            if (text := getattr(message, name)) and pattern.search(text)
         }
-        if message.tool_calls:
-            changed["tool_calls"] = tuple(self._hide_call(call) for call in message.tool_calls)
-        return message.model_copy(update=changed)
+        calls = tuple(self._hide_call(call) for call in message.tool_calls or ())
+        if calls != (message.tool_calls or ()):
+            changed["tool_calls"] = calls
+        return message.model_copy(update=changed) if changed else message
 
     def _hide_call(self, call: ToolCall) -> ToolCall:
         """Return a call with such text in its arguments escaped, also where JSON spells it otherwise."""

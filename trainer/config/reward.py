@@ -110,7 +110,7 @@ class RewardConfig(Branch):
 
     @property
     def is_graded_by_environment(self) -> bool:
-        """Whether it has no part by a function, a judge or a reward model, which held-out episodes lack."""
+        """Whether the environment alone gives it; judges and the like score no held-out episode."""
         return self.kind == "environment" and self.learned is None and self.process is None
 
     @model_validator(mode="after")

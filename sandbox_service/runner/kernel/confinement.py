@@ -125,8 +125,8 @@ def refuse_sockets() -> bool:
     """Refuse new sockets, and every address, with EACCES; False on a machine whose calls are not known.
 
     Streams and sequenced packets between the two ends of a pair stay allowed: they reach nobody else. A
-    datagram socket of a pair could still be told to send elsewhere, and one with a name is seen by everybody
-    in the network. Raises OSError where the kernel does not filter system calls.
+    datagram socket of a pair could still send to another address, and a socket with a name is visible to all
+    processes of the network. Raises OSError where the kernel does not filter system calls.
     """
     known = _SOCKET_CALLS.get(os.uname().machine)
     if known is None:

@@ -208,8 +208,8 @@ def run_files(place: ChildContext) -> None:
 def run_candidate(place: ChildContext, entry: str, sockets: bool) -> None:
     """Become a candidate, with sockets of its own or without; descriptor 3 is its control socket."""
     place.enter()
-    # The agent may listen for what its grading tells it: on loopback, or on an abstract socket, which no
-    # file's mode guards.
+    # The solution could send hidden arguments to its agent: over loopback, or by an abstract socket, which
+    # no file's mode guards.
     if (sockets or not refuse_sockets()) and not keep_abstract_sockets_apart():
         refuse_unix_sockets()
     sys.path.insert(0, "")

@@ -56,9 +56,8 @@ def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:
 
     Numbers that JSON does not have (NaN, Infinity, 1e999) make it none.
     """
-    decoder = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
     try:
-        return decoder.raw_decode(text, space_after(text, start))
+        return _DECODER.raw_decode(text, space_after(text, start))
     except (ValueError, RecursionError):
         return None
 
@@ -71,6 +70,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
         _no_number(text)
     return value
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
 
 
 def space_after(text: str, start: int) -> int:

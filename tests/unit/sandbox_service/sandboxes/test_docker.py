@@ -1,4 +1,4 @@
-"""The log of an image's build."""
+"""The engine's description, and the log of an image's build."""
 
 from __future__ import annotations
 
@@ -62,3 +62,36 @@ async def test_a_build_whose_log_cannot_be_written_goes_on_without(tmp_path: Pat
     (tmp_path / "file").touch()
     await build(_Client({"stream": "Successfully built\n"}), tmp_path / "file" / "box.log")
     await build(_Client({"stream": "Successfully built\n"}), Path("/dev/full"))
+
+
+class _DescribedClient(_Client):
+    """An engine with a description."""
+
+    def __init__(self, **flags: bool) -> None:
+        super().__init__()
+        self._flags = flags
+
+    def info(self) -> dict[str, Any]:
+        return {"ServerVersion": "29.0.0", **self._flags}
+
+    def version(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "unbounded"),
+    [
+        ({"MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "CpuCfsQuota": True}, ()),
+        ({"MemoryLimit": False, "SwapLimit": False, "PidsLimit": True}, ("memory", "swap")),
+        ({"PidsLimit": False, "CpuCfsQuota": False}, ("processes", "CPU")),
+        ({}, ()),
+    ],
+)
+async def test_an_engine_says_which_limits_it_drops(
+    flags: dict[str, bool], unbounded: tuple[str, ...]
+) -> None:
+    engine = DockerEngine(_DescribedClient(**flags))
+    try:
+        assert (await engine.engine_info()).unbounded == unbounded
+    finally:
+        await engine.close()
