@@ -26,10 +26,10 @@ from pydantic import JsonValue, ValidationError
 
 from sandbox_contract.messages import Message
 
-from .bodies import object_of, value_of_text
-from .records import EventKind, public_id
+from .bodies import value_of_text
+from .records import public_id
 from .rows import episode_columns
-from .view import observed_messages, tools_of
+from .view import agent_turns, tools_of
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .reader import StoredInstance
     from .records import EventRecord
-    from .view import EpisodeOutcome
+    from .view import AgentTurn, EpisodeOutcome
 
 
 VERSION = "ATIF-v1.8"
@@ -111,31 +111,29 @@ def atif_document(
 
 
 def _steps(stored: StoredInstance, events: Sequence[EventRecord]) -> Iterator[_Step]:
-    for event in events:
-        if event.status < 400 and event.kind in (EventKind.CREATE, EventKind.STEP):
-            for step in _steps_of_event(event):
-                step.copied = step.copied or event.instance_id != stored.record.instance_id
-                yield step
+    for turn in agent_turns(events):
+        for step in _steps_of_turn(turn):
+            step.copied = step.copied or turn.event.instance_id != stored.record.instance_id
+            yield step
 
 
-def _steps_of_event(event: EventRecord) -> list[_Step]:
+def _steps_of_turn(turn: AgentTurn) -> list[_Step]:
     steps: list[_Step] = []
     caller: _Step | None = None
-    result = object_of(event.response) or {}
-    action = (object_of(event.request) or {}).get("message") if event.kind is EventKind.STEP else None
-    if isinstance(action, dict):
-        caller = _agent_step(event, _message_of(action, "assistant"))
-        caller.extra = {"reward": event.reward or 0.0, "timing_ms": {**event.timing_ms}}
-        caller.extra.update({name: True for name in ("terminated", "truncated") if result.get(name) is True})
+    if turn.action is not None:
+        caller = _agent_step(turn.event, _message_of(turn.action, "assistant"))
+        caller.extra = {"reward": turn.reward, "timing_ms": {**turn.event.timing_ms}}
+        ends = {"terminated": turn.terminated, "truncated": turn.truncated}
+        caller.extra.update({name: True for name, ended in ends.items() if ended})
         steps.append(caller)
-    for message in (_message_of(observed, "user") for observed in observed_messages(result)):
+    for message in (_message_of(observed, "user") for observed in turn.observed):
         if message.role == "tool":
             if caller is None:
-                caller = _Step("system", event.at, "")
+                caller = _Step("system", turn.event.at, "")
                 steps.append(caller)
             caller.add_result(message)
             continue
-        step = _agent_step(event, message)
+        step = _agent_step(turn.event, message)
         if message.role == "assistant":
             step.copied, caller = True, step
         steps.append(step)

@@ -15,7 +15,7 @@ from . import reader
 from .bodies import value_of
 from .reader import InstanceFilter
 from .records import EventKind, public_id
-from .view import conversation_of, outcome_of, tools_of
+from .view import agent_turns, conversation_of, outcome_of, tools_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -106,7 +106,11 @@ def episode_row(
 def episode_columns(
     stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome
 ) -> JsonObject:
-    """Return the columns of an episode's row, without its messages and tools."""
+    """Return the columns of an episode's row, without its messages and tools.
+
+    ``steps`` and ``step_ms`` are those of the instance, ``step_rewards`` those of the agent: they differ
+    where a counterpart takes steps, too.
+    """
     record = stored.record
     steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
     return {
@@ -127,7 +131,7 @@ def episode_columns(
         "success": outcome.success,
         "score": outcome.score,
         "reward": outcome.reward,
-        "step_rewards": list(outcome.step_rewards),
+        "step_rewards": [turn.reward for turn in agent_turns(events) if turn.event.kind is EventKind.STEP],
         "step_ms": [event.timing_ms.get("run_ms") for event in steps],
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Event, InstanceTrajectory
@@ -85,21 +85,52 @@ def _event_json(event: EventRecord) -> bytes:
     return b"".join((before, b'"request":', request, b',"result":', result, after))
 
 
-def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
-    """Return the chat messages in order: the opening, then each action with its observation.
+@dataclass(slots=True)
+class AgentTurn:
+    """The opening of an episode, or a step of the agent, with all that answers the agent."""
 
-    Failed operations are left out: the agent's next action was not an answer to them.
+    event: EventRecord
+    action: JsonObject | None
+    """The agent's message; None for the opening."""
+    observed: list[JsonObject] = field(default_factory=list)
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+
+
+def agent_turns(events: Sequence[EventRecord]) -> list[AgentTurn]:
+    """Return the agent's side of an episode; failed operations are left out, the next action was no answer.
+
+    A counterpart, such as a simulated user, has a conversation of its own in the same instance, with other
+    instructions. What is shown to it and what it says are left out; what its steps earn, and the messages
+    that they lead to for the agent, belong to the agent's step before them.
     """
-    messages: list[JsonObject] = []
+    turns: list[AgentTurn] = []
+    awaited = False
     for event in events:
-        if event.status >= 400:
+        if event.status >= 400 or event.kind not in (EventKind.CREATE, EventKind.STEP):
             continue
-        if event.kind is EventKind.STEP:
-            action = (object_of(event.request) or {}).get("message")
-            if isinstance(action, dict):
-                messages.append(action)
-        if event.kind in (EventKind.CREATE, EventKind.STEP):
-            messages.extend(observed_messages(object_of(event.response) or {}))
+        result = object_of(event.response) or {}
+        if not (awaited and turns):
+            action = (object_of(event.request) or {}).get("message") if event.kind is EventKind.STEP else None
+            turns.append(AgentTurn(event, action if isinstance(action, dict) else None))
+        turn = turns[-1]
+        info = result.get("info")
+        awaited = isinstance(info, dict) and isinstance(info.get("awaits"), str)
+        if not awaited:
+            turn.observed += observed_messages(result)
+        turn.reward += event.reward or 0.0
+        turn.terminated = turn.terminated or result.get("terminated") is True
+        turn.truncated = turn.truncated or result.get("truncated") is True
+    return turns
+
+
+def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
+    """Return the agent's chat messages in order: the opening, then each action with its observation."""
+    messages: list[JsonObject] = []
+    for turn in agent_turns(events):
+        messages += [] if turn.action is None else [turn.action]
+        messages += turn.observed
     return messages
 
 

@@ -108,7 +108,9 @@ def _panel(message: JsonValue, most: int | None) -> Iterator[Panel]:
     text = plain("\n".join(parts))
     if most is not None and len(text) > most:
         text = f"{text[:most]} ... ({len(text) - most} more characters)"
-    yield Panel(Text(text), title=plain(role), title_align="left", border_style=_STYLES.get(role, "white"))
+    # Tools' answers and a counterpart's messages are named.
+    title = " · ".join(plain(str(each)) for each in (role, message.get("name")) if each)
+    yield Panel(Text(text), title=title, title_align="left", border_style=_STYLES.get(role, "white"))
 
 
 def _arguments(arguments: JsonValue) -> str:

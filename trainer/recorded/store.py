@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from sandbox_client import SandboxError, TransportError
+from sandbox_client.counterparts import awaited
 from sandbox_contract.messages import Message, Tool
 from trainer.errors import DataError, ServiceUnavailable
 
@@ -46,21 +47,29 @@ def stored_trajectories(
 
 
 def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpisode:
-    """Return the episode of a recorded instance; failed operations are left out. Raises RowError."""
+    """Return the agent's side of a recorded instance; failed operations are left out. Raises RowError.
+
+    What a counterpart is shown and says is left out: it has other instructions. The rewards of its steps, and
+    the messages that they lead to for the agent, belong to the agent's step before them.
+    """
     messages: list[Message] = []
     tools: tuple[Tool, ...] = ()
     rewards: list[float] = []
     score: float | None = None
     success: bool | None = None
-    truncated = lost = False
+    truncated = lost = waiting = False
     for event in trajectory.events:
         result = event.result or {}
-        if event.operation == "create" and "observation" in result:
-            messages += _observed(result)
-            tools = _tools(result)
-        elif event.operation == "step" and "observation" in result:
-            messages += [*_said(event), *_observed(result)]
-            rewards.append(event.reward or 0.0)
+        if event.operation in ("create", "step") and "observation" in result:
+            if event.operation == "create":
+                tools = _tools(result)
+            elif not waiting:
+                messages += _said(event)
+                rewards.append(event.reward or 0.0)
+            elif rewards:
+                rewards[-1] += event.reward or 0.0
+            waiting = _awaits_counterpart(result)
+            messages += [] if waiting else _observed(result)
             truncated = truncated or result.get("truncated") is True
         elif event.operation == "evaluate" and "score" in result:
             score, success = event.reward, result.get("success") is True
@@ -85,6 +94,11 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
 def _said(event: Event) -> list[Message]:
     message = (event.request or {}).get("message")
     return [_message(message)] if isinstance(message, dict) else []
+
+
+def _awaits_counterpart(result: JsonObject) -> bool:
+    info = result.get("info")
+    return isinstance(info, dict) and awaited(info) is not None
 
 
 def _observed(result: JsonObject) -> list[Message]:

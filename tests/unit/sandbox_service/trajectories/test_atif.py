@@ -12,7 +12,7 @@ from sandbox_service.trajectories.reader import StoredInstance
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.rows import jsonl_line
 from sandbox_service.trajectories.view import outcome_of
-from tests.harness.episodes import create, evaluation, event, failure, instance, step
+from tests.harness.episodes import create, evaluation, event, failure, instance, step, with_customer
 from tests.harness.separate_packages import need_atif
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
@@ -181,3 +181,15 @@ _MESSAGES = st.fixed_dictionaries(
 @given(st.lists(_MESSAGES, max_size=4), _MESSAGES, st.lists(_MESSAGES, max_size=4))
 def test_whatever_was_recorded_is_a_valid_document(read, opened, action, observed):
     read(document_of(opening(*opened), played(action, *observed)))
+
+
+def test_an_episode_with_a_counterpart_is_the_agents_side_of_it(read):
+    steps = read(document_of(*with_customer()))["steps"]
+    assert [(each["source"], each["message"]) for each in steps] == [
+        ("user", "You are a clerk. Hello."),
+        ("agent", "Good day."),
+        ("user", "A bike."),
+        ("agent", "Here it is."),
+        ("user", "Thanks."),
+    ]
+    assert [each["extra"]["reward"] for each in steps if each["source"] == "agent"] == [0.25, 0.0]

@@ -12,7 +12,7 @@ from sandbox_service.trajectories.parquet import write_parquet
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
 from sandbox_service.trajectories.store import open_store
-from tests.harness.episodes import START, Episode, instance, record, step
+from tests.harness.episodes import START, Episode, instance, record, step, with_customer
 
 
 @pytest.fixture
@@ -174,3 +174,19 @@ async def test_more_episodes_than_a_page_come_once_each_and_in_order(tmp_path, o
     engine = connect(url)
     assert names(engine, output, None) == [f"s1.{number:03}" for number in range(600)]
     engine.dispose()
+
+
+async def test_rows_have_the_agents_rewards_where_a_counterpart_takes_steps_too(tmp_path, output):
+    url = f"sqlite:///{tmp_path}/trajectories.sqlite"
+    store = open_store(StoreConfig(url=url))
+    store.open_instance(instance())
+    for each in with_customer():
+        store.append(each)
+    await store.close()
+    export(connect(url), output, FileFormat.JSONL)
+    row = json.loads(output.read_text())
+    assert [one["content"] for one in row["messages"] if one["role"] == "assistant"] == [
+        "Good day.",
+        "Here it is.",
+    ]
+    assert (row["steps"], row["step_rewards"], row["reward"]) == (4, [0.25, 0.0], 0.5)

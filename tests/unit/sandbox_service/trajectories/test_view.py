@@ -4,13 +4,14 @@ from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_service.trajectories.pages import EventPage
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.view import (
+    agent_turns,
     conversation_of,
     outcome_of,
     tools_of,
     trajectory_of,
     trajectory_page,
 )
-from tests.harness.episodes import create, evaluation, event, failure, instance, step
+from tests.harness.episodes import create, evaluation, event, failure, instance, step, with_customer
 
 
 def test_a_conversation_is_the_opening_and_each_action_with_its_answer():
@@ -30,6 +31,21 @@ def test_a_conversation_keeps_fields_that_the_contract_does_not_know():
 
 def test_a_failed_step_is_no_part_of_the_conversation():
     assert len(conversation_of([create(), failure(), step(sequence=2)])) == 3
+
+
+def test_a_conversation_is_the_agents_without_the_counterparts():
+    messages = [(one["role"], one["content"]) for one in conversation_of(with_customer())]
+    assert messages == [
+        ("user", "You are a clerk. Hello."),
+        ("assistant", "Good day."),
+        ("user", "A bike."),
+        ("assistant", "Here it is."),
+        ("user", "Thanks."),
+    ]
+
+
+def test_what_a_counterparts_step_earns_belongs_to_the_agents_step_before():
+    assert [turn.reward for turn in agent_turns(with_customer())] == [0.25, 0.25, 0.0]
 
 
 def test_the_outcome_counts_rewards_and_tells_the_end():

@@ -50,6 +50,35 @@ def client(answers: dict[str, object]) -> SandboxClient:
     )
 
 
+def spoken(sequence: int, said: str, shown: str, **fields: object) -> Event:
+    return Event(
+        sequence=sequence,
+        operation="step",
+        at=sequence,
+        request={"message": {"role": "assistant", "content": said, **fields}},
+        result={"observation": {"messages": [{"role": "user", "content": shown}]}},
+        reward=0.25,
+    )
+
+
+def test_an_episode_with_a_counterpart_is_the_agents_side_of_it() -> None:
+    opening = Event(
+        sequence=0, operation="create", at=0, result={**ASKED, "info": {"awaits": "user"}, "tools": [TOOL]}
+    )
+    asking = spoken(2, "Good day.", "Good day.")
+    found = episode_of(
+        trajectory(
+            opening,
+            spoken(1, "Hello.", "You are a clerk. Hello.", name="user"),
+            asking.model_copy(update={"result": {**(asking.result or {}), "info": {"awaits": "user"}}}),
+            spoken(3, "A bike.", "A bike.", name="user"),
+        ),
+        ORIGIN,
+    )
+    assert [each.content for each in found.messages] == ["You are a clerk. Hello.", "Good day.", "A bike."]
+    assert found.step_rewards == (0.5,)
+
+
 def test_events_become_an_episode_without_failed_operations() -> None:
     found = episode_of(trajectory(*EVENTS), ORIGIN)
     assert found.messages == (message("user", "?"), message("assistant", "a"), message("user", "?"))
