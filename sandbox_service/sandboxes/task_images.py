@@ -150,8 +150,15 @@ class TaskImages:
                 raise _invalid(image, detail)
             await self._run(ours, LAYER_S, image)
         finally:
-            # Its layers are those of the finished image, with which they go.
+            await self._remove_stage(stage)
+
+    async def _remove_stage(self, stage: str) -> None:
+        """Remove the author's image: its layers are those of the finished one, with which they go."""
+        try:
             await self._images.remove(stage)
+        except ServiceError as error:
+            # Why a build failed says more.
+            logger.warning("task_stage_not_removed", image=stage, reason=error.detail)
 
     async def _run(self, build: ImageBuild, timeout_s: float, image: TaskImage) -> None:
         begun = time.monotonic()

@@ -89,7 +89,9 @@ def test_what_an_escape_would_find_itself_in_has_a_filter_and_namespaces_of_its_
             # Other boxes' processes may end meanwhile: they have None in place of their words.
             for process in psutil.process_iter(["name", "cmdline"])
             if process.info["name"] == "exe"
-            and any(box.sandbox_id in word for word in process.info["cmdline"] or ())
+            # Without root, runsc starts itself again in a user namespace, and waits there for the two.
+            and {"boot", "gofer"} & set(words := process.info["cmdline"] or ())
+            and any(box.sandbox_id in word for word in words)
         ]
 
     found = in_a_box("gvisor", inspect)

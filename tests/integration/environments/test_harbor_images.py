@@ -21,6 +21,7 @@ from sandbox_service.environments.harbor.service.images import image_of
 from sandbox_service.environments.harbor.service.tasks import load_task
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import DockerEngine
+from sandbox_service.sandboxes.docker_images import DockerImages
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.sandboxes.task_images import LABEL, TaskImages
 
@@ -306,6 +307,19 @@ async def test_a_failed_build_leaves_no_layer(pack: Path, tmp_path: Path) -> Non
         assert caught.value.code is ErrorCode.TASK_INVALID
         left = [each for each in client.images.list(all=True) if each.id not in before]
         assert not [each for each in left if "date +%N > /built" in str(each.history()[0])]
+
+
+async def test_an_engine_that_removes_nothing_does_not_hide_why_a_build_failed(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stuck(images: DockerImages, reference: str, timeout_s: float = 60.0) -> bool:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"remove {reference}: no answer")
+
+    monkeypatch.setattr(DockerImages, "remove", stuck)
+    async with task_images(tmp_path) as (images, box, _):
+        with pytest.raises(ServiceError) as caught:
+            await images.reference(image(tmp_path, "broken", f"FROM {BASE}\nRUN exit 3\n"), box)
+    assert caught.value.code is ErrorCode.TASK_INVALID
 
 
 async def test_process_boxes_refuse_the_task_by_name_and_say_what_to_do(pack: Path) -> None:
