@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import secrets
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -53,7 +54,7 @@ def kind(request):
 @pytest.fixture
 def folder():
     """A folder that other user ids can enter."""
-    made = Path(tempfile.mkdtemp(prefix="provisions-", dir="/opt" if Path("/opt").is_dir() else None))
+    made = Path(tempfile.mkdtemp(prefix="provisions-", dir="/opt" if os.access("/opt", os.W_OK) else None))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made, ignore_errors=True)
