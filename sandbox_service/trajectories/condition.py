@@ -16,6 +16,10 @@ from .schema import REVISION
 from .upgrade import StoreSchemaError, found_revision, known_revisions
 
 
+_ENCODINGS = ("UTF8", "SQL_ASCII")
+"""Encodings of a server that hold any text; SQL_ASCII keeps the bytes of the client's."""
+
+
 class StoreState(StrEnum):
     """The answer to whether a service can use a database as its store."""
 
@@ -101,6 +105,7 @@ def _read_only(file: Path) -> URL:
 
 
 def _state(connection: sa.Connection, name: str) -> StoreState:
+    _check_encoding(connection, name)
     found = found_revision(connection, name)
     if found is None:
         return StoreState.EMPTY
@@ -109,6 +114,18 @@ def _state(connection: sa.Connection, name: str) -> StoreState:
     if found in known_revisions():
         return StoreState.OLDER
     raise StoreSchemaError(f"{name} has schema {found}, which this release does not know ({REVISION})")
+
+
+def _check_encoding(connection: sa.Connection, name: str) -> None:
+    """Refuse a server's database that cannot hold every text: episodes would be lost at their first such one."""
+    if connection.dialect.name == "sqlite":
+        return
+    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+    if encoding not in _ENCODINGS:
+        raise StoreSchemaError(
+            f"{name} has the encoding {encoding}, which does not hold every text; make a database with: "
+            "CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _clock_ahead(connection: sa.Connection) -> float | None:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
 
-# Without these, a node that vanishes during a transaction blocks the writer for the kernel's two hours.
+# Without these, a node that vanishes during a transaction blocks the writer for the kernel's two hours; without
+# the encoding, a database of the encoding SQL_ASCII answers bytes in place of texts.
 _POSTGRES_PROMPT = {
+    "client_encoding": "utf8",
     "connect_timeout": "5",
     "keepalives_idle": "10",
     "keepalives_interval": "5",

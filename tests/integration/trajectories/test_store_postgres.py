@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import subprocess
+import uuid
 
 import pytest
 
@@ -66,6 +67,41 @@ def test_the_condition_of_a_server_is_seen_without_changing_it(url):
     assert condition.state is StoreState.CURRENT
     assert condition.clock_ahead_s is not None
     assert abs(condition.clock_ahead_s) < 1.0
+
+
+@pytest.fixture
+def encoded(server, admin):
+    """Makes databases of other encodings, which go with the test."""
+    made = []
+
+    def make(encoding):
+        made.append(f"test_{encoding.lower()}_{uuid.uuid4().hex}")
+        admin.execute(
+            f"CREATE DATABASE {made[-1]} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        )
+        return f"{server.rpartition('/')[0]}/{made[-1]}"
+
+    yield make
+    for name in made:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def test_a_database_without_an_encoding_keeps_every_text(encoded):
+    url = encoded("SQL_ASCII")
+    assert examine_store(url).state is StoreState.EMPTY
+    store = open_store(StoreConfig(url=url))
+    store.open_instance(instance(task_id="Aufgabe/größer/猫"))
+    await store.flush()
+    (found,) = await store.unended("s1")
+    await store.close()
+    assert found.task_id == "Aufgabe/größer/猫"
+
+
+def test_a_database_whose_encoding_lacks_letters_is_refused_by_name(encoded):
+    condition = examine_store(encoded("LATIN1"))
+    assert condition.state is StoreState.FOREIGN
+    assert "LATIN1" in condition.detail
+    assert "ENCODING 'UTF8'" in condition.detail
 
 
 class TestPostgresOwnership(StoreOwnershipContract):
