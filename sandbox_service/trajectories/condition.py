@@ -15,7 +15,6 @@ from .engine import connect, store_url
 from .schema import REVISION
 from .upgrade import StoreSchemaError, found_revision, known_revisions
 
-
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 """Encodings of a server that hold any text; SQL_ASCII keeps the bytes of the client's."""
 
@@ -117,7 +116,7 @@ def _state(connection: sa.Connection, name: str) -> StoreState:
 
 
 def _check_encoding(connection: sa.Connection, name: str) -> None:
-    """Refuse a server's database that cannot hold every text: episodes would be lost at their first such one."""
+    """Refuse a server's database that cannot hold every text: an episode with another one would be lost."""
     if connection.dialect.name == "sqlite":
         return
     encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()

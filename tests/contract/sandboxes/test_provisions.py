@@ -2,8 +2,8 @@
 
 import asyncio
 import dataclasses
-import secrets
 import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
