@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
 
-# Without the first, a database of the encoding SQL_ASCII answers bytes in place of texts. Without the others, a
-# node that vanishes during a transaction blocks the writer for the kernel's two hours.
+# Without the first, a database of the encoding SQL_ASCII answers bytes in place of texts. Without the others,
+# a node that vanishes during a transaction blocks the writer for the kernel's two hours.
 _POSTGRES_PROMPT = {
     "client_encoding": "utf8",
     "connect_timeout": "5",
