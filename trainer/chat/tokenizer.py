@@ -131,6 +131,17 @@ class ChatTokenizer:
         mark = opened(self.decode(prompt[-HEAD_TOKENS:])) if prompt else ""
         return self.format.parse(marked(mark + text), first_call, tools)
 
+    def reread(self, message: Message, tools: Sequence[Tool] = ()) -> Message:
+        """Return a recorded message with the calls and the thought that it has as text.
+
+        A run displays a turn as the model wrote it. As text, ``turn`` would write the marks that are special
+        tokens letter by letter, and a template may leave the thought out. Other texts stay as they are.
+        """
+        if message.role != "assistant" or message.tool_calls or not message.content:
+            return message
+        parsed = self.parse(message.content, tools=tools)
+        return parsed if parsed.tool_calls or self._template.hidden(message) != message else message
+
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, nothing added. Lone surrogates, which tokenizers reject, become
         ``?``.

@@ -85,7 +85,7 @@ def tokenize_conversation(
     Calls are numbered as in an episode. Messages after the last turn are left out. ``skipped`` are indices of
     the completion's turns that carry no loss. Raises ConfigError where the chat template rejects a message.
     """
-    messages = numbered([*prompt, *completion])
+    messages = numbered([chat.reread(message, tools) for message in (*prompt, *completion)])
     prompt, completion = messages[: len(prompt)], messages[len(prompt) :]
     tokens = chat.opening(prompt, tools)
     turns: list[TurnSpan] = []

@@ -105,3 +105,43 @@ def test_a_recorded_answer_names_its_call(name, tool_format, text):
     assert text in told
     assert "made_up_tool" not in told
     assert "call_0" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_format"),
+    [
+        ("deepseek_v3_1", "deepseek_v31"),
+        ("gemma4_v5", "gemma4"),
+        ("glm4_7", "glm"),
+        ("gptoss", "harmony"),
+        ("granite3_3", "granite"),
+        ("kimi_k2", "kimi_k2"),
+        ("lfm2", "lfm2"),
+        ("llama3_1", "llama3"),
+        ("llama4", "llama3"),
+        ("minimax_m2", "minimax"),
+        ("ministral3", "mistral"),
+        ("mistral_nemo", "mistral"),
+        ("phi4_mini", "phi4_mini"),
+        ("qwen3", "hermes"),
+        ("qwen3_5_think", "qwen3_coder"),
+        ("smollm3", "hermes"),
+    ],
+)
+def test_a_turn_that_a_run_displayed_is_learned_as_it_was_sampled(name, tool_format):
+    chat = chat_with(name, tool_format=tool_format)
+    sampled = tokenize_conversation(chat, ASK, (CALL, SAW, SUBMIT))
+    call = sampled.turns[0]
+    displayed = (
+        Message(role="assistant", content=chat.said(sampled.token_ids[call.start : call.end])),
+        Message(role="tool", content="5"),
+        SUBMIT,
+    )
+    assert tokenize_conversation(chat, ASK, displayed) == sampled
+
+
+def test_a_text_without_a_call_is_learned_as_it_is():
+    chat = chat_with("qwen3", tool_format="hermes")
+    unfinished = Message(role="assistant", content='<tool_call>\n{"name": "python"')
+    (turn,) = said(chat, tokenize_conversation(chat, ASK, (unfinished,)))
+    assert (unfinished.content or "") in turn
