@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -58,9 +59,22 @@ def figures_of(sections: Sections) -> str:
 
 
 def embedded(value: object) -> str:
-    """Return JSON that cannot close the script element that holds it, whatever a model wrote."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return JSON that cannot close the script element that holds it, whatever a model wrote.
+
+    Numbers that are not finite become null: JSON has none, and a browser would reject all of it for one.
+    """
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
 
 
 def _asset(name: str) -> str:

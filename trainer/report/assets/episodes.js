@@ -49,7 +49,7 @@
     const found = chosen();
     const rows = found.map((episode) => {
       const row = make("li");
-      row.append(make("span", `mark ${markOf(episode)}`), `${episode.id} · step ${stepOf(episode)} · reward ${episode.reward}`);
+      row.append(make("span", `mark ${markOf(episode)}`), `${episode.id} · step ${stepOf(episode)} · reward ${episode.reward ?? "not finite"}`);
       row.append(make("small", "", episode.task));
       row.addEventListener("click", () => show(episode, row));
       return row;

@@ -1,13 +1,17 @@
 import json
+import math
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import plotly.graph_objects as go
 import pytest
+from pydantic_core import to_json
 
-from tests.harness.run_folder import NASTY, write_run
+from tests.harness.run_folder import NASTY, spec_of, trajectory, write_run
 from trainer.errors import DataError
 from trainer.report.page import write_report
+from trainer.types import TrajectoryGroup
 
 
 class Page(HTMLParser):
@@ -170,6 +174,22 @@ def test_what_a_model_wrote_cannot_leave_its_place(folder):
     assert "<script>alert" not in text
     assert "\u2028" not in text
     assert text.count("</script>") == text.count("<script") == 5
+
+
+def test_one_number_that_is_not_finite_leaves_the_episodes_readable(tmp_path):
+    played = replace(trajectory(0, 0), reward=math.nan)
+    (segment,) = played.segments
+    impossible = replace(segment, logprobs=(0.0, 0.0, -math.inf, -1.0, -1.5))
+    group = TrajectoryGroup(spec_of(0), (replace(played, segments=(impossible,)), trajectory(0, 1)))
+    (tmp_path / "trajectories.jsonl").write_bytes(to_json(group, inf_nan_mode="constants") + b"\n")
+    page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+
+    def refuse(constant):
+        raise ValueError(f"a browser does not parse {constant}")
+
+    first, second = json.loads(page.by_id["episodes-data"], parse_constant=refuse)
+    assert (first["turns"][0]["logprob"], first["reward"]) == (None, None)
+    assert second["turns"][0]["logprob"] == -1.0
 
 
 def test_a_run_that_has_just_begun_has_a_report(tmp_path):
