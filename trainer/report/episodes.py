@@ -43,9 +43,9 @@ _GROUPS: TypeAdapter[TrajectoryGroup] = TypeAdapter(TrajectoryGroup)
 def shown_episodes(
     file: Path, steps_of_groups: Mapping[int, int], most: int, tool_format: str = "text"
 ) -> tuple[list[JsonTree], int]:
-    """Return about ``most`` episodes, group by group, and the number of groups that the run played.
+    """Return about ``most`` episodes, group by group, and the number of groups in the file.
 
-    There are fewer when they are so long that the page would be too large. ``tool_format`` is the model's
+    At least one group is shown, unless ``most`` is 0. There are fewer when they are so long that the page would be too large. ``tool_format`` is the model's
     notation of calls.
     """
     parsed, count = chosen_groups(file, most)
@@ -133,12 +133,14 @@ def _short(value: float) -> float:
 def chosen_groups(file: Path, episodes: int) -> tuple[list[JsonTree], int]:
     """Return groups of about that many episodes, in their order, and the total number of groups.
 
-    Lines that a crash truncated are skipped.
+    Lines that a crash truncated are skipped. Above 0 episodes there is at least one group.
     """
     if not file.exists():
         return [], 0
     with file.open("rb") as lines:
         places, failing = _scan(lines)
+        if not episodes:
+            return [], len(places)
         first = next(_parsed(lines, places[:1]), {}).get("trajectories")
         most = max(1, episodes // max(1, len(first) if isinstance(first, list) else 1))
         reserved = spread(failing, most // 4)

@@ -94,7 +94,7 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
         latest = rewards.values[-_LAST:]
         yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
     if groups:
-        yield "groups played", f"{groups:,}"
+        yield "groups trained on", f"{groups:,}"
     seconds = sum(
         value
         for values in run.steps

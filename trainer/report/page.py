@@ -75,6 +75,8 @@ def _sections(run: RunData) -> Sections:
 
 
 def _episodes_note(shown: int, groups: int) -> str:
-    if not shown:
+    if not groups:
         return "The run has kept no episodes."
-    return f"{shown:,} episodes, from all over the {groups:,} groups that were played."
+    if not shown:
+        return f"No episode of the {groups:,} groups that were trained on is shown."
+    return f"{shown:,} episodes, from all over the {groups:,} groups that were trained on."

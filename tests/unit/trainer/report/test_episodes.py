@@ -77,6 +77,13 @@ def test_long_conversations_make_fewer_of_them(tmp_path):
     assert episodes[-1]["group"] == 599
 
 
+def test_no_episode_is_shown_where_none_is_asked_for(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 3)
+    assert shown_episodes(file, {}, 0) == ([], 3)
+    assert len(shown_episodes(file, {}, 1)[0]) == 4
+
+
 def test_no_file_is_no_episodes(tmp_path):
     assert shown_episodes(tmp_path / "none.jsonl", {}, 10) == ([], 0)
 

@@ -60,7 +60,9 @@ def test_the_page_is_whole_and_needs_no_network(page):
 
 def test_the_page_is_written_into_the_folder_or_where_one_says(folder, tmp_path):
     assert write_report(folder) == folder / "report.html"
-    assert write_report(folder, tmp_path / "x.html", episodes=0).exists()
+    short = Page(write_report(folder, tmp_path / "x.html", episodes=0).read_text(encoding="utf-8"))
+    assert json.loads(short.by_id["episodes-data"]) == []
+    assert "No episode of the 12 groups that were trained on is shown." in short.text["p"]
 
 
 def test_every_place_of_a_plot_has_its_figure(page):
@@ -162,6 +164,11 @@ def test_a_line_says_what_was_run_where_and_when(folder, tmp_path):
     known = Page(write_report(folder, tmp_path / "known.html").read_text(encoding="utf-8"))
     (folder / "origin.json").unlink()
     assert {"box-7", "0.1.0", "0123abc+", "2026-09-21 14:13 UTC"} <= set(known.text["b"])
+
+
+def test_the_groups_of_the_page_are_those_that_were_trained_on(page):
+    assert "<b>12</b><span>groups trained on" in page.source
+    assert "48 episodes, from all over the 12 groups that were trained on." in page.text["p"]
 
 
 def test_the_siblings_of_an_episode_are_all_there(page):
