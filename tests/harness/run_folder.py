@@ -65,6 +65,7 @@ def metrics_of(step):
         "time/take": 3.0,
         "time/annotate": 0.5,
         "time/update": 1.0,
+        "time/checkpoint": 0.3,
         "time/sync": 0.2,
         "time/sampling": 2.0,
         "time/sandbox": 1.0,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from trainer.tracking.step_phases import STEP_PHASES
+
 from .figures import clock_text, percent, sparkline
 from .terminal import warn
 
@@ -27,7 +29,6 @@ _QUIET_S = 10.0
 """Least seconds between lines when there is no terminal, and while the run starts."""
 _STEP_QUIET_S = 30.0
 """Seconds of a step after which a log gets a line, and between two of them."""
-_PHASES = ("take", "annotate", "update", "sync")
 _POLL_S = 0.5
 _FOR_OTHERS = ("try: ", "starting; ")
 """Lines of the service's log that matter only when the service was started by hand."""
@@ -245,9 +246,7 @@ class RunProgress:
 
 def _shares(metrics: dict[str, float]) -> str:
     """Format how a step's time divides into phases."""
-    spent = {name: metrics.get(f"time/{name}", 0.0) for name in _PHASES}
+    spent = {name: metrics.get(f"time/{name}", 0.0) for name in STEP_PHASES}
     total = sum(spent.values())
-    shown = [
-        f"{name} {percent(spent[name] / total)}" for name in _PHASES if total and spent[name] / total >= 0.01
-    ]
-    return " ".join(shown)
+    shares = {name: seconds / total for name, seconds in spent.items()} if total else {}
+    return " ".join(f"{name} {percent(share)}" for name, share in shares.items() if share >= 0.01)

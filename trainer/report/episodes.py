@@ -45,8 +45,8 @@ def shown_episodes(
 ) -> tuple[list[JsonTree], int]:
     """Return about ``most`` episodes, group by group, and the number of groups in the file.
 
-    At least one group is shown, unless ``most`` is 0. There are fewer when they are so long that the page would be too large. ``tool_format`` is the model's
-    notation of calls.
+    At least one group is shown, unless ``most`` is 0. There are fewer when they are so long that the page
+    would be too large. ``tool_format`` is the model's notation of calls.
     """
     parsed, count = chosen_groups(file, most)
     groups = list(_valid(parsed))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from trainer.config import TinyModel
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
-
-from .series import series
+from trainer.tracking.step_phases import STEP_PHASES
 
 if TYPE_CHECKING:
     from trainer.config import ModelConfig
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LAST = 10
-_PHASES = ("time/take", "time/annotate", "time/update", "time/sync")
+_IN_STEPS = frozenset(f"time/{name}" for name in STEP_PHASES)
 
 
 def about(run: RunData) -> str:
@@ -89,9 +88,8 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
         first, last = run.evaluations[0], run.evaluations[-1]
         rates = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])
         yield "success on held-out tasks", " → ".join(rates)
-    rewards = series(run.learning, "reward/mean")
-    if rewards is not None:
-        latest = rewards.values[-_LAST:]
+    rewards = [values.get("reward/mean", math.nan) for values in run.learning.values()]
+    if latest := list(filter(math.isfinite, rewards))[-_LAST:]:
         yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
     if groups:
         yield "groups trained on", f"{groups:,}"
@@ -99,7 +97,7 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
         value
         for values in run.steps
         for name, value in values.items()
-        if name in _PHASES and math.isfinite(value)
+        if name in _IN_STEPS and math.isfinite(value)
     )
     if seconds:
         yield "in steps", _duration(seconds)

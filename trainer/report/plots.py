@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from trainer.tracking.step_phases import STEP_PHASES
+
 from .figure import PALETTE, STEP, Figure, line, shade, steps_axis
 from .series import named, series, smoothed
 
@@ -99,7 +101,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Time": (
         Plot(
             "Seconds of a step",
-            tuple(f"time/{name}" for name in ("take", "annotate", "update", "sync")),
+            tuple(f"time/{name}" for name in STEP_PHASES),
             "stacked",
             unit="seconds",
         ),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from trainer.tracking.step_phases import EVALUATION, STEP_PHASES
+
 from .figure import PALETTE, Figure, line, shade, steps_axis
 from .series import Series, series, smoothed
 
@@ -99,7 +101,8 @@ def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:
     metrics = tuple(steps)
     totals = {
         name: sum(values.get(f"time/{name}", 0.0) for values in metrics)
-        for name in ("annotate", "update", "sync", "evaluate")
+        for name in (*STEP_PHASES, EVALUATION)
+        if name != "take"  # divided below
     }
     parts = {"sampling": 0.0, "sandbox": 0.0, "waiting": 0.0}
     for values in metrics:

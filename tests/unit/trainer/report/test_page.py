@@ -103,7 +103,15 @@ def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
     (bar,) = next(figure for figure in figures if figure["title"] == "Where the time went")["data"]
     seconds = dict(zip(bar["y"], bar["x"], strict=True))
     assert seconds == pytest.approx(
-        {"sampling": 60, "sandbox": 30, "waiting": 1, "annotate": 15, "update": 34, "sync": 6}
+        {
+            "sampling": 60,
+            "sandbox": 30,
+            "waiting": 1,
+            "annotate": 15,
+            "update": 34,
+            "checkpoint": 9,
+            "sync": 6,
+        }
     )
 
 
@@ -153,6 +161,22 @@ def test_every_axis_is_named_and_steps_begin_at_0_where_the_tiles_do(page):
     (reward,) = [figure for figure in figures if figure["title"] == "Reward"]
     assert (reward["data"][0]["x"][0], reward["data"][0]["x"][-1]) == (0, 29)
     assert "<b>30</b><span>steps of reinforcement learning" in page.source
+
+
+def test_waiting_for_checkpoints_is_time_in_steps(page):
+    figures = json.loads(page.by_id["figures-data"])
+    (steps,) = [figure for figure in figures if figure["title"] == "Seconds of a step"]
+    assert "checkpoint" in {trace["name"] for trace in steps["data"]}
+    assert "<b>2 min 35 s</b><span>in steps" in page.source
+
+
+def test_the_latest_reward_of_a_long_run_is_that_of_its_last_steps(tmp_path):
+    with (tmp_path / "metrics.jsonl").open("w") as lines:
+        for step in range(6_000):
+            metrics = {"reward/mean": float(step >= 5_990) if step < 5_999 else math.nan, "time/update": 1.0}
+            lines.write(json.dumps({"step": step, "time": 1.0, "metrics": metrics}) + "\n")
+    source = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "<b>0.900</b><span>reward, mean of the last 10 steps" in source
 
 
 def test_a_line_says_what_was_run_where_and_when(folder, tmp_path):
