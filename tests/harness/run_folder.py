@@ -151,6 +151,14 @@ def write_advantages(folder, groups):
         record.write(step, samples)
 
 
+def write_metrics(folder, metrics, *, steps=30):
+    """The same metrics at each step."""
+    tracker = JsonlTracker(folder / "metrics.jsonl")
+    for step in range(steps):
+        tracker.log(step, metrics)
+    tracker.close()
+
+
 def write_run(folder, *, steps=30, warm=10, groups=12):
     """A run with a warm start, two evaluations and some failures."""
     folder.mkdir(parents=True)

@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .figure import PALETTE, Figure, line, steps_axis
+from .figure import OFFLINE_STEP, PALETTE, STEP, Figure, line, steps_axis
 from .overview import facts, headline
-from .plots import SECTIONS
+from .plots import OFFLINE, OFFLINE_SECTION, SECTIONS, Plot
 from .run_data import read_run_data
 from .series import series, smoothed
 from .special_plots import overall_success
@@ -17,12 +17,14 @@ from .template import figures_of, filled, places_of
 
 if TYPE_CHECKING:
     from .figure import JsonTree
-    from .plots import Plot
     from .run_data import RunData
     from .template import Sections
 
 
 Runs = dict[str, "RunData"]
+Metrics = Mapping[str, Mapping[int, Mapping[str, float]]]
+"""Metrics by step, by run."""
+_REWARD = Plot("Reward", ("reward/mean",), unit="reward")
 
 
 def write_comparison(folders: Sequence[Path], output: Path) -> Path:
@@ -34,8 +36,7 @@ def write_comparison(folders: Sequence[Path], output: Path) -> Path:
 def render_comparison(folders: Sequence[Path], live: str = "") -> str:
     """Return the page; ``live`` is the state of the folders, which a served page compares with later ones."""
     runs = _named([read_run_data(folder) for folder in folders])
-    sections = [(name, list(_section(name, plots, runs))) for name, plots in SECTIONS.items()]
-    drawn: Sections = [(name, figures) for name, figures in sections if figures]
+    drawn: Sections = [(name, figures) for name, figures in _sections(runs) if figures]
     about = {name: {**facts(run), **headline(run)} for name, run in runs.items()}
     return filled(
         "comparison.html",
@@ -54,30 +55,35 @@ def _named(runs: list[RunData]) -> Runs:
     return {run.name if names.count(run.name) == 1 else str(run.folder): run for run in runs}
 
 
-def _section(name: str, plots: Sequence[Plot], runs: Runs) -> Iterator[Figure]:
-    if name == "Learning":
-        yield from _figure("Reward", "reward/mean", "reward", runs)
-        yield from _held_out(runs)
-    for plot in plots:
-        for metric in plot.names:
-            if metric.endswith("/"):
-                yield from _figure(plot.title, f"{metric}mean", plot.unit, runs, log=plot.log)
-            else:
-                part = f": {metric.partition('/')[2]}" if len(plot.names) > 1 else ""
-                yield from _figure(f"{plot.title}{part}", metric, plot.unit, runs, log=plot.log)
+def _sections(runs: Runs) -> Iterator[tuple[str, list[Figure]]]:
+    learning = {name: run.learning for name, run in runs.items()}
+    for section, plots in SECTIONS.items():
+        special = [*_single(_REWARD, learning, STEP), *_held_out(runs)] if section == "Learning" else []
+        yield section, [*special, *(figure for plot in plots for figure in _single(plot, learning, STEP))]
+    offline = {name: run.warm for name, run in runs.items()}
+    yield OFFLINE_SECTION, [figure for plot in OFFLINE for figure in _single(plot, offline, OFFLINE_STEP)]
 
 
-def _figure(title: str, metric: str, unit: str, runs: Runs, *, log: bool = False) -> Iterator[Figure]:
-    """Return one metric of all runs that have it, unless it is 0 in all of them."""
-    found = {name: series(run.learning, metric) for name, run in runs.items()}
+def _single(plot: Plot, metrics: Metrics, over: str) -> Iterator[Figure]:
+    """Yield a figure for each metric of a plot, of all runs that have it, unless it is 0 in all of them."""
+    for metric in plot.names:
+        if metric.endswith("/"):
+            yield from _figure(plot, plot.title, f"{metric}mean", metrics, over)
+        else:
+            part = f": {metric.partition('/')[2]}" if len(plot.names) > 1 else ""
+            yield from _figure(plot, f"{plot.title}{part}", metric, metrics, over)
+
+
+def _figure(plot: Plot, title: str, metric: str, metrics: Metrics, over: str) -> Iterator[Figure]:
+    found = {name: series(values, metric) for name, values in metrics.items()}
     lines = {name: each for name, each in found.items() if each is not None}
     if any(any(each.values) for each in lines.values()):
         shown = {name: smoothed(each) or each for name, each in lines.items()}
         traces = tuple(
-            line(name, each.steps, each.values, _colour(runs, name)) for name, each in shown.items()
+            line(name, each.steps, each.values, _colour(metrics, name)) for name, each in shown.items()
         )
-        axis: JsonTree = {"type": "log"} if log else {"rangemode": "tozero"}
-        yield Figure(title, traces, "", _layout(unit, axis))
+        axis: JsonTree = {"type": "log"} if plot.log else {"rangemode": "tozero"}
+        yield Figure(title, traces, "", _layout(plot.unit, axis, over))
 
 
 def _held_out(runs: Runs) -> Iterator[Figure]:
@@ -93,11 +99,11 @@ def _held_out(runs: Runs) -> Iterator[Figure]:
         )
 
 
-def _layout(unit: str, axis: JsonTree) -> JsonTree:
-    return {"xaxis": steps_axis(), "yaxis": {**axis, "title": {"text": unit}}}
+def _layout(unit: str, axis: JsonTree, over: str = STEP) -> JsonTree:
+    return {"xaxis": steps_axis(over), "yaxis": {**axis, "title": {"text": unit}}}
 
 
-def _colour(runs: Runs, name: str) -> str:
+def _colour(runs: Mapping[str, object], name: str) -> str:
     return PALETTE[list(runs).index(name) % len(PALETTE)]
 
 

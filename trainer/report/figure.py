@@ -23,6 +23,8 @@ class Figure:
 
 
 STEP = "step of reinforcement learning"
+OFFLINE_STEP = "step on given data"
+"""Steps of the warm start and of stages on recorded data, one after another."""
 
 
 def steps_axis(over: str = STEP) -> JsonTree:

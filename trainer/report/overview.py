@@ -81,9 +81,10 @@ def headline(run: RunData) -> dict[str, str]:
 
 
 def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
-    yield "steps of reinforcement learning", str(_updates(run.learning))
+    if run.learning or not run.warm:
+        yield "steps of reinforcement learning", str(_updates(run.learning))
     if run.warm:
-        yield "steps of the warm start", str(_updates(run.warm))
+        yield "steps on given data", str(_updates(run.warm))
     if run.evaluations:
         first, last = run.evaluations[0], run.evaluations[-1]
         rates = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])

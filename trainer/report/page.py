@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from sandbox_settings import to_toml
 
 from .episodes import shown_episodes
+from .figure import OFFLINE_STEP
 from .overview import about, evaluation_table, tiles
 from .phases import phase_plot, phase_table
-from .plots import SECTIONS, WARM_START, draw
+from .plots import OFFLINE, OFFLINE_SECTION, SECTIONS, draw
 from .run_data import read_run_data
 from .special_plots import held_out, reward, time_spent
 from .template import embedded, figures_of, filled, places_of
@@ -70,8 +71,8 @@ def _sections(run: RunData) -> Sections:
         figures = [figure for figure in candidates if figure is not None]
         if figures:
             drawn.append((name, figures))
-    loss = draw(WARM_START, run.warm, "step of the warm start")
-    return [*drawn, ("Warm start", [loss])] if loss is not None else drawn
+    offline = [figure for plot in OFFLINE if (figure := draw(plot, run.warm, OFFLINE_STEP)) is not None]
+    return [*drawn, (OFFLINE_SECTION, offline)] if offline else drawn
 
 
 def _episodes_note(shown: int, groups: int) -> str:

@@ -34,6 +34,19 @@ class Plot:
     """Draw it even when all its values are 0."""
 
 
+_OPTIMIZER = (
+    Plot("Norm of the gradient", ("policy/grad_norm",), unit="norm"),
+    Plot("Learning rate", ("policy/lr",), unit="learning rate"),
+)
+_SECONDS = Plot("Seconds of a step", tuple(f"time/{name}" for name in STEP_PHASES), "stacked", unit="seconds")
+_SPEED = Plot(
+    "Tokens a second",
+    ("throughput/tokens_per_s", "throughput/update_tokens_per_s"),
+    log=True,
+    unit="tokens a second",
+    note="Of whole steps, waiting included, and of updates alone.",
+)
+
 SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Learning": (
         Plot("Success by difficulty, in training", ("success/",), unit="share of episodes"),
@@ -73,8 +86,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
         Plot("Share of the returns that the critic explains", ("value/explained",), unit="share"),
         Plot("Entropy", ("policy/entropy",), unit="nats"),
         Plot("Share of clipped tokens", ("policy/clip_share",), unit="share of tokens", at_zero=False),
-        Plot("Norm of the gradient", ("policy/grad_norm",), unit="norm"),
-        Plot("Learning rate", ("policy/lr",), unit="learning rate"),
+        *_OPTIMIZER,
     ),
     "Engine and learner": (
         Plot(
@@ -99,22 +111,11 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
         ),
     ),
     "Time": (
-        Plot(
-            "Seconds of a step",
-            tuple(f"time/{name}" for name in STEP_PHASES),
-            "stacked",
-            unit="seconds",
-        ),
+        _SECONDS,
         Plot("Seconds of an episode", ("time/sampling", "time/sandbox"), "stacked", unit="seconds"),
         Plot("Seconds of a weight sync", ("sync/seconds",), unit="seconds"),
         Plot("Tokens trained on, a step", ("tokens/trained",), unit="tokens"),
-        Plot(
-            "Tokens a second",
-            ("throughput/tokens_per_s", "throughput/update_tokens_per_s"),
-            log=True,
-            unit="tokens a second",
-            note="Of whole steps, waiting included, and of updates alone.",
-        ),
+        _SPEED,
         Plot(
             "MFU",
             ("throughput/mfu",),
@@ -126,8 +127,44 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
 }
 
 
-WARM_START = Plot("Loss", ("loss/sft",), unit="nats", note="Negative log-likelihood of a token.")
-"""Sections over steps of the warm start; all others are over steps of reinforcement learning."""
+OFFLINE_SECTION = "Given data"
+OFFLINE = (
+    Plot(
+        "Loss on given data",
+        ("loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model"),
+        unit="loss",
+        note="SFT: negative log-likelihood of a token, in nats.",
+    ),
+    Plot("Preferences on the right side", ("preferences/accuracy",), unit="share"),
+    Plot("Preferences: difference of the implicit rewards", ("preferences/margin",), unit="reward"),
+    Plot(
+        "Preferences: implicit rewards",
+        ("preferences/reward_chosen", "preferences/reward_rejected"),
+        unit="reward",
+    ),
+    Plot(
+        "Preferences: log-probability of a completion",
+        ("preferences/chosen", "preferences/rejected"),
+        unit="nats",
+    ),
+    Plot("Pairs ranked right", ("pairs/accuracy", "pairs/held_out_accuracy"), unit="share of pairs"),
+    Plot("Pairs: difference of the scores", ("pairs/margin", "pairs/held_out_margin"), unit="score"),
+    Plot(
+        "Pairs: calibration error",
+        ("pairs/calibration_error", "pairs/held_out_calibration_error"),
+        unit="share",
+    ),
+    Plot("Steps judged right", ("steps/accuracy", "steps/held_out_accuracy"), unit="share of steps"),
+    Plot(
+        "Steps: calibration error",
+        ("steps/calibration_error", "steps/held_out_calibration_error"),
+        unit="share",
+    ),
+    *_OPTIMIZER,
+    _SECONDS,
+    _SPEED,
+)
+"""Plots over steps on given data; all others are over steps of reinforcement learning."""
 
 
 def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]], over: str = STEP) -> Figure | None:

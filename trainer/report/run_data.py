@@ -31,9 +31,9 @@ class RunData:
     folder: Path
     name: str
     warm: dict[int, dict[str, float]]
-    """Metrics of the warm start by its steps."""
+    """Metrics of the warm start and of stages on given data, by their steps."""
     learning: dict[int, dict[str, float]]
-    """Metrics of reinforcement learning by its steps, which begin at 0 after the warm start."""
+    """Metrics of reinforcement learning by its steps, which begin at 0 after those on given data."""
     evaluations: tuple[EvaluationResult, ...]
     """Their steps are those of reinforcement learning."""
     config: RunConfig | None
@@ -43,7 +43,7 @@ class RunData:
 
     @property
     def steps(self) -> Iterator[Mapping[str, float]]:
-        """The metrics of all steps, those of the warm start first."""
+        """The metrics of all steps, those on given data first."""
         yield from self.warm.values()
         yield from self.learning.values()
 

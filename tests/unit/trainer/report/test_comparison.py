@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tests.harness.run_folder import write_run
+from tests.harness.run_folder import write_metrics, write_run
 from trainer.errors import DataError
 from trainer.report.comparison import write_comparison
 
@@ -44,6 +44,19 @@ def test_runs_stand_side_by_side_with_the_settings_that_differ(runs, tmp_path):
     settings = page.partition("Settings that differ")[2].partition("</section>")[0]
     assert "<th>learner.optimizer.learning_rate</th><td>1e-06</td><td>2e-06</td>" in settings
     assert settings.count("<tr>") == 2
+
+
+def test_runs_on_given_data_are_compared_over_its_steps(tmp_path):
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir()
+        write_metrics(folder, {"loss/preferences": 0.6, "preferences/accuracy": 0.7, "time/update": 1.0})
+    page = page_of(folders, tmp_path)
+    drawn = figures(page)
+    for title in ("Loss on given data: preferences", "Preferences on the right side"):
+        assert [trace["name"] for trace in drawn[title]["data"]] == ["one", "other"]
+        assert drawn[title]["layout"]["xaxis"]["title"]["text"] == "step on given data"
+    assert "<th>steps on given data</th><td>30</td><td>30</td>" in page
 
 
 def test_runs_of_one_name_are_named_by_their_folders(tmp_path):

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from pydantic_core import to_json
 
-from tests.harness.run_folder import NASTY, spec_of, trajectory, write_run
+from tests.harness.run_folder import NASTY, spec_of, trajectory, write_metrics, write_run
 from trainer.errors import DataError
 from trainer.report.page import write_report
 from trainer.types import TrajectoryGroup
@@ -165,7 +165,7 @@ def test_every_axis_is_named_and_steps_begin_at_0_where_the_tiles_do(page):
 
 def test_waiting_for_checkpoints_is_time_in_steps(page):
     figures = json.loads(page.by_id["figures-data"])
-    (steps,) = [figure for figure in figures if figure["title"] == "Seconds of a step"]
+    steps = next(figure for figure in figures if figure["title"] == "Seconds of a step")
     assert "checkpoint" in {trace["name"] for trace in steps["data"]}
     assert "<b>2 min 35 s</b><span>in steps" in page.source
 
@@ -226,9 +226,45 @@ def test_one_number_that_is_not_finite_leaves_the_episodes_readable(tmp_path):
 def test_a_run_that_has_just_begun_has_a_report(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 1.0, "metrics": {"loss/sft": 2.0}}\n')
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
-    assert (page.text["h2"][0], page.text["figcaption"]) == ("Warm start", ["Loss"])
+    assert (page.text["h2"][0], page.text["figcaption"]) == ("Given data", ["Loss on given data"])
     assert json.loads(page.by_id["episodes-data"]) == []
     assert "The run has kept no episodes." in page.text["p"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "titles"),
+    [
+        (
+            {
+                "loss/preferences": 0.6,
+                "preferences/accuracy": 0.7,
+                "preferences/margin": 0.1,
+                "policy/lr": 1e-5,
+            },
+            ["Loss on given data", "Preferences on the right side", "Learning rate"],
+        ),
+        (
+            {"loss/reward_model": 0.6, "pairs/accuracy": 0.7, "pairs/held_out_accuracy": 0.6},
+            ["Loss on given data", "Pairs ranked right"],
+        ),
+        (
+            {"loss/process_reward_model": 0.6, "steps/accuracy": 0.7, "policy/grad_norm": 1.0},
+            ["Loss on given data", "Steps judged right", "Norm of the gradient"],
+        ),
+    ],
+    ids=["preferences", "reward_model", "process_reward_model"],
+)
+def test_a_run_on_given_data_is_plotted_over_its_steps(tmp_path, metrics, titles):
+    write_metrics(tmp_path, metrics | {"time/update": 1.0})
+    page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert set(titles) <= set(page.text["figcaption"])
+    loss = next(
+        figure for figure in json.loads(page.by_id["figures-data"]) if figure["title"] == "Loss on given data"
+    )
+    assert loss["layout"]["xaxis"]["title"]["text"] == "step on given data"
+    assert loss["data"][-1]["x"] == list(range(30))
+    assert "<b>30</b><span>steps on given data" in page.source
+    assert "steps of reinforcement learning" not in page.source
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
