@@ -7,6 +7,8 @@
     FormerValues      in a root's ``former_names``: values of a setting that were renamed
     settings_of       list every setting with its type, default and meaning
     to_toml           write a tree that read_settings reads back
+    shown_toml        write one for a page, without what may be a secret; so do flat_settings, shown_value,
+                      text_of and without_secrets with single settings
 
 Pydantic and the standard library only: the service and the trainer both build on it.
 """
@@ -18,7 +20,8 @@ from .catalogue import Setting, settings_of
 from .errors import SettingsError
 from .former import FormerNames, FormerValues, Removed
 from .reading import read_settings, read_stored
-from .writing import to_toml
+from .shown_settings import flat_settings, shown_value, text_of, without_secrets
+from .writing import shown_toml, to_toml
 
 __all__ = [
     "Branch",
@@ -33,8 +36,13 @@ __all__ = [
     "Setting",
     "SettingsError",
     "Share",
+    "flat_settings",
     "read_settings",
     "read_stored",
     "settings_of",
+    "shown_toml",
+    "shown_value",
+    "text_of",
     "to_toml",
+    "without_secrets",
 ]

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from pydantic import BaseModel
+
+from .shown_settings import without_secrets
+
+Shown: TypeAlias = Callable[[str, object], object]
+"""Takes the full name of a setting and its value as JSON, and returns the value to write."""
 
 
 def to_toml(config: BaseModel) -> str:
@@ -14,10 +20,19 @@ def to_toml(config: BaseModel) -> str:
     TOML has no null: a setting that is None by default is left out, and one that was set to None is written
     as ``"none"``, which a branch reads as None where None is meant. Nulls inside free tables are left out.
     """
-    return "\n".join(_table(config, ())).strip() + "\n"
+    return _document(config, lambda _, value: value)
 
 
-def _table(config: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
+def shown_toml(config: BaseModel) -> str:
+    """Return the same for a page: what may be a secret is hidden."""
+    return _document(config, without_secrets)
+
+
+def _document(config: BaseModel, shown: Shown) -> str:
+    return "\n".join(_table(config, (), shown)).strip() + "\n"
+
+
+def _table(config: BaseModel, path: tuple[str, ...], shown: Shown) -> Iterator[str]:
     plain = config.model_dump(mode="json")
     below: dict[str, BaseModel] = {}
     lines: list[str] = []
@@ -26,7 +41,7 @@ def _table(config: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
         if isinstance(value, BaseModel):
             below[name] = value
         elif value is not None:
-            lines.append(f"{_key(name)} = {_text(plain[name])}")
+            lines.append(f"{_key(name)} = {_text(shown('.'.join((*path, name)), plain[name]))}")
         elif field.default is not None:
             lines.append(f'{_key(name)} = "none"')
     if path and (lines or not below):
@@ -34,7 +49,7 @@ def _table(config: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
     yield from lines
     yield ""
     for name, branch in below.items():
-        yield from _table(branch, (*path, name))
+        yield from _table(branch, (*path, name), shown)
 
 
 def _key(name: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from sandbox_settings import flat_settings, shown_value, text_of
+
 from .curves import SHOWN, Overlay, overlay_of, shown_metrics
-from .shown_settings import flat_settings, shown_value, text_of
 
 if TYPE_CHECKING:
     from .curves import Metrics

@@ -151,6 +151,14 @@ def write_advantages(folder, groups):
         record.write(step, samples)
 
 
+def with_secrets(folder, secret):
+    """Give the run an agent that gets a secret in its command and in a variable."""
+    settings = json.loads((folder / "run.json").read_text())
+    agent = f'agent={{command=["play", "{secret}"], environment={{SEARCH_API_KEY="{secret}"}}}}'
+    added = read_run(None, [agent, "chat.tool_format=hermes"]).model_dump(mode="json")
+    (folder / "run.json").write_text(json.dumps(settings | {"agent": added["agent"], "chat": added["chat"]}))
+
+
 def write_metrics(folder, metrics, *, steps=30):
     """The same metrics at each step."""
     tracker = JsonlTracker(folder / "metrics.jsonl")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sandbox_settings import to_toml
+from sandbox_settings import shown_toml
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
@@ -106,7 +106,7 @@ def _write_evolution(folder: Path, output: Path | None) -> Path:
     from trainer.launch.folder import RunFolder
 
     config = RunFolder.config_of(folder)
-    return write_evolution_report(EvolutionFolder(folder), config.name, to_toml(config), output)
+    return write_evolution_report(EvolutionFolder(folder), config.name, shown_toml(config), output)
 
 
 def _serve(folders: Sequence[Path], episodes: int, port: int) -> None:

@@ -40,7 +40,8 @@ def write_evolution_report(
     folder: EvolutionFolder, name: str, settings: str, output: Path | None = None
 ) -> Path:
     """Write the report of an evolution, finished or in progress, and return its path; by default it is
-    ``report.html`` in the folder. ``settings`` is the run file in full.
+    ``report.html`` in the folder. ``settings`` are those of the run file as a page shows
+    them, without secrets.
     """
     target = output if output is not None else folder.report
     results = read_history(folder)

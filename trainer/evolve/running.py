@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_settings import to_toml
+from sandbox_settings import shown_toml
 from trainer.config.agent import located
 from trainer.errors import TrainerError
 from trainer.launch.folder import RunFolder
@@ -40,7 +40,7 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
         if not resume:
             run_folder.release_name()
         raise
-    write_report = partial(write_evolution_report, folder, config.name, to_toml(config))
+    write_report = partial(write_evolution_report, folder, config.name, shown_toml(config))
     with locked(folder.path), sandbox_service(config.service, config.environments, run_folder.logs) as url:
         served = config.model_copy(
             update={"service": config.service.model_copy(update={"url": url, "start": ()})}

@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_settings import flat_settings, shown_value, text_of
+
 from .figure import OFFLINE_STEP, PALETTE, STEP, Figure, line, steps_axis
 from .overview import facts, headline
 from .plots import OFFLINE, OFFLINE_SECTION, SECTIONS, Plot
@@ -108,23 +110,19 @@ def _colour(runs: Mapping[str, object], name: str) -> str:
 
 
 def _differences(runs: Runs) -> dict[str, dict[str, str]]:
-    """Return by run the settings in which the runs differ."""
+    """Return by run the settings in which the runs differ, those that differ in a hidden secret, too."""
     settings = {
-        name: dict(_flat(run.config.model_dump(mode="json", exclude={"name", "root"})))
+        name: dict(flat_settings(run.config.model_dump(mode="json", exclude={"name", "root"})))
         for name, run in runs.items()
         if run.config is not None
     }
     keys = dict.fromkeys(key for each in settings.values() for key in each)
-    differing = [key for key in keys if len({each.get(key) for each in settings.values()}) > 1]
-    return {name: {key: each.get(key, "-") for key in differing} for name, each in settings.items()}
-
-
-def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", str(value)
+    written = [{key: text_of(value) for key, value in each.items()} for each in settings.values()]
+    differing = [key for key in keys if len({each.get(key) for each in written}) > 1]
+    return {
+        name: {key: shown_value(key, each[key]) for key in differing if key in each}
+        for name, each in settings.items()
+    }
 
 
 def _table(columns: Mapping[str, Mapping[str, str]]) -> str:

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_settings import to_toml
+from sandbox_settings import shown_toml
 
 from .episodes import shown_episodes
 from .figure import OFFLINE_STEP
@@ -53,7 +53,7 @@ def render_report(folder: Path, *, episodes: int = EPISODES, live: str = "") -> 
         evaluations=evaluation_table(run) + phase_table(run),
         sections=places_of(sections),
         episodes_note=escape(_episodes_note(len(shown), groups)),
-        config=escape(to_toml(run.config) if run.config is not None else ""),
+        config=escape(shown_toml(run.config) if run.config is not None else ""),
         figures=figures_of(sections),
         episodes=embedded(shown),
     )

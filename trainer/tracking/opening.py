@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sandbox_plugins import PluginGroup, missing_methods
+from sandbox_settings import flat_settings, without_secrets
 from trainer.errors import ConfigError, TrainerError
 from trainer.plugins import plugin_function, rejected
 
@@ -51,7 +52,7 @@ def open_tracker(
 
 
 def _optional_trackers(settings: TrackerSettings, folder: Path, importer: Importer) -> Iterator[Tracker]:
-    name, tracking, run = settings.name, settings.tracking, flat(settings.run)
+    name, tracking, run = settings.name, settings.tracking, _kept(settings.run)
     if tracking.tensorboard:
         _package("tensorboard", "tracking.tensorboard", importer)
         yield TensorboardTracker(folder / "tensorboard")
@@ -92,12 +93,6 @@ def _opened(name: str, open_it: Callable[[], Tracker]) -> Tracker:
         raise TrainerError(f"cannot open tracker {name}: {error}") from error
 
 
-def flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Flatten a tree of settings to dotted keys; empty tables and lists are values."""
-    keys: dict[str, object] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict) and value:
-            keys.update(flat(value, f"{prefix}{name}."))
-        else:
-            keys[f"{prefix}{name}"] = value
-    return keys
+def _kept(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings by dotted keys, without what may be a secret: a service shows them to others."""
+    return {name: without_secrets(name, value) for name, value in flat_settings(settings)}

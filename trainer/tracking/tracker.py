@@ -17,7 +17,7 @@ class TrackerSetup:
     folder: Path
     """The run's folder."""
     settings: Mapping[str, object]
-    """The run's settings by dotted keys."""
+    """The run's settings by dotted keys, without what may be a secret."""
 
 
 class Tracker(Protocol):

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from sandbox_settings import to_toml
+from sandbox_settings import shown_toml
 from tests.fakes.evolution import FakeEvolutionListener, FakePhases
 from trainer.config import RunConfig
 from trainer.evolve.evolution import Evolution
@@ -14,7 +14,7 @@ def test_the_report_shows_success_by_iteration_and_why_models_were_kept(tmp_path
     folder = EvolutionFolder(tmp_path)
     phases, listener = FakePhases([9, 2, 9]), FakeEvolutionListener()
     Evolution(run.evolution_settings, folder, phases, listener, lambda: None).run()
-    page = write_evolution_report(folder, "mine", to_toml(run)).read_text()
+    page = write_evolution_report(folder, "mine", shown_toml(run)).read_text()
     assert "Success on held-out tasks" in page
     assert "<td>rolled back</td>" in page
     assert "<td>kept</td>" in page

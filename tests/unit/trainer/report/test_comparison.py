@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tests.harness.run_folder import write_metrics, write_run
+from tests.harness.run_folder import with_secrets, write_metrics, write_run
 from trainer.errors import DataError
 from trainer.report.comparison import write_comparison
 
@@ -44,6 +44,16 @@ def test_runs_stand_side_by_side_with_the_settings_that_differ(runs, tmp_path):
     settings = page.partition("Settings that differ")[2].partition("</section>")[0]
     assert "<th>learner.optimizer.learning_rate</th><td>1e-06</td><td>2e-06</td>" in settings
     assert settings.count("<tr>") == 2
+
+
+def test_settings_that_differ_in_a_secret_are_named_without_it(runs, tmp_path):
+    for folder, secret in zip(runs, ("sk-live-1", "sk-live-2"), strict=True):
+        with_secrets(folder, secret)
+    page = page_of(runs, tmp_path)
+    assert "sk-live" not in page
+    hidden = "<td>not shown</td><td>not shown</td>"
+    assert f"<th>agent.environment.SEARCH_API_KEY</th>{hidden}" in page
+    assert f"<th>agent.command</th>{hidden}" in page
 
 
 def test_runs_on_given_data_are_compared_over_its_steps(tmp_path):

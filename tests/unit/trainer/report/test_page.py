@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from pydantic_core import to_json
 
-from tests.harness.run_folder import NASTY, spec_of, trajectory, write_metrics, write_run
+from tests.harness.run_folder import NASTY, spec_of, trajectory, with_secrets, write_metrics, write_run
 from trainer.errors import DataError
 from trainer.report.page import write_report
 from trainer.types import TrajectoryGroup
@@ -177,6 +177,14 @@ def test_the_latest_reward_of_a_long_run_is_that_of_its_last_steps(tmp_path):
             lines.write(json.dumps({"step": step, "time": 1.0, "metrics": metrics}) + "\n")
     source = write_report(tmp_path).read_text(encoding="utf-8")
     assert "<b>0.900</b><span>reward, mean of the last 10 steps" in source
+
+
+def test_settings_are_shown_without_what_may_be_a_secret(tmp_path):
+    folder = write_run(tmp_path / "run")
+    with_secrets(folder, "sk-live-1")
+    source = write_report(folder).read_text(encoding="utf-8")
+    assert "sk-live-1" not in source
+    assert "SEARCH_API_KEY = &quot;not shown&quot;" in source
 
 
 def test_a_line_says_what_was_run_where_and_when(folder, tmp_path):

@@ -4,7 +4,7 @@ from tests.fakes.trackers import Mlflow, Wandb
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError, TrainerError
 from trainer.tracking.jsonl import read_metrics
-from trainer.tracking.opening import flat, open_tracker
+from trainer.tracking.opening import open_tracker
 
 WANDB = ["tracking.wandb_project=mine", "name=first"]
 MLFLOW = ["tracking.mlflow_uri=http://tracking:5000", "tracking.mlflow_experiment=papers", "name=first"]
@@ -92,8 +92,13 @@ def test_a_service_that_cannot_be_opened_stops_the_run_before_it_begins(tmp_path
         open_tracker(read_run(None, WANDB).tracker_settings, tmp_path, importer=only("wandb", Unreachable()))
 
 
-def test_settings_become_keys_with_dots():
-    assert flat({"a": {"b": 1, "c": {}}, "d": [2]}) == {"a.b": 1, "a.c": {}, "d": [2]}
+def test_services_do_not_get_what_may_be_a_secret(tmp_path):
+    wandb = Wandb()
+    agent = 'agent={command=["play", "hidden"], environment={KEY="hidden"}}'
+    settings = read_run(None, [*WANDB, agent, "chat.tool_format=hermes"]).tracker_settings
+    open_tracker(settings, tmp_path, importer=only("wandb", wandb)).close()
+    config = wandb.runs[0].given["config"]
+    assert (config["agent.command"], config["agent.environment.KEY"]) == ("not shown", "not shown")
 
 
 def test_the_real_wandb_keeps_an_offline_run(tmp_path, monkeypatch):

@@ -1,8 +1,20 @@
 """Settings as a page shows them, without secrets."""
 
 import pytest
+from pydantic import BaseModel
 
-from sandbox_service.console.shown_settings import flat_settings, shown_value
+from sandbox_settings import flat_settings, shown_toml, shown_value
+
+
+class AgentBranch(BaseModel):
+    command: tuple[str, ...] = ("play", "--api-key", "hidden")
+    environment: dict[str, str] = {"SEARCH_API_KEY": "hidden"}
+    turns: int = 3
+
+
+class Root(BaseModel):
+    agent: AgentBranch = AgentBranch()
+    judges: tuple[dict[str, str], ...] = ({"url": "http://me:hidden@host", "api_key": "hidden"},)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +74,10 @@ def test_settings_that_may_be_secrets_as_a_whole_are_hidden(settings):
 )
 def test_other_settings_are_shown_as_they_are(name, value, shown):
     assert shown_value(name, value) == shown
+
+
+def test_a_whole_tree_is_written_without_what_may_be_a_secret():
+    assert shown_toml(Root()) == (
+        'judges = [{url = "http://***@host", api_key = "not shown"}]\n\n[agent]\ncommand = "not shown"\n'
+        'environment = {SEARCH_API_KEY = "not shown"}\nturns = 3\n'
+    )

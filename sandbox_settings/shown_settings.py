@@ -1,4 +1,4 @@
-"""A run's settings as a page shows them: by their full names, and without what may be a secret.
+"""Settings as a page shows them: by their full names, and without what may be a secret.
 
 Whoever may see a run need not know its passwords, and settings hold them in several places: in addresses, in
 options that are texts, in variables and command lines of agents. What looks like one is hidden, too.
@@ -46,17 +46,18 @@ def text_of(value: object) -> str:
 
 def shown_value(name: str, value: object) -> str:
     """Return a setting's value without what may be a secret."""
-    return text_of(_shown(name, value))
+    return text_of(without_secrets(name, value))
 
 
-def _shown(name: str, value: object) -> object:
+def without_secrets(name: str, value: object) -> object:
+    """Return the value of the setting with that full name, with marks where it may hold a secret."""
     in_short = name == "agent" and isinstance(value, list)
     if in_short or _WHOLE.search(name) or _NAME.fullmatch(name):
         return HIDDEN
     if isinstance(value, dict):
-        return {key: _shown(f"{name}.{key}", each) for key, each in value.items()}
+        return {key: without_secrets(f"{name}.{key}", each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_shown(name, each) for each in value]
+        return [without_secrets(name, each) for each in value]
     if isinstance(value, str):
         return _KEYS.sub(_MARK, _OPTION.sub(rf"\1{_MARK}", _USER.sub(f"{_MARK}@", value)))
     return value
