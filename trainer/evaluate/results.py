@@ -157,12 +157,17 @@ def append_evaluation(file: Path, result: EvaluationResult) -> None:
 
 
 def read_evaluations(file: Path) -> tuple[EvaluationResult, ...]:
-    """Return all lines of ``evaluations.jsonl``; empty when the file does not exist. Raises DataError."""
+    """Return all lines of ``evaluations.jsonl``; empty when the file does not exist. Raises DataError.
+
+    A last line without its line feed is left out: a run is writing it, or was killed while it did.
+    """
     if not file.exists():
         return ()
     results = []
-    with file.open(encoding="utf-8") as lines:
+    with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                break
             try:
                 results.append(EvaluationResult.from_json(line))
             except DataError as error:

@@ -118,6 +118,17 @@ def test_a_file_of_evaluations_names_the_line_that_is_wrong(tmp_path):
         read_evaluations(file)
 
 
+@pytest.mark.parametrize(
+    "left", [b"{", "ü".encode()[:1], RESULT.to_json().encode()], ids=["text", "half a letter", "all"]
+)
+def test_a_line_that_is_still_being_written_is_no_evaluation_yet(tmp_path, left):
+    file = tmp_path / "evaluations.jsonl"
+    append_evaluation(file, RESULT)
+    with file.open("ab") as lines:
+        lines.write(left)
+    assert read_evaluations(file) == (RESULT,)
+
+
 def test_line_separators_of_unicode_do_not_end_a_line_of_evaluations(tmp_path):
     file = tmp_path / "evaluations.jsonl"
     task = replace(RESULT.tasks[0], task_id="a\u2028b\u0085c")
