@@ -174,14 +174,14 @@ def _first_and_last(folder: Path, metric: str) -> list[float]:
 
 def _evolved(folder: EvolutionFolder) -> dict[str, object]:
     """Success of the base model and of the one that was kept last; an iteration without training keeps it."""
-    success: list[float] = []
+    success: list[float | None] = []
     kept = 0
     for iteration in folder.iterations():
         evaluation, decision = iteration.read_evaluation(), iteration.read(Decision)
         success.append(evaluation.success_rate if evaluation else success[kept])
         if decision is not None and decision.kept:
             kept = iteration.number
-    return {"before": success[0], "after": success[kept], "iterations": [round(each, 4) for each in success]}
+    return {"before": success[0], "after": success[kept], "iterations": success}
 
 
 def summary(runs: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

@@ -106,19 +106,22 @@ class HeldOut:
 
 
 def figures(result: EvaluationResult) -> dict[str, float]:
-    """Return the evaluation as metrics."""
+    """Return the evaluation as metrics; rates are absent where no episode has a verdict."""
+    failures = {"evaluation/failures": float(result.failures)}
+    if not result.episodes:
+        return failures
     by_difficulty = {
         f"evaluation/success/{name}": part.success_rate
         for name, part in result.by_difficulty().items()
         if name
     }
     by_source = {f"evaluation/source/{name}": part.success_rate for name, part in result.by_source().items()}
-    return {
+    rates = {
         "evaluation/success": result.success_rate,
         "evaluation/low": result.interval.low,
         "evaluation/high": result.interval.high,
         "evaluation/score": result.mean_score,
-        "evaluation/failures": float(result.failures),
         **by_difficulty,
         **by_source,
     }
+    return failures | {name: rate for name, rate in rates.items() if rate is not None}

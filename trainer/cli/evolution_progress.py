@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .figures import interval_text, percent
+from .figures import interval_text, rate_text
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class EvolutionProgress:
         """Print the result of an iteration."""
         parts = []
         if evaluation is not None:
-            rate, interval = percent(evaluation.success_rate), interval_text(evaluation.interval)
+            rate, interval = rate_text(evaluation.success_rate), interval_text(evaluation.interval)
             parts.append(f"held out {rate} ({interval})")
         if decision is not None:
             parts.append(decision.reason)

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .figures import interval_text, percent
+from .figures import interval_text, rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,8 @@ def _cells(result: IterationResult) -> Iterator[str]:
     explored, selected, held_out = result.explored, result.selected, result.evaluation
     yield str(result.number)
     yield "" if explored is None else str(explored.episodes)
-    yield "" if explored is None else percent(explored.success_rate)
+    yield "" if explored is None else rate_text(explored.success_rate)
     yield "" if selected is None else str(selected.total)
-    yield "" if held_out is None else percent(held_out.success_rate)
+    yield "" if held_out is None else rate_text(held_out.success_rate)
     yield "" if held_out is None else interval_text(held_out.interval)
     yield result.verdict

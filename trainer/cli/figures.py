@@ -18,6 +18,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
+def rate_text(rate: float | None) -> str:
+    """Format a success rate; None is that of episodes without a verdict."""
+    return "no verdict" if rate is None else percent(rate)
+
+
 def interval_text(interval: Interval) -> str:
     """Format a share's interval as ``55 to 68%``."""
     return f"{100 * interval.low:.0f} to {100 * interval.high:.0f}%"

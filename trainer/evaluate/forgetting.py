@@ -27,7 +27,7 @@ class PhaseOutcome:
     step: int
     """Steps of reinforcement learning that are done."""
     success: Mapping[str, float]
-    """By source."""
+    """By source, without sources that have no episode with a verdict."""
     forgetting: Mapping[str, float]
     """By source of earlier phases."""
 
@@ -55,11 +55,12 @@ def phase_outcomes(
         done += phase.steps
         if done not in at:
             break
-        success = {name: part.success_rate for name, part in at[done].by_source().items()}
+        rates = {name: part.success_rate for name, part in at[done].by_source().items()}
+        success = {name: rate for name, rate in rates.items() if rate is not None}
         forgetting = {
-            name: max(each.success[name] for each in found) - success[name]
+            name: max(each.success[name] for each in found if name in each.success) - success[name]
             for name in dict.fromkeys(earlier)
-            if name not in phase.sources and name in success and all(name in each.success for each in found)
+            if name not in phase.sources and name in success and any(name in each.success for each in found)
         }
         found.append(PhaseOutcome(phase.key, done, success, forgetting))
         earlier += phase.sources

@@ -97,19 +97,19 @@ class EvaluationResult:
         return sum(task.failures for task in self.tasks)
 
     @property
-    def success_rate(self) -> float:
-        """Share of solved episodes among those with a score; 0 without any."""
-        return self.successes / self.episodes if self.episodes else 0.0
+    def success_rate(self) -> float | None:
+        """Share of solved episodes among those with a score; None without any."""
+        return self.successes / self.episodes if self.episodes else None
 
     @property
-    def mean_score(self) -> float:
-        """Mean over episodes with a score; 0 without any."""
+    def mean_score(self) -> float | None:
+        """Mean over episodes with a score; None without any."""
         total = sum(task.mean_score * task.episodes for task in self.tasks)
-        return total / self.episodes if self.episodes else 0.0
+        return total / self.episodes if self.episodes else None
 
     @property
     def interval(self) -> Interval:
-        """Interval of the success rate; see ``wilson``."""
+        """Interval of the success rate, from 0 to 1 without a score; see ``wilson``."""
         return wilson(self.successes, self.episodes)
 
     def by_difficulty(self) -> dict[str, EvaluationResult]:

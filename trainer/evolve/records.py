@@ -39,9 +39,9 @@ class Explored:
     """Failed episodes that were not played once more, by the reason."""
 
     @property
-    def success_rate(self) -> float:
-        """Share of solved episodes among those with a score; 0 without any."""
-        return self.solved / self.episodes if self.episodes else 0.0
+    def success_rate(self) -> float | None:
+        """Share of solved episodes among those with a score; None without any."""
+        return self.solved / self.episodes if self.episodes else None
 
 
 @dataclass(frozen=True, slots=True)

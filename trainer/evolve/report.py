@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from trainer.report.evaluation_text import rate_text
 from trainer.report.figure import PALETTE, Figure, line
 from trainer.report.special_plots import overall_success
 from trainer.report.template import figures_of, filled, places_of
@@ -59,7 +60,7 @@ def write_evolution_report(
 
 
 def _figures(results: Sequence[IterationResult]) -> Iterator[Figure]:
-    evaluated = [each for each in results if each.evaluation is not None]
+    evaluated = [each for each in results if each.evaluation is not None and each.evaluation.episodes]
     if evaluated:
         yield Figure(
             "Success on held-out tasks",
@@ -67,10 +68,10 @@ def _figures(results: Sequence[IterationResult]) -> Iterator[Figure]:
             "Bars are 95% intervals. A model that was rolled back is not explored with.",
             _layout("share of episodes", {"range": [0, 1]}),
         )
-    explored = [(each.number, each.explored) for each in results if each.explored is not None]
+    explored = [(each.number, each.explored.success_rate) for each in results if each.explored is not None]
     if explored:
-        numbers = tuple(number for number, _ in explored)
-        rates = tuple(found.success_rate for _, found in explored)
+        known = [(number, rate) for number, rate in explored if rate is not None]
+        numbers, rates = tuple(number for number, _ in known), tuple(rate for _, rate in known)
         yield Figure(
             "Success while exploring",
             (line("explored", numbers, rates, PALETTE[1], mode="lines+markers"),),
@@ -91,10 +92,8 @@ def _kept(results: Sequence[IterationResult], colour: str) -> JsonTree:
     rates: list[float] = []
     for each in results:
         accepted = each.number == 0 or (each.decision is not None and each.decision.kept)
-        if each.evaluation is not None and (accepted or not rates):
-            rates.append(each.evaluation.success_rate)
-        else:
-            rates.append(rates[-1])
+        rate = None if each.evaluation is None else each.evaluation.success_rate
+        rates.append(rate if rate is not None and (accepted or not rates) else rates[-1])
     numbers = tuple(each.number for each in results)
     return line("the model kept", numbers, tuple(rates), colour, mode="lines", line={"shape": "hv"})
 
@@ -141,13 +140,13 @@ def _cells(result: IterationResult) -> Iterator[str]:
     yield str(result.number)
     explored, selected, held_out = result.explored, result.selected, result.evaluation
     yield "" if explored is None else f"{explored.episodes:,}"
-    yield "" if explored is None else f"{100 * explored.success_rate:.1f}%"
+    yield "" if explored is None else rate_text(explored.success_rate)
     yield "" if explored is None or not explored.reflected else f"{explored.mended} of {explored.reflected}"
     yield "" if selected is None else f"{selected.selected:,}"
     yield "" if selected is None else f"{selected.tasks:,}"
     yield "" if selected is None else f"{selected.total:,}"
     yield "" if result.trained is None else str(result.trained.steps)
-    yield "" if held_out is None else f"{100 * held_out.success_rate:.1f}%"
-    low_high = None if held_out is None else (100 * held_out.interval.low, 100 * held_out.interval.high)
-    yield "" if low_high is None else f"{low_high[0]:.1f} to {low_high[1]:.1f}%"
+    yield "" if held_out is None else rate_text(held_out.success_rate)
+    interval = held_out.interval if held_out is not None and held_out.episodes else None
+    yield "" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f}%"
     yield result.verdict

@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from trainer.evaluate.summary import Estimate
 
 
+def rate_text(rate: float | None) -> str:
+    """Format a success rate in percent; None is that of episodes without a verdict."""
+    return "no verdict" if rate is None else f"{100 * rate:.1f}%"
+
+
 def share_text(estimate: Estimate | None) -> str:
     """Format a share and its interval in percent."""
     if estimate is None:

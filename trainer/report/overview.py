@@ -13,6 +13,8 @@ from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
 from trainer.tracking.step_phases import STEP_PHASES
 
+from .evaluation_text import rate_text
+
 if TYPE_CHECKING:
     from trainer.config import ModelConfig
     from trainer.evaluate.intervals import Interval
@@ -87,8 +89,8 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
         yield "steps on given data", str(_updates(run.warm))
     if run.evaluations:
         first, last = run.evaluations[0], run.evaluations[-1]
-        rates = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])
-        yield "success on held-out tasks", " → ".join(rates)
+        shown = (first, last) if last is not first else (first,)
+        yield "success on held-out tasks", " → ".join(rate_text(each.success_rate) for each in shown)
     rewards = [values.get("reward/mean", math.nan) for values in run.learning.values()]
     if latest := list(filter(math.isfinite, rewards))[-_LAST:]:
         yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
@@ -136,9 +138,9 @@ def _cells(name: str, part: EvaluationResult) -> tuple[str, ...]:
         name or "no difficulty",
         str(part.episodes),
         str(part.successes),
-        _percent(part.success_rate),
-        _range(part.interval),
-        f"{part.mean_score:.3f}",
+        rate_text(part.success_rate),
+        _range(part.interval) if part.episodes else "-",
+        "-" if part.mean_score is None else f"{part.mean_score:.3f}",
         str(part.failures),
     )
 
@@ -165,10 +167,6 @@ def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> s
         f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points, 95% interval {low:+.1f} to "
         f"{high:+.1f}, on {change.tasks} tasks"
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
 
 
 def _range(interval: Interval) -> str:

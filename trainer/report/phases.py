@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from trainer.evaluate.forgetting import phase_outcomes
 
+from .evaluation_text import rate_text
 from .figure import PALETTE, Figure
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ def phase_table(run: RunData) -> str:
     outcomes = _outcomes(run)
     if not outcomes:
         return ""
-    names = list(outcomes[0].success)
+    names = _sources(outcomes)
     head = "".join(f"<th>{escape(name)}</th>" for name in ("after phase", "step", *names, "forgetting"))
     rows = "".join(_row(outcome, names) for outcome in outcomes)
     note = (
@@ -42,10 +44,10 @@ def phase_plot(run: RunData) -> Figure | None:
             "type": "bar",
             "name": name,
             "x": labels,
-            "y": [outcome.success.get(name, 0.0) for outcome in outcomes],
+            "y": [outcome.success.get(name) for outcome in outcomes],
             "marker": {"color": PALETTE[place % len(PALETTE)]},
         }
-        for place, name in enumerate(outcomes[0].success)
+        for place, name in enumerate(_sources(outcomes))
     ]
     layout: JsonTree = {
         "barmode": "group",
@@ -61,12 +63,16 @@ def _outcomes(run: RunData) -> tuple[PhaseOutcome, ...]:
     return phase_outcomes(phases, run.evaluations)
 
 
+def _sources(outcomes: Sequence[PhaseOutcome]) -> list[str]:
+    return list(dict.fromkeys(name for outcome in outcomes for name in outcome.success))
+
+
 def _row(outcome: PhaseOutcome, names: list[str]) -> str:
     average = outcome.average
     cells = [
         outcome.name,
         str(outcome.step),
-        *(f"{100 * outcome.success.get(name, 0.0):.1f}%" for name in names),
+        *(rate_text(outcome.success.get(name)) for name in names),
         "" if average is None else f"{100 * average:+.1f} points",
     ]
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"

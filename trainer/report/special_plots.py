@@ -75,21 +75,21 @@ def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
 
 
 def overall_success(name: str, evaluations: Sequence[EvaluationResult], colour: str) -> JsonTree:
-    """Return one line: success on all tasks, with intervals."""
+    """Return one line: success on all tasks, with intervals, where any episode has a verdict."""
     return _with_bars(name, [(result.step, result) for result in evaluations], colour)
 
 
 def _with_bars(name: str, points: list[tuple[int, EvaluationResult]], colour: str) -> JsonTree:
-    rates = [part.success_rate for _, part in points]
+    known = [(step, rate, part.interval) for step, part in points if (rate := part.success_rate) is not None]
     bars: JsonTree = {
         "type": "data",
         "symmetric": False,
-        "array": [part.interval.high - rate for (_, part), rate in zip(points, rates, strict=True)],
-        "arrayminus": [rate - part.interval.low for (_, part), rate in zip(points, rates, strict=True)],
+        "array": [interval.high - rate for _, rate, interval in known],
+        "arrayminus": [rate - interval.low for _, rate, interval in known],
         "thickness": 1,
     }
-    steps = tuple(step for step, _ in points)
-    return line(name, steps, tuple(rates), colour, mode="lines+markers", error_y=bars)
+    steps, rates = tuple(step for step, *_ in known), tuple(rate for _, rate, _ in known)
+    return line(name, steps, rates, colour, mode="lines+markers", error_y=bars)
 
 
 def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:

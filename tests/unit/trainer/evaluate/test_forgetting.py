@@ -47,6 +47,13 @@ def test_a_source_that_a_phase_trains_again_is_not_forgotten_in_it() -> None:
     assert third.name == "a+b"
 
 
+def test_a_source_without_a_verdict_has_no_success_and_its_earlier_best_counts() -> None:
+    lost = EvaluationResult(4, "during", "test", (TaskOutcome("a0", "", 0, 0, 0.0, failures=10, source="a"),))
+    _, second, third = phase_outcomes(PHASES, [RUN[1], lost, RUN[4]])
+    assert (second.success, second.forgetting, second.average) == ({}, {}, None)
+    assert third.forgetting == pytest.approx({"a": 0.3, "b": 0.2 - 0.9})
+
+
 def test_steps_of_a_warm_start_are_not_counted_and_a_run_in_progress_has_its_ended_phases() -> None:
     shifted = [evaluation(102, a=8, b=2, c=0), evaluation(104, a=6, b=9, c=1)]
     assert [each.step for each in phase_outcomes(PHASES, shifted, 100)] == [2, 4]

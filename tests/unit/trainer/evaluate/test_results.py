@@ -50,7 +50,7 @@ def test_rates_count_episodes_with_a_verdict():
 
 def test_an_evaluation_without_a_verdict_has_no_rate_but_does_not_fail():
     empty = EvaluationResult(0, "before", "test", (TaskOutcome("a", "", 0, 0, 0.0, failures=1),))
-    assert (empty.success_rate, empty.mean_score, empty.interval) == (0.0, 0.0, Interval(0.0, 1.0))
+    assert (empty.success_rate, empty.mean_score, empty.interval) == (None, None, Interval(0.0, 1.0))
 
 
 def test_difficulties_are_results_of_their_own():

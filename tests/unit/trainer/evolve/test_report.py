@@ -1,8 +1,11 @@
+import json
+import re
 from pathlib import Path
 
 from sandbox_settings import shown_toml
 from tests.fakes.evolution import FakeEvolutionListener, FakePhases
 from trainer.config import RunConfig
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
 from trainer.evolve.evolution import Evolution
 from trainer.evolve.folder import EvolutionFolder
 from trainer.evolve.history import read_history
@@ -26,6 +29,24 @@ def test_the_report_of_an_evolution_that_has_just_begun_has_no_plots(tmp_path: P
     folder = EvolutionFolder(tmp_path)
     folder.open_iteration(0)
     assert write_evolution_report(folder, "mine", "").exists()
+
+
+def test_a_model_without_a_verdict_is_no_point_of_the_report(tmp_path: Path) -> None:
+    run = RunConfig.model_validate({"evaluation": {"splits": ["test"]}, "evolve": {"iterations": 1}})
+    folder = EvolutionFolder(tmp_path)
+    Evolution(run.evolution_settings, folder, FakePhases([2, 9]), FakeEvolutionListener(), lambda: None).run()
+    lost = EvaluationResult(0, "alone", "test", (TaskOutcome("a", "", 0, 0, 0.0, failures=4),))
+    folder.open_iteration(1).write_evaluation(lost)
+    page = write_evolution_report(folder, "mine", "").read_text()
+    assert "<td>no verdict</td><td></td>" in page
+    (text,) = re.findall(r'id="figures-data">(.*?)</script>', page)
+    assert json.loads(text)[0]["data"][0]["x"] == [0]
+    assert read_history(folder)[1].to_json()["held_out"] == {
+        "success": None,
+        "low": 0.0,
+        "high": 1.0,
+        "episodes": 0,
+    }
 
 
 def test_results_of_iterations_are_given_to_programs_as_json(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from tests.harness.run_folder import NASTY, spec_of, trajectory, with_secrets, write_metrics, write_run
 from trainer.errors import DataError
+from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.report.page import write_report
 from trainer.types import TrajectoryGroup
 
@@ -113,6 +114,31 @@ def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
             "sync": 6,
         }
     )
+
+
+def test_an_evaluation_without_a_verdict_is_no_point_and_no_success_of_0(tmp_path):
+    folder = write_run(tmp_path / "run")
+    lost = EvaluationResult(
+        60, "after", "arithmetic_test", (TaskOutcome("held-0", "", 0, 0, 0.0, failures=4),)
+    )
+    append_evaluation(folder / "evaluations.jsonl", lost)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "<b>20.0% → no verdict</b>" in page.source
+    row = page.text["td"].index("50")
+    assert page.text["td"][row:][:9] == [
+        "50",
+        "after",
+        "all of arithmetic_test",
+        "0",
+        "0",
+        "no verdict",
+        "-",
+        "-",
+        "4",
+    ]
+    figures = json.loads(page.by_id["figures-data"])
+    (held_out,) = [figure for figure in figures if figure["title"] == "Success on held-out tasks"]
+    assert held_out["data"][0]["x"] == [0, 30]
 
 
 def test_evaluations_are_a_table_with_intervals_and_the_change(page):
