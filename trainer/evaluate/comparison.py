@@ -1,7 +1,9 @@
 """Compare two evaluations of the same tasks, with an interval of the difference.
 
-The bootstrap resamples tasks, not episodes (paired bootstrap, Efron and Tibshirani 1993): episodes of one
-task are correlated, and a task's difficulty cancels out of the difference.
+Each task counts the same in both, however many of its episodes have a score: pooled over episodes, a model
+that lost episodes of hard tasks to failures would look better than one that lost none. The bootstrap
+resamples tasks, not episodes (paired bootstrap, Efron and Tibshirani 1993): episodes of one task are
+correlated, and a task's difficulty cancels out of the difference.
 """
 
 from __future__ import annotations
@@ -13,11 +15,9 @@ import numpy as np
 
 from trainer.errors import DataError
 
-from .intervals import Interval
+from .intervals import DRAWS, Interval, bootstrap_ratios
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .results import EvaluationResult, TaskOutcome
 
 
@@ -27,7 +27,7 @@ class Comparison:
 
     tasks: int
     before: float
-    """Success rate on those tasks."""
+    """Mean of the success rates of those tasks."""
     after: float
     interval: Interval
     """95% interval of the difference."""
@@ -39,16 +39,15 @@ class Comparison:
 
 
 def compare(
-    before: EvaluationResult, after: EvaluationResult, *, draws: int = 5_000, seed: int = 0
+    before: EvaluationResult, after: EvaluationResult, *, draws: int = DRAWS, seed: int = 0
 ) -> Comparison:
     """Return the difference in success rate. Raises DataError when the two share no task."""
     pairs = _common(before, after)
-    successes_P2 = np.array([[task.successes for task in pair] for pair in pairs], dtype=np.float64)
-    episodes_P2 = np.array([[task.episodes for task in pair] for pair in pairs], dtype=np.float64)
-    rates = successes_P2.sum(0) / episodes_P2.sum(0)
-    drawn = _drawn(successes_P2, episodes_P2, draws, np.random.default_rng(seed))
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return Comparison(len(pairs), float(rates[0]), float(rates[1]), Interval(float(low), float(high)))
+    rates_P2 = np.array([[task.successes / task.episodes for task in pair] for pair in pairs])
+    means = rates_P2.mean(0)
+    drawn = bootstrap_ratios(rates_P2, np.ones_like(rates_P2), draws=draws, seed=seed)
+    low, high = np.quantile(drawn[:, 1] - drawn[:, 0], (0.025, 0.975))
+    return Comparison(len(pairs), float(means[0]), float(means[1]), Interval(float(low), float(high)))
 
 
 def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[TaskOutcome, TaskOutcome]]:
@@ -63,16 +62,3 @@ def _scored(result: EvaluationResult) -> dict[tuple[str, str, str], TaskOutcome]
     """Return the tasks with a verdict by their names, which environments do not share."""
     scored = (task for task in result.tasks if task.episodes)
     return {(task.source, task.environment or result.environment, task.task_id): task for task in scored}
-
-
-def _drawn(
-    successes_P2: NDArray[np.float64],
-    episodes_P2: NDArray[np.float64],
-    draws: int,
-    random: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Return the difference on each of ``draws`` bootstrap samples of the tasks."""
-    problems = len(successes_P2)
-    counts = random.multinomial(problems, np.full(problems, 1 / problems), size=draws).astype(np.float64)
-    rates = (counts @ successes_P2) / (counts @ episodes_P2)
-    return rates[:, 1] - rates[:, 0]

@@ -11,7 +11,7 @@ from trainer.errors import ConfigError, DataError
 
 from .comparison import compare
 from .paired_tests import holm, sign_test
-from .summary import figures_of
+from .summary import figures_of, pass_at_of
 
 if TYPE_CHECKING:
     from .intervals import Interval
@@ -33,7 +33,7 @@ class PairedTest:
     second: str
     tasks: int
     difference: float
-    """Success rate of the second minus that of the first."""
+    """Success rate of the second minus that of the first, each task counting the same."""
     interval: Interval
     """95% interval of the difference: paired bootstrap over tasks."""
     wins: int
@@ -58,7 +58,7 @@ class ModelComparison:
     environment: str
     split: str
     tasks: int
-    """Tasks that all have a score for; the figures are over these."""
+    """Tasks that all have a score for; the figures are over these, each counting the same."""
     ks: tuple[int, ...]
     """Values of k for pass@k."""
     models: Mapping[str, EvaluationFigures]
@@ -100,7 +100,7 @@ def compare_models(results: Mapping[str, EvaluationResult], ks: Sequence[int] = 
         split=first.split,
         tasks=len(common),
         ks=chosen,
-        models={name: figures_of(tasks, chosen) for name, tasks in shared.items()},
+        models=_figures(shared, chosen),
         pairs=_tested(results, named),
         missing={name: keys for name, keys in missing.items() if keys},
         rates={
@@ -108,6 +108,17 @@ def compare_models(results: Mapping[str, EvaluationResult], ks: Sequence[int] = 
             for key in common
         },
     )
+
+
+def _figures(shared: Mapping[str, Sequence[TaskOutcome]], ks: Sequence[int]) -> dict[str, EvaluationFigures]:
+    """Return the figures of each model by task, with pass@k over the tasks that it can be had of in all."""
+    least = [min(task.episodes for task in same) for same in zip(*shared.values(), strict=True)]
+    figures = {}
+    for name, tasks in shared.items():
+        whole = {k: [task for task, count in zip(tasks, least, strict=True) if count >= k] for k in ks}
+        pass_at = {k: found for k in ks if (found := pass_at_of(whole[k], k)) is not None}
+        figures[name] = replace(figures_of(tasks, (), by_task=True), pass_at=pass_at)
+    return figures
 
 
 def _by_key(result: EvaluationResult) -> dict[TaskKey, TaskOutcome]:

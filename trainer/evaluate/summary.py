@@ -17,6 +17,8 @@ from .pass_at import pass_at_k
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from .results import EvaluationResult, TaskOutcome
 
 
@@ -111,37 +113,44 @@ def summary_of(result: EvaluationResult, ks: Sequence[int] = (1,)) -> Evaluation
     )
 
 
-def figures_of(tasks: Sequence[TaskOutcome], ks: Sequence[int] = (1,)) -> EvaluationFigures:
-    """Return the figures of some tasks. A task without a scored episode counts in failures only."""
+def figures_of(
+    tasks: Sequence[TaskOutcome], ks: Sequence[int] = (1,), *, by_task: bool = False
+) -> EvaluationFigures:
+    """Return the figures of some tasks. A task without a scored episode counts in failures only.
+
+    Means are over episodes, or ``by_task``: over tasks, each with the mean of its episodes, so that episodes
+    without a score do not set one model apart from another.
+    """
     scored = [task for task in tasks if task.episodes]
-    episodes = sum(task.episodes for task in scored)
+    weights_P = np.array([1 if by_task else task.episodes for task in scored], dtype=np.float64)
     return EvaluationFigures(
         tasks=len(tasks),
-        episodes=episodes,
+        episodes=sum(task.episodes for task in scored),
         successes=sum(task.successes for task in scored),
-        success=_success(scored),
-        pass_at={k: found for k in ks if (found := _pass_at(scored, k)) is not None},
-        score=sum(task.mean_score * task.episodes for task in scored) / episodes if scored else None,
-        reward=_mean(scored, "reward"),
-        turns=_mean(scored, "turns"),
-        tokens=_mean(scored, "tokens"),
-        seconds=_mean(scored, "seconds"),
+        success=_success(scored, weights_P),
+        pass_at={k: found for k in ks if (found := pass_at_of(scored, k)) is not None},
+        score=float(np.average([task.mean_score for task in scored], weights=weights_P)) if scored else None,
+        reward=_mean(scored, "reward", weights_P),
+        turns=_mean(scored, "turns", weights_P),
+        tokens=_mean(scored, "tokens", weights_P),
+        seconds=_mean(scored, "seconds", weights_P),
         causes=_summed(task.causes for task in tasks),
         failures=sum(task.failures for task in tasks),
         failure_classes=_summed(task.failure_classes for task in tasks),
     )
 
 
-def _success(scored: Sequence[TaskOutcome]) -> Estimate | None:
+def _success(scored: Sequence[TaskOutcome], weights_P: NDArray[np.float64]) -> Estimate | None:
     if not scored:
         return None
-    successes_P = np.array([task.successes for task in scored], dtype=np.float64)
-    episodes_P = np.array([task.episodes for task in scored], dtype=np.float64)
-    rate = float(successes_P.sum() / episodes_P.sum())
-    return Estimate(rate, success_interval(successes_P, episodes_P), len(scored))
+    counts_P2 = np.array([(task.successes, task.episodes) for task in scored], dtype=np.float64)
+    successes_P = counts_P2[:, 0] * weights_P / counts_P2[:, 1]
+    rate = float(successes_P.sum() / weights_P.sum())
+    return Estimate(rate, success_interval(successes_P, weights_P), len(scored))
 
 
-def _pass_at(scored: Sequence[TaskOutcome], k: int) -> Estimate | None:
+def pass_at_of(scored: Sequence[TaskOutcome], k: int) -> Estimate | None:
+    """Return pass@k of the tasks that have at least k episodes with a score; None without one."""
     chances = [pass_at_k(task.episodes, task.successes, k) for task in scored if task.episodes >= k]
     if not chances:
         return None
@@ -151,18 +160,17 @@ def _pass_at(scored: Sequence[TaskOutcome], k: int) -> Estimate | None:
     return Estimate(float(chances_P.mean()), interval, len(chances))
 
 
-def _mean(scored: Sequence[TaskOutcome], name: str) -> Estimate | None:
+def _mean(scored: Sequence[TaskOutcome], name: str, weights_P: NDArray[np.float64]) -> Estimate | None:
     known = [
-        (total, task.episodes)
-        for task in scored
+        (total * (weight / task.episodes), weight)
+        for task, weight in zip(scored, weights_P, strict=True)
         if task.totals is not None and (total := getattr(task.totals, name)) is not None
     ]
     if not known:
         return None
-    totals_P = np.array([total for total, _ in known], dtype=np.float64)
-    episodes_P = np.array([episodes for _, episodes in known], dtype=np.float64)
-    mean = float(totals_P.sum() / episodes_P.sum())
-    return Estimate(mean, bootstrap_interval(totals_P, episodes_P), len(known))
+    totals_P, known_P = np.array(known).T
+    mean = float(totals_P.sum() / known_P.sum())
+    return Estimate(mean, bootstrap_interval(totals_P, known_P), len(known))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

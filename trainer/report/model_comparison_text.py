@@ -73,8 +73,14 @@ def remarks(comparison: ModelComparison) -> Iterator[str]:
     """Yield sentences about the method, and about tasks that are left out."""
     yield (
         f"{comparison.tasks} tasks of {comparison.environment or 'one environment'}: {comparison.split}. "
-        "Intervals are 95%, by bootstrap over tasks; those of differences are paired by task."
+        "Intervals are 95%, by bootstrap over tasks; those of differences are paired by task. Each task "
+        "counts the same, however many of its episodes have a score."
     )
+    for k in comparison.ks:
+        counts = {found.tasks for each in comparison.models.values() if (found := each.pass_at.get(k))}
+        fewest = min(counts, default=0)
+        if fewest < comparison.tasks:
+            yield f"pass@{k} is over the {fewest} tasks of which all models have {k} episodes with a score."
     for name, tasks in comparison.missing.items():
         listed = ", ".join(tasks[:_MOST_NAMED])
         more = f" and {len(tasks) - _MOST_NAMED} more" if len(tasks) > _MOST_NAMED else ""

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
+from trainer.evaluate.intervals import Interval
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
@@ -27,6 +30,15 @@ def test_only_common_tasks_with_a_verdict_count():
     )
     comparison = compare(before, after)
     assert (comparison.tasks, comparison.before, comparison.after) == (2, 0.0, 1.0)
+
+
+def test_episodes_that_one_of_them_lost_are_no_difference():
+    easy, hard = result([4] * 20, episodes=4), result([0] * 20, episodes=4, first=20)
+    whole = EvaluationResult(0, "alone", "test", easy.tasks + hard.tasks)
+    lost = tuple(replace(task, episodes=1, failures=3) for task in hard.tasks)
+    comparison = compare(whole, replace(whole, tasks=easy.tasks + lost))
+    assert (comparison.before, comparison.after) == (0.5, 0.5)
+    assert comparison.interval == Interval(0.0, 0.0)
 
 
 def test_no_common_task_is_an_error():

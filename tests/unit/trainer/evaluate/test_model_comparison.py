@@ -6,6 +6,7 @@ import pytest
 from trainer.errors import ConfigError, DataError
 from trainer.evaluate.model_comparison import compare_models
 from trainer.evaluate.results import EpisodeTotals, EvaluationResult, TaskOutcome
+from trainer.report.model_comparison_text import remarks
 
 
 def result(successes, *, episodes=1, split="test", first=0, **more):
@@ -67,6 +68,24 @@ def test_a_task_whose_episodes_all_failed_is_missing_and_not_unsolved():
     comparison = compare_models({"a": result([1, 1]), "b": other})
     assert (comparison.tasks, comparison.models["b"].success.value) == (1, 1.0)
     assert comparison.missing == {"b": ("code/test/t0",)}
+
+
+def test_lost_episodes_of_hard_tasks_shift_no_figure():
+    totals = {"totals": EpisodeTotals(None, 4, 40, 4.0)}
+    easy, hard = result([4] * 2, episodes=4, **totals), result([0] * 2, episodes=4, first=2, **totals)
+    a = replace(easy, tasks=easy.tasks + hard.tasks)
+    lost = [
+        replace(task, episodes=1, failures=3, totals=EpisodeTotals(None, 1, 10, 1.0)) for task in hard.tasks
+    ]
+    comparison = compare_models({"a": a, "b": replace(easy, tasks=(*easy.tasks, *lost))}, (1, 4))
+    whole, part = comparison.models["a"], comparison.models["b"]
+    assert (part.success, part.score, part.tokens) == (whole.success, whole.score, whole.tokens)
+    assert part.success.value == whole.score == 0.5
+    assert comparison.pairs[0].difference == 0.0
+    assert part.pass_at == whole.pass_at
+    assert (whole.pass_at[1].tasks, whole.pass_at[4].tasks, whole.pass_at[4].value) == (4, 2, 1.0)
+    said = "pass@4 is over the 2 tasks of which all models have 4 episodes with a score."
+    assert said in list(remarks(comparison))
 
 
 def test_evaluations_of_different_splits_are_refused():
