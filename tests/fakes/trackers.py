@@ -73,14 +73,17 @@ class Mlflow:
 
 
 class MemoryTracker:
-    """Keeps metrics in order; fails at a step where told to."""
+    """Keeps metrics in order; fails at a step where told to, and answers only after an event."""
 
-    def __init__(self, fails_at=None):
+    def __init__(self, fails_at=None, waits_for=None):
+        self.waits_for = waits_for
         self.lines = []
         self.closed = 0
         self.fails_at = fails_at
 
     def log(self, step, metrics):
+        if self.waits_for is not None:
+            self.waits_for.wait(60.0)
         if step == self.fails_at:
             raise RuntimeError("no connection")
         self.lines.append((step, dict(metrics)))

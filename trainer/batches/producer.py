@@ -223,9 +223,9 @@ class BatchProducer:
         await self._collection.stop()
         if self._parts.close is not None:
             await self._parts.close()
-        self._parts.tracker.close()
         self._groups.close()
         await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._parts.tracker.close)  # last, since a service may not answer
 
     async def _first_event(self) -> TasksListed:
         settings = self._settings

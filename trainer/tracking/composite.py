@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from .background import BackgroundTracker
 
 if TYPE_CHECKING:
     from .tracker import Tracker
 
 
-logger = logging.getLogger(__name__)
+_END_S = 20.0
+"""Limit of waiting for optional trackers at the end of a run, all of them together."""
 
 
 class CompositeTracker:
-    """Log to all trackers. An optional one that fails is disabled with a warning, since metrics must not end
-    a run.
-    """
+    """Log to all trackers: to the run's own at once, to optional ones in the background."""
 
-    def __init__(self, own: Tracker, optional: Iterable[Tracker] = ()) -> None:
+    def __init__(self, own: Tracker, optional: Iterable[Tracker] = (), *, end_s: float = _END_S) -> None:
         self._own = own
-        self._optional = list(optional)
+        self._optional = [BackgroundTracker(tracker) for tracker in optional]
+        self._end_s = end_s
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._own.log(step, metrics)
-        for tracker in tuple(self._optional):
-            try:
-                tracker.log(step, metrics)
-            except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
-                self._optional.remove(tracker)
-                logger.warning("tracker %s failed and was disabled: %s", type(tracker).__name__, error)
+        for tracker in self._optional:
+            tracker.log(step, metrics)
 
     def close(self) -> None:
+        """Close all, optional ones after the lines that wait. Blocks for some seconds at most."""
         self._own.close()
         for tracker in self._optional:
-            try:
-                tracker.close()
-            except Exception as error:  # noqa: BLE001 - as above
-                logger.warning("tracker %s could not be closed: %s", type(tracker).__name__, error)
+            tracker.finish()
+        end = time.monotonic() + self._end_s
+        for tracker in self._optional:
+            tracker.join(max(0.0, end - time.monotonic()))

@@ -21,7 +21,10 @@ class TrackerSetup:
 
 
 class Tracker(Protocol):
-    """A destination for metrics. A resumed run opens the same one again and continues it."""
+    """A destination for metrics. A resumed run opens the same one again and continues it.
+
+    A run's optional trackers are called in a thread of their own, not the one that opened them.
+    """
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Log metrics of a step. A step may be logged in parts, and again on resume: later values win."""

@@ -1,4 +1,5 @@
 import logging
+import threading
 
 import pytest
 
@@ -9,10 +10,12 @@ from trainer.tracking.composite import CompositeTracker
 def test_all_are_told_and_closed():
     own, other = MemoryTracker(), MemoryTracker()
     both = CompositeTracker(own, [other])
-    both.log(1, {"a": 2.0})
+    for step in range(100):
+        both.log(step, {"a": 2.0})
     both.close()
-    assert own.lines == other.lines == [(1, {"a": 2.0})]
-    assert own.closed == other.closed == 1
+    both.close()
+    assert own.lines == other.lines == [(step, {"a": 2.0}) for step in range(100)]
+    assert (own.closed, other.closed) == (2, 1)
 
 
 def test_an_optional_tracker_that_fails_is_disabled_with_one_warning(caplog):
@@ -21,9 +24,25 @@ def test_an_optional_tracker_that_fails_is_disabled_with_one_warning(caplog):
     with caplog.at_level(logging.WARNING):
         for step in range(4):
             tracker.log(step, {"a": 0.0})
+        tracker.close()
     assert [step for step, _ in broken.lines] == [0]
     assert [step for step, _ in well.lines] == [0, 1, 2, 3]
     assert caplog.text.count("MemoryTracker failed") == 1
+
+
+def test_an_optional_tracker_that_does_not_answer_holds_up_neither_the_run_nor_its_end(caplog):
+    answers = threading.Event()
+    own, silent, well = MemoryTracker(), MemoryTracker(waits_for=answers), MemoryTracker()
+    tracker = CompositeTracker(own, [silent, well], end_s=0.1)
+    with caplog.at_level(logging.WARNING):
+        for step in range(4):
+            tracker.log(step, {"a": 0.0})
+        assert [step for step, _ in own.lines] == [0, 1, 2, 3]
+        tracker.close()
+    answers.set()
+    assert [step for step, _ in well.lines] == [0, 1, 2, 3]
+    assert well.closed == 1
+    assert caplog.text.count("MemoryTracker failed and was disabled: it did not take its last lines") == 1
 
 
 def test_the_runs_own_record_may_not_fail():

@@ -74,12 +74,12 @@ def test_mlflow_gets_experiment_settings_and_finite_metrics(tmp_path):
     mlflow = Mlflow()
     tracker = open_tracker(read_run(None, MLFLOW).tracker_settings, tmp_path, importer=only("mlflow", mlflow))
     tracker.log(4, {"reward/mean": 0.5, "loss/policy": float("nan")})
+    tracker.close()
     assert mlflow.uri == "http://tracking:5000"
     assert mlflow.experiments == {"papers": "0"}
     assert mlflow.params["rollout.group_size"] == "8"
     assert mlflow.metrics == [("reward/mean", 0.5, 4)]
     assert all(params <= 100 for _, params in mlflow.batches)
-    tracker.close()
     assert mlflow.runs["run0"][2] == "FINISHED"
 
 

@@ -1,0 +1,32 @@
+import logging
+import threading
+
+from tests.fakes.trackers import MemoryTracker
+from trainer.tracking.background import BackgroundTracker
+
+
+def test_a_tracker_that_falls_far_behind_is_disabled_with_one_warning(caplog):
+    answers = threading.Event()
+    slow = MemoryTracker(waits_for=answers)
+    tracker = BackgroundTracker(slow, most_waiting=3)
+    with caplog.at_level(logging.WARNING):
+        for step in range(10):
+            tracker.log(step, {"a": 0.0})
+    answers.set()
+    tracker.finish()
+    tracker.join(10.0)
+    assert caplog.text.count("MemoryTracker failed and was disabled: it is 3 lines behind") == 1
+    assert [step for step, _ in slow.lines] in ([], [0])
+    assert slow.closed == 1
+
+
+def test_metrics_that_the_caller_changes_later_are_logged_as_they_were():
+    answers = threading.Event()
+    slow = MemoryTracker(waits_for=answers)
+    tracker, metrics = BackgroundTracker(slow), {"a": 1.0}
+    tracker.log(0, metrics)
+    metrics["a"] = 2.0
+    answers.set()
+    tracker.finish()
+    tracker.join(10.0)
+    assert slow.lines == [(0, {"a": 1.0})]
