@@ -18,6 +18,8 @@ from .special_plots import overall_success
 from .template import figures_of, filled, places_of
 
 if TYPE_CHECKING:
+    from trainer.evaluate.results import EvaluationResult
+
     from .figure import JsonTree
     from .run_data import RunData
     from .template import Sections
@@ -39,7 +41,7 @@ def render_comparison(folders: Sequence[Path], live: str = "") -> str:
     """Return the page; ``live`` is the state of the folders, which a served page compares with later ones."""
     runs = _named([read_run_data(folder) for folder in folders])
     drawn: Sections = [(name, figures) for name, figures in _sections(runs) if figures]
-    about = {name: {**facts(run), **headline(run)} for name, run in runs.items()}
+    about = {name: _about(run) for name, run in runs.items()}
     return filled(
         "comparison.html",
         title=escape(f"{len(runs)} runs: {', '.join(runs)}"),
@@ -89,16 +91,35 @@ def _figure(plot: Plot, title: str, metric: str, metrics: Metrics, over: str) ->
 
 
 def _held_out(runs: Runs) -> Iterator[Figure]:
+    evaluated = {name: run.evaluations for name, run in runs.items() if run.evaluations}
+    if not evaluated:
+        return
+    note = "Bars are 95% intervals."
+    labels = {name: name for name in evaluated}
+    if len({_held_out_tasks(found[-1]) for found in evaluated.values()}) > 1:
+        labels = {name: f"{name}, on {_tasks_text(found[-1])}" for name, found in evaluated.items()}
+        note += " The runs were evaluated on different tasks, so that their rates cannot be compared."
     traces = tuple(
-        overall_success(name, run.evaluations, _colour(runs, name))
-        for name, run in runs.items()
-        if run.evaluations
+        overall_success(labels[name], found, _colour(runs, name)) for name, found in evaluated.items()
     )
-    if traces:
-        note = "Bars are 95% intervals."
-        yield Figure(
-            "Success on held-out tasks", traces, note, _layout("share of episodes", {"range": [0, 1]})
-        )
+    yield Figure("Success on held-out tasks", traces, note, _layout("share of episodes", {"range": [0, 1]}))
+
+
+def _held_out_tasks(result: EvaluationResult) -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (task.environment or result.environment, task.split or result.split, task.task_id)
+        for task in result.tasks
+    )
+
+
+def _tasks_text(result: EvaluationResult) -> str:
+    name = ": ".join(filter(None, (result.environment, result.split)))
+    return f"{name} ({len(result.tasks)} tasks)"
+
+
+def _about(run: RunData) -> dict[str, str]:
+    known = {"held-out tasks": _tasks_text(run.evaluations[-1])} if run.evaluations else {}
+    return {**facts(run), **known, **headline(run)}
 
 
 def _layout(unit: str, axis: JsonTree, over: str = STEP) -> JsonTree:

@@ -69,6 +69,21 @@ def test_runs_on_given_data_are_compared_over_its_steps(tmp_path):
     assert "<th>steps on given data</th><td>30</td><td>30</td>" in page
 
 
+def test_success_on_different_held_out_tasks_is_not_compared_silently(runs, tmp_path):
+    title = "Success on held-out tasks"
+    assert figures(page_of(runs, tmp_path))[title]["data"][0]["name"] == "one"
+    file = runs[1] / "evaluations.jsonl"
+    file.write_text(file.read_text().replace("arithmetic_test", "programs_test"))
+    page = page_of(runs, tmp_path)
+    assert [trace["name"] for trace in figures(page)[title]["data"]] == [
+        "one, on code: arithmetic_test (10 tasks)",
+        "other, on code: programs_test (10 tasks)",
+    ]
+    assert "The runs were evaluated on different tasks" in page
+    cells = "<td>code: arithmetic_test (10 tasks)</td><td>code: programs_test (10 tasks)</td>"
+    assert f"<th>held-out tasks</th>{cells}" in page
+
+
 def test_runs_of_one_name_are_named_by_their_folders(tmp_path):
     folders = [write_run(tmp_path / part / "same") for part in ("a", "b")]
     drawn = figures(page_of(folders, tmp_path))
