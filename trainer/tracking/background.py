@@ -45,7 +45,7 @@ class BackgroundTracker:
             return
         self._lines.put((step, dict(metrics)))
 
-    def finish(self) -> None:
+    def request_close(self) -> None:
         """Have the tracker closed after what was handed in before."""
         self._lines.put(None)
 

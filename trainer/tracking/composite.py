@@ -33,7 +33,7 @@ class CompositeTracker:
         """Close all, optional ones after the lines that wait. Blocks for some seconds at most."""
         self._own.close()
         for tracker in self._optional:
-            tracker.finish()
+            tracker.request_close()
         end = time.monotonic() + self._end_s
         for tracker in self._optional:
             tracker.join(max(0.0, end - time.monotonic()))

@@ -13,7 +13,7 @@ def test_a_tracker_that_falls_far_behind_is_disabled_with_one_warning(caplog):
         for step in range(10):
             tracker.log(step, {"a": 0.0})
     answers.set()
-    tracker.finish()
+    tracker.request_close()
     tracker.join(10.0)
     assert caplog.text.count("MemoryTracker failed and was disabled: it is 3 lines behind") == 1
     assert [step for step, _ in slow.lines] in ([], [0])
@@ -27,6 +27,6 @@ def test_metrics_that_the_caller_changes_later_are_logged_as_they_were():
     tracker.log(0, metrics)
     metrics["a"] = 2.0
     answers.set()
-    tracker.finish()
+    tracker.request_close()
     tracker.join(10.0)
     assert slow.lines == [(0, {"a": 1.0})]
