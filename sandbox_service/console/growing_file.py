@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+_COMPARED = 4096
+"""Bytes before the place of reading by which a file is recognised."""
 
 
 class GrowingFile:
@@ -14,6 +18,8 @@ class GrowingFile:
         self._path = path
         self._place = 0
         self._inode = 0
+        self._before = b""
+        """The last bytes that were read."""
 
     def read_new(self, begin_anew: Callable[[], None]) -> Iterator[tuple[int, bytes]]:
         """Yield the complete lines that are new, each with its offset, as they are asked for.
@@ -23,9 +29,8 @@ class GrowingFile:
         """
         try:
             with self._path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_ino != self._inode or status.st_size < self._place:
-                    self._inode, self._place = status.st_ino, 0
+                if not self._is_continued(file):
+                    self._inode, self._place, self._before = os.fstat(file.fileno()).st_ino, 0, b""
                     begin_anew()
                 file.seek(self._place)
                 for line in file:
@@ -33,6 +38,7 @@ class GrowingFile:
                         return
                     place = self._place
                     self._place += len(line)
+                    self._before = (self._before + line[-_COMPARED:])[-_COMPARED:]
                     yield place, line
         except OSError:
             return
@@ -45,3 +51,24 @@ class GrowingFile:
                 return file.readline()
         except OSError:
             return b""
+
+    def _is_continued(self, file: BinaryIO) -> bool:
+        """Return whether the file is the one that was read before, with all that it had then."""
+        if os.fstat(file.fileno()).st_ino != self._inode:
+            return False
+        # File systems give the inode of a removed file to the next one.
+        file.seek(self._place - len(self._before))
+        return file.read(len(self._before)) == self._before
+
+
+def last_lines(path: Path, most_bytes: int) -> list[bytes]:
+    """Return the complete lines among the last bytes of a file, without their ends; none if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - most_bytes)
+            file.seek(start)
+            lines = file.read(most_bytes).split(b"\n")
+    except OSError:
+        return []
+    return lines[bool(start) : -1]
