@@ -27,6 +27,7 @@ SHOWN = (
     "loss/sft",
     "loss/preferences",
     "loss/reward_model",
+    "loss/process_reward_model",
     "mismatch/kl",
     "staleness/mean",
     "staleness/max",

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 from .curves import Curve, curves_of
 from .overview import BarPart
 from .rollout_summary import rollout_summary
-from .run_folder import first_learning_step, written_at
+from .run_folder import written_at
 from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
 from .update_record import segment_records
 
 if TYPE_CHECKING:
     from .rollout_summary import RolloutSummary
-    from .run_folder import TrainingRun
-    from .run_records import RunEpisode, RunGroup, RunTurn
+    from .run_folder import RunListing, TrainingRun
+    from .run_records import RunEpisode, RunFailure, RunGroup, RunSpec, RunTurn
     from .update_record import RatioBounds
 
 
 _LISTED_STEPS = 50
+_LISTED = ("reward/mean", "success/mean")
+"""Metrics in the list of runs."""
 _COLUMNS = ("reward/mean", "success/mean", "episodes/turns", "staleness/mean", "groups/dropped", "time/take")
 
 
@@ -34,6 +36,17 @@ class RunRow:
     written_at: float
     figures: Mapping[str, float]
     """Latest values of some metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """The list of runs."""
+
+    rows: tuple[RunRow, ...]
+    unreadable: tuple[str, ...]
+    """Folders that the service may not read, of which some may be runs."""
+    readable: bool
+    """Whether the folder of runs itself could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +80,36 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeRow:
+    """An episode in the list of a step's groups."""
+
+    id: str
+    success: bool | None
+    failure: RunFailure | None
+    reward: float
+    stop: str
+    turns: int
+    sampled: int
+    """Number of sampled tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group that a step trained on."""
+
+    spec: RunSpec
+    mean_reward: float | None
+    episodes: tuple[EpisodeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepPage:
     """The groups that a step trained on."""
 
     run: str
     step: int
     figures: Mapping[str, float]
-    groups: tuple[RunGroup, ...]
+    groups: tuple[GroupRow, ...]
     missing: tuple[int, ...]
     """Groups whose episodes were not written."""
     previous: int | None
@@ -137,16 +173,13 @@ class TokenPage:
     """The first token of the next page."""
 
 
-def run_rows(runs: Sequence[TrainingRun]) -> tuple[RunRow, ...]:
+def run_list(listing: RunListing) -> RunList:
     """Return the list of runs. Blocks."""
     rows = []
-    for run in runs:
-        metrics = run.read_metrics()
-        latest: dict[str, float] = {}
-        for values in metrics.values():
-            latest |= {name: values[name] for name in ("reward/mean", "success/mean") if name in values}
-        rows.append(RunRow(run.name, max(metrics, default=None), written_at(run), latest))
-    return tuple(rows)
+    for run in listing.runs:
+        last_step, figures = run.read_latest(_LISTED)
+        rows.append(RunRow(run.name, last_step, written_at(run), figures))
+    return RunList(tuple(rows), listing.unreadable, listing.readable)
 
 
 def run_page(run: TrainingRun) -> RunPage:
@@ -158,7 +191,7 @@ def run_page(run: TrainingRun) -> RunPage:
         name=run.name,
         written_at=written_at(run),
         last_step=newest[0] if newest else None,
-        learning_from=first_learning_step(metrics),
+        learning_from=run.first_learning_step(),
         curves=curves_of(metrics),
         rollouts=rollout_summary(metrics, groups),
         columns=_COLUMNS,
@@ -174,14 +207,15 @@ def step_page(run: TrainingRun, step: int) -> StepPage | None:
     if step not in known:
         return None
     indices = groups.get(step, ())
-    found = [run.group(index) for index in indices]
+    # One after the other, since a group has thousands of tokens in each episode, and its row only counts.
+    rows = {index: _group_row(run, index) for index in indices}
     place = known.index(step)
     return StepPage(
         run=run.name,
         step=step,
         figures=metrics.get(step, {}),
-        groups=tuple(group for group in found if group is not None),
-        missing=tuple(index for index, group in zip(indices, found, strict=True) if group is None),
+        groups=tuple(row for row in rows.values() if row is not None),
+        missing=tuple(index for index, row in rows.items() if row is None),
         previous=known[place - 1] if place else None,
         following=known[place + 1] if place + 1 < len(known) else None,
     )
@@ -224,6 +258,19 @@ def token_page(run: TrainingRun, group: RunGroup, episode: RunEpisode, start: in
 def _step_row(step: int, values: Mapping[str, float], groups: int) -> StepRow:
     failures = sum(value for name, value in values.items() if name.startswith("failures/"))
     return StepRow(step, tuple(values.get(name) for name in _COLUMNS), failures, groups)
+
+
+def _group_row(run: TrainingRun, index: int) -> GroupRow | None:
+    group = run.group(index)
+    if group is None:
+        return None
+    episodes = tuple(
+        EpisodeRow(
+            each.id, each.success, each.failure, each.reward, each.stop, len(each.turns), each.sampled
+        )
+        for each in group.trajectories
+    )
+    return GroupRow(group.spec, group.mean_reward, episodes)
 
 
 def _reward_bar(reward: float, rewards: Sequence[float]) -> tuple[BarPart, ...]:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.console.run_comparison import COMPARE_RUNS, MOST_RUNS, compare_runs
 from sandbox_service.console.run_folder import RunFolders
-from sandbox_service.console.run_views import group_page, run_page, run_rows, step_page, token_page
+from sandbox_service.console.run_views import group_page, run_list, run_page, step_page, token_page
 from sandbox_service.errors import ServiceError
 
 from .console_access import CONSOLE
@@ -22,6 +22,7 @@ from .inspection import exchange_of
 if TYPE_CHECKING:
     from sandbox_service.console.run_folder import TrainingRun
     from sandbox_service.console.run_records import RunGroup
+    from sandbox_service.console.run_views import RunList
 
 
 _RUNS = f"{CONSOLE}/runs"
@@ -58,10 +59,8 @@ class RunRoutes:
         """List the tenant's runs."""
         exchange = exchange_of(request)
         folders = self._folders.get(exchange.tenant)
-        rows = None
-        if folders is not None:
-            rows = await asyncio.to_thread(lambda: run_rows(folders.list_runs()))
-        return page(exchange, "runs.html", {"rows": rows, "most": MOST_RUNS}, section="Runs")
+        listed = None if folders is None else await asyncio.to_thread(_listed, folders)
+        return page(exchange, "runs.html", {"listed": listed, "most": MOST_RUNS}, section="Runs")
 
     @as_page
     async def show_comparison(self, request: Request) -> Response:
@@ -117,7 +116,11 @@ class RunRoutes:
 
     def _find(self, request: Request, name: str) -> TrainingRun:
         folders = self._folders.get(exchange_of(request).tenant)
-        run = None if folders is None else folders.find_run(name)
+        try:
+            run = None if folders is None else folders.find_run(name)
+        except OSError as error:
+            detail = f"the user of the service cannot read the run {name}: {error.strerror}"
+            raise ServiceError(ErrorCode.NOT_FOUND, detail) from error
         if run is None:
             raise ServiceError(ErrorCode.NOT_FOUND, f"there is no run {name}")
         return run
@@ -129,6 +132,10 @@ class RunRoutes:
             detail = f"the run {run.name} has no group {index}, or tracking.trajectories left it out"
             raise ServiceError(ErrorCode.NOT_FOUND, detail)
         return group
+
+
+def _listed(folders: RunFolders) -> RunList:
+    return run_list(folders.list_runs())
 
 
 def _number(text: str) -> int:

@@ -1,7 +1,11 @@
-"""The page of a group: bars of its rewards, and the first message in which its episodes differ."""
+"""The pages of a step and a group: memory for one group, bars of rewards, and where episodes differ first."""
+
+import json
+import tracemalloc
 
 import pytest
 
+from sandbox_service.console.run_folder import TrainingRun
 from sandbox_service.console.run_records import (
     RunEpisode,
     RunFailure,
@@ -10,7 +14,7 @@ from sandbox_service.console.run_records import (
     RunSpec,
     RunTask,
 )
-from sandbox_service.console.run_views import group_page
+from sandbox_service.console.run_views import group_page, step_page
 
 
 def group(*episodes):
@@ -57,3 +61,27 @@ def test_bars_begin_at_zero_and_share_the_scale_of_the_group():
 def test_a_group_without_rewards_has_empty_bars():
     (column,) = group_page(group((0.0, []))).columns
     assert [(part.start, part.width) for part in column.bar] == [(0.0, 0.0)]
+
+
+def test_a_step_holds_the_tokens_of_one_group_at_a_time(tmp_path):
+    segment = {"token_ids": [1] * 5000, "loss_mask": [True] * 5000, "logprobs": [-0.5] * 5000}
+    turns = [{"start": 0, "end": 5000}]
+    with (tmp_path / "trajectories.jsonl").open("w") as lines:
+        for index in range(12):
+            episode = {"id": f"{index}.0", "segments": [{**segment, "turns": turns}], "reward": 1.0}
+            spec = {"index": index, "task": {"environment": "code", "task_id": "t"}}
+            lines.write(json.dumps({"spec": spec, "trajectories": [episode] * 4}) + "\n")
+    consumed = {"step": 0, "trajectories": [f"{index}.0" for index in range(13)]}
+    (tmp_path / "consumed.jsonl").write_text(json.dumps(consumed) + "\n")
+    run = TrainingRun(tmp_path)
+    tracemalloc.start()
+    run.group(0)
+    _, of_one = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    page = step_page(run, 0)
+    _, of_all = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [(row.spec.index, row.mean_reward) for row in page.groups] == [(index, 1.0) for index in range(12)]
+    assert {(each.turns, each.sampled) for row in page.groups for each in row.episodes} == {(1, 5000)}
+    assert page.missing == (12,)
+    assert of_all < 2 * of_one

@@ -205,3 +205,33 @@ async def test_a_tenant_without_a_folder_sees_no_runs_of_others(client):
     client.headers["X-API-Key"] = "eve-key"
     assert "No folder of runs is set up for the tenant eve" in await read(client, "/console/runs")
     await read(client, "/console/runs/mine", 404)
+
+
+@pytest.fixture
+def unreadable(root):
+    """A folder that no user can read, root included, as another user's folder of mode 0700 for any other."""
+    (root / "private").symlink_to("x" * 300)
+    return "private"
+
+
+async def test_a_folder_that_cannot_be_read_hides_no_other_and_is_named(client, unreadable):
+    text = await read(client, "/console/runs")
+    assert 'href="/console/runs/mine"' in text
+    assert f"The user of the service cannot read 1 folder: {unreadable}." in text
+
+
+@pytest.mark.parametrize("path", ["runs/private", "compare_runs?run=mine&run=private"])
+async def test_the_page_of_a_run_that_cannot_be_read_says_so(client, unreadable, path):
+    assert "cannot read the run private: File name too long" in await read(client, f"/console/{path}", 404)
+
+
+async def test_a_folder_of_runs_that_cannot_be_read_is_not_one_without_runs(backend, root, unreadable):
+    config = ServerConfig(api_keys=KEYS, console_runs={"ada": str(root / unreadable)})
+    async with make_client(backend, config, {"X-API-Key": "ada-key"}) as client:
+        assert "cannot read the folder of runs" in await read(client, "/console/runs")
+
+
+async def test_a_folder_of_runs_that_does_not_exist_has_none_yet(backend, root):
+    config = ServerConfig(api_keys=KEYS, console_runs={"ada": str(root / "later")})
+    async with make_client(backend, config, {"X-API-Key": "ada-key"}) as client:
+        assert "The folder has no runs yet." in await read(client, "/console/runs")
