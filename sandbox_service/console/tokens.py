@@ -36,8 +36,9 @@ class ShownToken:
     sampled: bool
     """Whether the policy sampled it, so that it is in the loss."""
     logprob: float | None
-    level: int
-    """0 for the most probable to 4; of sampled tokens only."""
+    """None for context, and where none is recorded or it is not finite."""
+    level: int | None
+    """0 for the most probable to 4; None without a log-probability."""
     version: int | None
     """The weight version that sampled it."""
     advantage: float | None
@@ -99,11 +100,20 @@ def shown_segments(
     return tuple(shown)
 
 
+def mean_of_finite(values: Sequence[float]) -> float | None:
+    """Return the mean of the values that are finite; None without any."""
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else None
+
+
 def find_decoder(run: TrainingRun) -> Decode | None:
     """Return a function from token ids to text, if the run's tokenizer and its library are installed here."""
     model = run.settings().get("model")
     for file in _tokenizers(run.path, model if isinstance(model, dict) else {}):
-        decode = _decoder(str(file), file.stat().st_mtime)
+        try:
+            decode = _decoder(str(file), file.stat().st_mtime)
+        except OSError:
+            continue  # missing, or in a folder that the service may not read
         if decode is not None:
             return decode
     return None
@@ -112,8 +122,7 @@ def find_decoder(run: TrainingRun) -> Decode | None:
 def _tokenizers(folder: Path, model: JsonObject) -> list[Path]:
     named = model.get("path")
     places = [Path(named)] if isinstance(named, str) else []
-    found = [place / "tokenizer.json" for place in places] + sorted(folder.glob("*/tokenizer.json"))
-    return [file for file in found if file.is_file()]
+    return [place / "tokenizer.json" for place in places] + sorted(folder.glob("*/tokenizer.json"))
 
 
 @lru_cache(maxsize=8)
@@ -142,16 +151,12 @@ def _segment(
         tokens=tokens,
         length=len(segment.token_ids),
         sampled=len(sampled),
-        mean_logprob=_mean(sampled),
-        mean_entropy=_mean(list(record.entropies.values())),
+        mean_logprob=mean_of_finite(sampled),
+        mean_entropy=mean_of_finite(list(record.entropies.values())),
         least_ratio=min(record.ratios.values(), default=None),
         most_ratio=max(record.ratios.values(), default=None),
         untrained=record.untrained,
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _marks(segment: RunSegment) -> dict[int, str]:
@@ -186,18 +191,19 @@ def _token(
 ) -> ShownToken:
     token = segment.token_ids[place]
     sampled = place < len(segment.loss_mask) and segment.loss_mask[place]
-    logprob = segment.logprobs[place] if sampled and place < len(segment.logprobs) else None
+    recorded = segment.logprobs[place] if sampled and place < len(segment.logprobs) else math.nan
+    logprob = recorded if math.isfinite(recorded) else None
     versions = (span for turn in segment.turns for span in turn.versions if span.start <= place < span.end)
     span = next(versions, None)
     ratio = record.ratios.get(place)
-    probability = 1.0 if logprob is None else math.exp(min(0.0, logprob))
+    probability = None if logprob is None else math.exp(min(0.0, logprob))
     return ShownToken(
         place=place,
         id=token,
         text=decode(token) if decode is not None else str(token),
         sampled=sampled,
         logprob=logprob,
-        level=sum(probability < bound for bound in _LEVELS),
+        level=None if probability is None else sum(probability < bound for bound in _LEVELS),
         version=None if span is None else span.version,
         advantage=advantage if sampled else None,
         ratio=ratio,
