@@ -134,6 +134,8 @@ class Turn:
     """The turn reached its token limit."""
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
+    line: int | None = None
+    """Index of its message among the trajectory's lines; None where it has none, as in earlier records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,18 @@ class Trajectory:
     def turns(self) -> tuple[Turn, ...]:
         """All turns, over all segments."""
         return tuple(turn for segment in self.segments for turn in segment.turns)
+
+    def lines_of_turns(self) -> tuple[int | None, ...]:
+        """Return for each turn, in the order of the segments, the index of its line; None where none is known.
+
+        Earlier records do not have the indices. Their turns belong to the assistant's lines in order, if they
+        are as many.
+        """
+        found = tuple(turn.line for turn in self.turns)
+        if any(line is not None for line in found):
+            return found
+        spoken = [place for place, line in enumerate(self.lines) if line.role == "assistant"]
+        return tuple(spoken) if len(spoken) == len(found) else found
 
     def without_opponent(self) -> Trajectory:
         """Return the trajectory without the segments of an opponent."""

@@ -30,6 +30,8 @@ class RunTurn:
     cut: bool = False
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
+    line: int | None = None
+    """Index of its message among the episode's lines; None where it has none, as in earlier records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from .curves import Curve, curves_of
 from .overview import BarPart
 from .rollout_summary import rollout_summary
 from .run_folder import written_at
-from .tokens import MOST_TOKENS, ShownSegment, find_decoder, shown_segments
+from .tokens import MOST_TOKENS, ShownSegment, find_decoder, mean_of_finite, shown_segments
 from .update_record import segment_records
 
 if TYPE_CHECKING:
@@ -265,9 +265,7 @@ def _group_row(run: TrainingRun, index: int) -> GroupRow | None:
     if group is None:
         return None
     episodes = tuple(
-        EpisodeRow(
-            each.id, each.success, each.failure, each.reward, each.stop, len(each.turns), each.sampled
-        )
+        EpisodeRow(each.id, each.success, each.failure, each.reward, each.stop, len(each.turns), each.sampled)
         for each in group.trajectories
     )
     return GroupRow(group.spec, group.mean_reward, episodes)
@@ -290,13 +288,25 @@ def _divergence(columns: Sequence[EpisodeColumn]) -> int | None:
 
 
 def _lines(episode: RunEpisode) -> tuple[ShownLine, ...]:
-    turns = iter([(segment, turn) for segment in episode.segments for turn in segment.turns])
-    shown = []
-    for line in episode.lines:
-        segment, turn = next(turns, (None, None)) if line.role == "assistant" else (None, None)
-        facts = None
-        if segment is not None and turn is not None:
-            logprobs = segment.logprobs[turn.start : turn.end]
-            facts = TurnFacts(turn, sum(logprobs) / len(logprobs) if logprobs else None)
-        shown.append(ShownLine(line.role, line.content, facts))
-    return tuple(shown)
+    facts = _facts(episode)
+    return tuple(
+        ShownLine(line.role, line.content, facts.get(place)) for place, line in enumerate(episode.lines)
+    )
+
+
+def _facts(episode: RunEpisode) -> dict[int, TurnFacts]:
+    """Return the facts of turns by the places of their lines.
+
+    Turns of earlier records, which lack the places, belong to the assistant's lines in order, if they are as
+    many.
+    """
+    sampled = [(segment, turn) for segment in episode.segments for turn in segment.turns]
+    places = [turn.line for _, turn in sampled]
+    if all(place is None for place in places):
+        spoken = [place for place, line in enumerate(episode.lines) if line.role == "assistant"]
+        places = [*spoken] if len(spoken) == len(sampled) else places
+    return {
+        place: TurnFacts(turn, mean_of_finite(segment.logprobs[turn.start : turn.end]))
+        for place, (segment, turn) in zip(places, sampled, strict=True)
+        if place is not None
+    }

@@ -57,6 +57,8 @@ class Call:
     """Named parts of them, as in ``Turn``."""
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
+    line: int | None = None
+    """Index of its message among the session's lines."""
 
 
 @dataclass(slots=True, eq=False)
@@ -233,4 +235,5 @@ def _turn(node: _Node) -> Turn:
         cut=call.generation.finish in (Finish.LENGTH, Finish.TIMEOUT),
         sampling_s=call.sampling_s,
         sandbox_s=call.sandbox_s,
+        line=call.line,
     )

@@ -112,11 +112,12 @@ class Recorder:
         """Record an answered call."""
         number, generation = answered.number, answered.generation
         prompt, history = answered.prompt.token_ids, answered.prompt.history
-        call = Call(number, generation, history.because, sampling_s=answered.sampling_s)
+        self._show(history.messages[history.known :], known=history.known > 0)
+        line = len(self._lines)
+        call = Call(number, generation, history.because, sampling_s=answered.sampling_s, line=line)
         self._forest.add(call, prompt, history.behind.number if history.behind else None)
         self._numbers.update(dict.fromkeys(answered.ids, number))
         self._last = number
-        self._show(history.messages[history.known :], known=history.known > 0)
         self._lines.append(Line("assistant", answered.text))
         self._checked += answered.drifted is not None
         self._drifted += answered.drifted is True

@@ -6,6 +6,7 @@ tokens of its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from .types import RecordedEpisode
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
-    from trainer.types import Trajectory
+    from trainer.types import Trajectory, Turn
 
     from .types import RowOrigin
 
@@ -56,7 +57,8 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         check_conversation(messages)
     except RowError as error:
         raise type(error)(f"episode {trajectory.id}: {error}") from None
-    failure, turns = trajectory.failure, trajectory.without_opponent().turns
+    failure = trajectory.failure
+    turns = sorted(trajectory.without_opponent().turns, key=_place)
     return RecordedEpisode(
         messages=messages,
         origin=origin,
@@ -71,3 +73,7 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         truncated=trajectory.stop in _CUT_OFF,
         format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in turns),
     )
+
+
+def _place(turn: Turn) -> float:
+    return math.inf if turn.line is None else turn.line

@@ -107,14 +107,21 @@ def _episode(group: int, step: int | None, trajectory: Trajectory, tool_format: 
             "sandbox": _short(timings.sandbox_s),
             "grading": _short(timings.grading_s),
         },
-        "turns": [_turn(segment, turn) for segment in trajectory.segments for turn in segment.turns],
+        "turns": _turns(trajectory),
         "lines": [[line.role, parts_of(line.role, line.content, tool_format)] for line in trajectory.lines],
     }
 
 
-def _turn(segment: Segment, turn: Turn) -> JsonTree:
+def _turns(trajectory: Trajectory) -> list[JsonTree]:
+    sampled = [(segment, turn) for segment in trajectory.segments for turn in segment.turns]
+    lines = trajectory.lines_of_turns()
+    return [_turn(segment, turn, line) for (segment, turn), line in zip(sampled, lines, strict=True)]
+
+
+def _turn(segment: Segment, turn: Turn, line: int | None) -> JsonTree:
     logprobs = segment.logprobs[turn.start : turn.end]
     return {
+        "line": line,
         "tokens": turn.end - turn.start,
         "logprob": _short(sum(logprobs) / len(logprobs)) if logprobs else None,
         "versions": sorted({span.version for span in turn.versions}),

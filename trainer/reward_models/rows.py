@@ -60,9 +60,9 @@ class TextReader:
 
     def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
         messages = [_message(line) for line in trajectory.lines]
-        places = [place for place, message in enumerate(messages, 1) if message["role"] == "assistant"]
-        if not places:
-            return []
+        return [self._row(messages, places) for places in _rising(_places(trajectory))]
+
+    def _row(self, messages: Sequence[dict[str, str]], places: Sequence[int]) -> ScoredRow:
         whole = self._rendered(messages[: places[-1]])
         ends = [len(self._rendered(messages[:place])) for place in places]
         if any(
@@ -72,11 +72,31 @@ class TextReader:
                 "the reward model's chat template changes the beginning of a conversation that goes on, so "
                 'that its steps cannot be scored as text; use reads="tokens"'
             )
-        return [ScoredRow(tuple(whole), tuple(ends))]
+        return ScoredRow(tuple(whole), tuple(ends))
 
     def _rendered(self, messages: Sequence[dict[str, str]]) -> list[int]:
         found = self._tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False)
         return list(cast("list[int]", found))
+
+
+def _places(trajectory: Trajectory) -> list[int]:
+    """Return the number of messages up to each turn; up to each of the assistant's where turns have no lines."""
+    lines = trajectory.lines_of_turns()
+    known = [line + 1 for line in lines if line is not None]
+    if known and len(known) == len(lines):
+        return known
+    return [place for place, line in enumerate(trajectory.lines, 1) if line.role == "assistant"]
+
+
+def _rising(places: Sequence[int]) -> list[list[int]]:
+    """Return the places in rows in which they rise: the turns of sub-agents are between those of others."""
+    rows: list[list[int]] = []
+    for place in places:
+        if rows and rows[-1][-1] < place:
+            rows[-1].append(place)
+        else:
+            rows.append([place])
+    return rows
 
 
 def _row(segment: Segment) -> ScoredRow:

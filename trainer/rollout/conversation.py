@@ -82,7 +82,8 @@ class Conversation:
                 f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
                 "log-probabilities for a turn"
             )
-        self._forest.add(Call(self._turns, generation, sampling_s=sampling_s), self._tokens, self._behind)
+        call = Call(self._turns, generation, sampling_s=sampling_s, line=len(self.lines))
+        self._forest.add(call, self._tokens, self._behind)
         head = self._tokens[-HEAD_TOKENS:]
         self._tokens += generation.token_ids
         self._behind = self._turns

@@ -150,4 +150,9 @@ class SessionCounterpart:
         recording = await self._session.close()
         if not self._trained:
             return ()
-        return tuple(replace(segment, opponent=self.opponent) for segment in recording.segments)
+        return tuple(self._shared(segment) for segment in recording.segments)
+
+    def _shared(self, segment: Segment) -> Segment:
+        """Return a segment as one of the agent's trajectory, which does not have the session's lines."""
+        turns = tuple(replace(turn, line=None) for turn in segment.turns)
+        return replace(segment, turns=turns, opponent=self.opponent)

@@ -109,14 +109,13 @@
       const { class: kind, code, phase, detail } = episode.failure;
       page.append(make("p", "failure", `${kind} (${code}) in ${phase}: ${detail}`));
     }
-    let turn = 0;
-    for (const [role, parts] of episode.lines) {
+    const turns = new Map(episode.turns.map((turn) => [turn.line, turn]));
+    for (const [place, [role, parts]] of episode.lines.entries()) {
       const said = make(role === "system" ? "details" : "div", `said ${role}`);
       said.append(make(role === "system" ? "summary" : "div", "who", role), ...parts.map(part));
-      if (role === "assistant" && turn < episode.turns.length) said.append(turnFacts(episode.turns[turn++]));
+      if (turns.has(place)) said.append(turnFacts(turns.get(place)));
       page.append(said);
     }
-    for (; turn < episode.turns.length; turn += 1) page.append(turnFacts(episode.turns[turn]));
     return page;
   }
 

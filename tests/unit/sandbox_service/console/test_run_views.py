@@ -11,8 +11,10 @@ from sandbox_service.console.run_records import (
     RunFailure,
     RunGroup,
     RunLine,
+    RunSegment,
     RunSpec,
     RunTask,
+    RunTurn,
 )
 from sandbox_service.console.run_views import group_page, step_page
 
@@ -61,6 +63,32 @@ def test_bars_begin_at_zero_and_share_the_scale_of_the_group():
 def test_a_group_without_rewards_has_empty_bars():
     (column,) = group_page(group((0.0, []))).columns
     assert [(part.start, part.width) for part in column.bar] == [(0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("segments", "rewards"),
+    [
+        ([[(2, 1.0)], [(1, 2.0), (4, 3.0)]], [None, 2.0, 1.0, None, 3.0]),
+        ([[(None, 1.0)], [(None, 2.0), (None, 3.0)]], [None, 1.0, 2.0, None, 3.0]),
+        ([[(None, 1.0), (None, 2.0)]], [None] * 5),
+        ([[(4, 1.0)], [(None, 2.0)]], [None, None, None, None, 1.0]),
+    ],
+    ids=["a sub-agent", "an earlier record", "an earlier record with examples", "a counterpart"],
+)
+def test_the_facts_of_a_turn_are_under_its_message(segments, rewards):
+    said = (RunLine(role, "") for role in ("user", "assistant", "assistant", "tool", "assistant"))
+    episode = RunEpisode(
+        "5.0",
+        tuple(
+            RunSegment(
+                (1,), (True,), (-1.0,), tuple(RunTurn(0, 1, reward=each, line=line) for line, each in own)
+            )
+            for own in segments
+        ),
+        lines=tuple(said),
+    )
+    (column,) = group_page(RunGroup(RunSpec(5, RunTask("code", "t")), (episode,))).columns
+    assert [line.facts and line.facts.turn.reward for line in column.lines] == rewards
 
 
 def test_a_step_holds_the_tokens_of_one_group_at_a_time(tmp_path):

@@ -150,6 +150,8 @@ async def test_a_sub_agent_is_a_sequence_of_its_own_and_its_caller_goes_on():
     assert breaks(recording) == [Break.FIRST, Break.TOOLS, Break.EXTENDS]
     assert [len(segment.turns) for segment in recording.segments] == [1, 2]
     assert trained_tokens(recording) == sampled_tokens(policy)
+    said = [[recording.lines[turn.line].content for turn in each.turns] for each in recording.segments]
+    assert said == [["a finding"], ["5", "6"]]
 
 
 async def test_parallel_calls_on_one_history_branch_and_train_it_once():
@@ -162,6 +164,8 @@ async def test_parallel_calls_on_one_history_branch_and_train_it_once():
     assert breaks(recording) == [Break.FIRST, Break.EXTENDS, Break.BRANCH, Break.BRANCH]
     assert [len(segment.turns) for segment in recording.segments] == [2, 1, 1]
     assert trained_tokens(recording) == sampled_tokens(policy)
+    lines = [turn.line for segment in recording.segments for turn in segment.turns]
+    assert [recording.lines[line].content for line in lines] == ["5", "a", "b", "c"]
 
 
 async def test_rewritten_history_begins_a_sequence():

@@ -58,6 +58,25 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path):
     assert groups == 4
 
 
+def test_the_facts_of_a_turn_are_those_of_its_message(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 1)
+    group = json.loads(file.read_text().split("\n")[0])
+    first, second, third, _ = group["trajectories"]
+    (turn,) = first["segments"][0]["turns"]
+    # A sub-agent's turn between two of its caller's, whose segment ends later.
+    first["segments"] = [
+        {**first["segments"][0], "turns": [{**turn, "line": line, "reward": line} for line in lines]}
+        for lines in ([4], [2, 5])
+    ]
+    first["lines"] = [{"role": role, "content": "said"} for role in ("user", "assistant") * 3]
+    second["lines"] = first["lines"][:2]
+    third["lines"] = first["lines"]
+    file.write_text(json.dumps(group) + "\n")
+    shown, _ = shown_episodes(file, {}, 4)
+    assert [[turn["line"] for turn in episode["turns"]] for episode in shown[:3]] == [[4, 2, 5], [1], [None]]
+
+
 def test_long_messages_are_cut_and_say_so(tmp_path):
     file = tmp_path / "trajectories.jsonl"
     write_groups(file, 1, said="x" * 10_000)

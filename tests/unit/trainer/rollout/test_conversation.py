@@ -1,4 +1,4 @@
-"""The conversation of an episode names the tools that answer."""
+"""The conversation of an episode names the tools that answer, and where its turns are among its messages."""
 
 import pytest
 
@@ -33,3 +33,16 @@ def test_an_observation_without_a_name_has_that_of_the_call(name: str, tool_form
     seen = chat.decode(conversation.prompt[before:])
     assert text in seen
     assert "made_up_tool" not in seen
+
+
+def test_turns_know_their_messages_behind_answers_that_the_environment_shows() -> None:
+    chat = chat_with("qwen3")
+    conversation = Conversation(chat, 4000)
+    conversation.begin([TASK, Message(role="assistant", content="A bird."), TASK], ())
+    for number in range(2):
+        ids = tuple(chat.turn(Message(role="assistant", content=f"turn {number}")))
+        conversation.add_turn(Generation(ids, (-1.0,) * len(ids), Finish.STOP, ()))
+        conversation.add_observation([TASK])
+    (segment,) = conversation.segments()
+    lines = [conversation.lines[turn.line].content for turn in segment.turns if turn.line is not None]
+    assert [text.split()[-1] for text in lines] == ["0", "1"]

@@ -57,6 +57,9 @@ async def test_the_counterparts_tokens_are_trained_if_asked() -> None:
     played = await play(ToldService(STEPS), policy=script(), config=config)
     assert spoken(played) == ["agent 0", "agent 1", "user 0"]
     assert len(played.segments) == 2
+    *lines, theirs = played.lines_of_turns()
+    assert [played.lines[line].content for line in lines] == ["agent 0", "agent 1"]
+    assert theirs is None
 
 
 async def test_a_trained_opponents_segments_are_told_from_the_agents() -> None:
