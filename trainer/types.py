@@ -235,7 +235,7 @@ class Trajectory:
         return tuple(turn for segment in self.segments for turn in segment.turns)
 
     def lines_of_turns(self) -> tuple[int | None, ...]:
-        """Return for each turn, in the order of the segments, the index of its line; None where none is known.
+        """Return for each turn, in the order of the segments, the index of its line; None if it is unknown.
 
         Earlier records do not have the indices. Their turns belong to the assistant's lines in order, if they
         are as many.

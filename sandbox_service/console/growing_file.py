@@ -62,7 +62,7 @@ class GrowingFile:
 
 
 def last_lines(path: Path, most_bytes: int) -> list[bytes]:
-    """Return the complete lines among the last bytes of a file, without their ends; none if it cannot be read."""
+    """Return the complete lines in the last bytes of a file, without their ends; none if it is unreadable."""
     try:
         with path.open("rb") as file:
             start = max(0, file.seek(0, os.SEEK_END) - most_bytes)

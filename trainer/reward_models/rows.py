@@ -80,7 +80,7 @@ class TextReader:
 
 
 def _places(trajectory: Trajectory) -> list[int]:
-    """Return the number of messages up to each turn; up to each of the assistant's where turns have no lines."""
+    """Return the number of messages up to each turn, or to each of the assistant's if turns have no lines."""
     lines = trajectory.lines_of_turns()
     known = [line + 1 for line in lines if line is not None]
     if known and len(known) == len(lines):

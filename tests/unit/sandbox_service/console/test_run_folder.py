@@ -1,4 +1,4 @@
-"""Training runs read from their folders: where reinforcement learning begins, and how much stays in memory."""
+"""Training runs read from their folders: where reinforcement learning begins, and what stays in memory."""
 
 import json
 import tracemalloc
