@@ -15,6 +15,8 @@ MOST_SIDE_BY_SIDE = 8
 """Episodes on a page."""
 _MOST_LINES = 2000
 """Lines of two steps together that are compared; longer ones are shown without a comparison."""
+_MOST_ON_PAGE = 8000
+"""Lines of all steps together; the steps after them are shown without a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class ComparedRow:
     """All have the step and did the same; what the environment answered may differ."""
     diff: tuple[DiffLine, ...] = ()
     """The texts of two steps that differ, merged."""
+    too_long: bool = False
+    """They differ, and have too many lines to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,20 @@ class SideBySide:
 
 
 def side_by_side(episodes: Sequence[EpisodeView]) -> SideBySide:
-    """Align the steps of episodes: two by what was done, more by their number."""
+    """Align the steps of episodes: two by what was done, more by their number. Takes seconds at worst."""
     rows = tuple(_aligned(*episodes) if len(episodes) == 2 else _numbered(episodes))
     return SideBySide(tuple(episodes), rows, next((n for n, row in enumerate(rows) if not row.same), None))
 
 
-def diff_lines(left: str, right: str) -> tuple[DiffLine, ...]:
-    """Return the lines of two texts, merged; empty if there are too many to compare."""
+def diff_lines(left: str, right: str, most: int = _MOST_LINES) -> tuple[DiffLine, ...]:
+    """Return the lines of two texts, merged; empty if there are more than ``most`` to compare."""
     olds, news = left.splitlines(), right.splitlines()
-    if len(olds) + len(news) > _MOST_LINES:
+    if len(olds) + len(news) > most:
         return ()
     lines: list[DiffLine] = []
-    for tag, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
+    # Lines that a long text repeats, such as empty ones, are no place to align it by: comparing each with each
+    # takes many seconds.
+    for tag, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=True).get_opcodes():
         if tag == "equal":
             lines += [DiffLine("both", text) for text in olds[a:b]]
         else:
@@ -85,18 +91,24 @@ def _numbered(episodes: Sequence[EpisodeView]) -> Iterator[ComparedRow]:
 
 def _aligned(left: EpisodeView, right: EpisodeView) -> Iterator[ComparedRow]:
     ours, theirs = [_action(step) for step in left.steps], [_action(step) for step in right.steps]
+    budget = _MOST_ON_PAGE
     for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         for number in range(max(b - a, d - c)):
             one = left.steps[a + number] if a + number < b else None
             other = right.steps[c + number] if c + number < d else None
-            yield _row(one, other, done_alike=tag == "equal")
+            row = _row(one, other, min(budget, _MOST_LINES), done_alike=tag == "equal")
+            budget -= sum(2 if line.kind == "both" else 1 for line in row.diff)
+            yield row
 
 
-def _row(one: Step | None, other: Step | None, *, done_alike: bool) -> ComparedRow:
+def _row(one: Step | None, other: Step | None, most: int, *, done_alike: bool) -> ComparedRow:
     if one is None or other is None:
         return ComparedRow((one, other), same=False)
     texts = text_of(one), text_of(other)
-    return ComparedRow((one, other), done_alike, () if texts[0] == texts[1] else diff_lines(*texts))
+    if texts[0] == texts[1]:
+        return ComparedRow((one, other), done_alike)
+    diff = diff_lines(*texts, most)
+    return ComparedRow((one, other), done_alike, diff, too_long=not diff)
 
 
 def _action(step: Step) -> tuple[str, ...]:

@@ -108,6 +108,8 @@ class EpisodeView:
     """Names of the tools that the episode offered."""
     live: bool
     """Whether further events may follow on this page: the instance has not ended."""
+    forked: bool
+    """Whether the instance was forked in the events of this page."""
 
 
 def player(trajectory: InstanceTrajectory) -> EpisodeView:
@@ -136,6 +138,7 @@ def player(trajectory: InstanceTrajectory) -> EpisodeView:
         seconds=events[-1].at - first if events else 0.0,
         tools=_tools(events),
         live=trajectory.next_cursor is None and not any(event.operation in _ENDS for event in events),
+        forked=any(_is_fork_of(trajectory.instance_id, event) for event in events),
     )
 
 
@@ -170,6 +173,12 @@ def _step(event: Event, title: str, first: float, longest: float) -> Step:
         details=_details(event, failure),
         file=path if isinstance(path, str) else "",
     )
+
+
+def _is_fork_of(instance_id: str, event: Event) -> bool:
+    """Return whether an event made forks of the instance: its parent's earlier forks are in its history, too."""
+    result = event.result or {}
+    return event.operation == "fork" and result.get("instance_id") == instance_id and "instance_ids" in result
 
 
 def _phases(event: Event) -> dict[str, float]:

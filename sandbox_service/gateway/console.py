@@ -6,8 +6,9 @@ Handlers collect data through the same calls as the API's routes, with the visit
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -19,6 +20,7 @@ from sandbox_service.console.episode_tail import tail_of, tail_url
 from sandbox_service.console.overview import overview
 from sandbox_service.console.player import player
 from sandbox_service.console.rendering import static_files
+from sandbox_service.console.search_form import SEARCH
 from sandbox_service.console.traffic import traffic_of
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.search import EpisodeQuery
@@ -36,6 +38,9 @@ from .inspection import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sandbox_service.console.comparison import SideBySide
     from sandbox_service.console.player import EpisodeView
 
     from .auth import Authenticator
@@ -170,16 +175,28 @@ class ConsoleRoutes:
     async def compare_episodes(self, request: Request) -> Response:
         """Show episodes side by side: those that the address names, a family, or the latest of a task."""
         exchange = exchange_of(request)
-        names = list(dict.fromkeys(request.query_params.getlist("id"))) or await self._related(request)
+        names, all_url = list(dict.fromkeys(request.query_params.getlist("id"))), ""
+        if not names:
+            names, all_url = await self._related(request)
         if not 1 < len(names) <= MOST_SIDE_BY_SIDE:
             detail = f"{len(names)} episodes were found; name 2 to {MOST_SIDE_BY_SIDE}"
             raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
         cursor = _sequence_in(request, "cursor")
-        listed = [player(await self._trajectory(request, checked_id(name), cursor)) for name in names]
-        return page(exchange, "compare.html", {"view": side_by_side(listed)}, section="Episodes")
+        trajectories = [await self._trajectory(request, checked_id(name), cursor) for name in names]
+        # In a thread: comparing long texts takes seconds at worst, and this loop answers all other requests.
+        view = await asyncio.to_thread(_compared, trajectories)
+        context = {
+            "view": view,
+            "all_url": all_url,
+            "of_family": "family" in request.query_params,
+            "most": MOST_SIDE_BY_SIDE,
+        }
+        return page(exchange, "compare.html", context, section="Episodes")
 
-    async def _related(self, request: Request) -> list[str]:
-        """Return a family, or the latest episodes of exactly one task."""
+    async def _related(self, request: Request) -> tuple[list[str], str]:
+        """Return a family, or the latest episodes of exactly one task, and the address of all if some are left
+        out.
+        """
         exchange, given = exchange_of(request), request.query_params
         query = EpisodeQuery(
             exchange.tenant,
@@ -189,10 +206,17 @@ class ConsoleRoutes:
             family=given.get("family"),
         )
         if query.task is None and query.family is None:
-            return []
-        found = (await search_episodes(self._dispatcher, exchange, query)).episodes
-        alike = [each.instance_id for each in found if query.task in (None, each.task_id)]
-        return alike[:MOST_SIDE_BY_SIDE]
+            return [], ""
+        found = await search_episodes(self._dispatcher, exchange, query)
+        alike = [each.instance_id for each in found.episodes if query.task in (None, each.task_id)]
+        if query.family is not None:
+            # The instance is the oldest of its family, so that many forks would displace it.
+            alike = [query.family, *(name for name in alike if name != query.family)]
+        if len(alike) <= MOST_SIDE_BY_SIDE and found.end is None:
+            return alike, ""
+        named = {name: given[name] for name in ("environment", "task", "family") if name in given}
+        exact = {"exact": "1"} if query.task is not None else {}
+        return alike[:MOST_SIDE_BY_SIDE], f"{SEARCH}?{urlencode({**named, **exact})}"
 
     @as_page
     async def send_trajectory(self, request: Request) -> Response:
@@ -253,6 +277,10 @@ class ConsoleRoutes:
     ) -> InstanceTrajectory:
         parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, limit)
         return InstanceTrajectory.model_validate_json(b"".join(parts))
+
+
+def _compared(trajectories: Sequence[InstanceTrajectory]) -> SideBySide:
+    return side_by_side([player(trajectory) for trajectory in trajectories])
 
 
 def _sequence_in(request: Request, field: str) -> str | None:

@@ -58,6 +58,23 @@ def test_more_than_two_are_compared_by_number():
     assert view.rows[3].steps[0] is None
 
 
+def test_a_page_compares_a_bounded_number_of_lines_and_says_which_steps_it_does_not():
+    # The texts of a step have 404 lines each, so that nine steps have at most 8,000 and ten more.
+    ones, others = ([f"{name} {number}\n" * 400 for number in range(20)] for name in ("one", "another"))
+    rows = side_by_side([episode(*ones), episode(*others)]).rows
+    compared = [row for row in rows if row.diff]
+    assert len(compared) == 9
+    assert sum(2 if line.kind == "both" else 1 for row in compared for line in row.diff) <= 8000
+    assert [row.too_long for row in rows] == [False] * 10 + [True] * 11
+
+
+def test_lines_that_long_texts_repeat_do_not_align_them():
+    left = "".join(f"test {number} passed\n\n" for number in range(499))
+    right = "".join(f"test {number} failed\n\n" for number in range(499))
+    kinds = [line.kind for line in diff_lines(left, right)]
+    assert kinds == ["left"] * 998 + ["right"] * 998
+
+
 @pytest.mark.parametrize(("left", "right"), [("a\n" * 1500, "b\n" * 1500)])
 def test_texts_too_long_to_compare_are_not_compared(left, right):
     assert diff_lines(left, right) == ()

@@ -1,4 +1,4 @@
-"""The episode player: tool calls as they are shown."""
+"""The episode player: tool calls as they are shown, and whether the instance has forks."""
 
 import json
 
@@ -6,6 +6,21 @@ import pytest
 
 from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_service.console.player import player
+
+
+@pytest.mark.parametrize(
+    ("result", "forked"),
+    [
+        ({"instance_id": "i", "instance_ids": ["copy"], "step_index": 0}, True),
+        ({"instance_id": "parent", "instance_ids": ["i"], "step_index": 0}, False),
+        ({"code": "fork_unsupported", "failure_class": "request", "detail": ""}, False),
+    ],
+    ids=["its own", "its parent's", "refused"],
+)
+def test_an_instance_is_forked_by_its_own_forks(result, forked):
+    event = {"sequence": 1, "operation": "fork", "at": 1.0, "request": {}, "result": result}
+    head = {"instance_id": "i", "environment": "echo", "task_id": "t", "tenant": "acme"}
+    assert player(InstanceTrajectory.model_validate({**head, "events": [event]})).forked == forked
 
 
 def shown_arguments(arguments):

@@ -232,6 +232,38 @@ async def test_episodes_of_a_task_are_shown_side_by_side(client, instance):
     assert "The agents did the same" in reply.text
 
 
+async def test_a_large_family_is_the_instance_and_its_latest_forks_and_links_the_others(client, instance):
+    reply = await client.post("/v1/fork_instance", json={"instance_id": instance, "count": 9})
+    forks = reply.json()["instance_ids"]
+    text = (await client.get(f"/console/compare?family={instance}")).text
+    shown = list(dict.fromkeys(re.findall(r'href="/console/episodes/([^"]+)"', text)))
+    assert shown == [instance, *forks[:1:-1]]
+    assert f'since a page shows 8: <a href="/console/episodes?family={instance}">' in text
+
+
+async def test_a_small_family_leaves_nothing_out(client, instance):
+    await client.post("/v1/fork_instance", json={"instance_id": instance, "count": 7})
+    text = (await client.get(f"/console/compare?family={instance}")).text
+    assert "8 episodes side by side" in text
+    assert "since a page shows" not in text
+
+
+async def test_many_episodes_of_a_task_link_the_older_ones(client):
+    for _ in range(9):
+        await client.post("/v1/create_instance", json={"environment": "echo", "task_id": "echo-10"})
+    text = (await client.get("/console/compare?environment=echo&task=echo-10")).text
+    url = "/console/episodes?environment=echo&amp;task=echo-10&amp;exact=1"
+    assert f'The latest, since a page shows 8: <a href="{url}">' in text
+
+
+async def test_an_episode_links_its_family_side_by_side_once_it_has_forks(client, backend, instance):
+    link = f"/console/compare?family={instance}"
+    assert link not in (await client.get(f"/console/episodes/{instance}")).text
+    result = {"instance_id": instance, "instance_ids": ["fork"], "step_index": 0}
+    backend.episodes[instance].further.append({"operation": "fork", "result": result})
+    assert link in (await client.get(f"/console/episodes/{instance}")).text
+
+
 @pytest.mark.parametrize("query", ["id=a", "task=nothing", "&".join(f"id=x{n}" for n in range(9))])
 async def test_too_few_or_too_many_episodes_are_not_compared(client, query):
     reply = await client.get(f"/console/compare?{query}")
