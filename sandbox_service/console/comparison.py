@@ -63,8 +63,8 @@ def diff_lines(left: str, right: str, most: int = _MOST_LINES) -> tuple[DiffLine
     if len(olds) + len(news) > most:
         return ()
     lines: list[DiffLine] = []
-    # Lines that a long text repeats, such as empty ones, are no place to align it by: comparing each with each
-    # takes many seconds.
+    # autojunk: lines that a long text repeats, such as empty ones, are no place to align it by, and comparing
+    # each with each takes many seconds.
     for tag, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=True).get_opcodes():
         if tag == "equal":
             lines += [DiffLine("both", text) for text in olds[a:b]]

@@ -176,7 +176,7 @@ def _step(event: Event, title: str, first: float, longest: float) -> Step:
 
 
 def _is_fork_of(instance_id: str, event: Event) -> bool:
-    """Return whether an event made forks of the instance: its parent's earlier forks are in its history, too."""
+    """Return whether an event made forks of the instance; its history has its parent's earlier forks, too."""
     result = event.result or {}
     return event.operation == "fork" and result.get("instance_id") == instance_id and "instance_ids" in result
 
