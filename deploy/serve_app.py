@@ -24,6 +24,7 @@ from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
 from sandbox_service.tracing import MISSING, is_installed
+from sandbox_settings import Branch
 
 from .exposure import check_reach, listening_with_serve
 from .ray_cluster import ray_cluster
@@ -107,18 +108,32 @@ def run_service(
 
 def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
     """Return the configuration with absolute paths, since processes have different working directories."""
-    store, sandbox = config.store, config.sandbox
+    store, server = config.store, config.server
     prefix = "sqlite:///"
     if store.url.startswith(prefix) and not store.url.startswith(prefix + "/"):
         path = Path(store.url.removeprefix(prefix)).resolve()
         store = store.model_copy(update={"url": f"{prefix}{path}"})
-    if sandbox.state_dir is not None:
-        sandbox = sandbox.model_copy(update={"state_dir": sandbox.state_dir.resolve()})
-    code = config.environments.code
-    files = {"task_files": tuple(path.resolve() for path in code.task_files)}
-    mbpp = {"mbpp_path": code.mbpp_path.resolve()} if code.mbpp_path is not None else {}
-    environments = config.environments.model_copy(update={"code": code.model_copy(update={**files, **mbpp})})
-    return config.model_copy(update={"store": store, "sandbox": sandbox, "environments": environments})
+    if server.console_runs:
+        # Links stay, since an operator may lead them to another folder while the service runs.
+        runs = {tenant: str(Path(folder).absolute()) for tenant, folder in server.console_runs.items()}
+        server = server.model_copy(update={"console_runs": runs})
+    branches = {name: _resolved(getattr(config, name)) for name in ("sandbox", "environments", "agents")}
+    return config.model_copy(update={"store": store, "server": server, **branches})
+
+
+def _resolved(setting: object) -> object:
+    """Return a setting in which each path is absolute."""
+    if isinstance(setting, Path):
+        return setting.resolve()
+    if isinstance(setting, tuple):
+        return tuple(map(_resolved, setting))
+    if isinstance(setting, dict):
+        return {name: _resolved(each) for name, each in setting.items()}
+    if isinstance(setting, Branch):
+        given = {name: getattr(setting, name) for name in type(setting).model_fields}
+        found = {name: _resolved(each) for name, each in given.items()}
+        return setting.model_copy(update={name: found[name] for name in given if found[name] != given[name]})
+    return setting
 
 
 def check_port(config: ServiceConfig) -> None:

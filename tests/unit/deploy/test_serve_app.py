@@ -30,15 +30,24 @@ def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     settled = with_absolute_paths(
         config(
+            server={"console_runs": {"local": "var/runs"}},
             store={"url": "sqlite:///var/t.sqlite"},
             sandbox={"state_dir": "state"},
-            environments={"code": {"task_files": ["a.jsonl"], "mbpp_path": "mbpp.jsonl"}},
+            environments={
+                "code": {"task_files": ["a.jsonl"], "mbpp_path": "mbpp.jsonl"},
+                "webshop": {"data": "shop"},
+            },
+            agents={"packages": {"mine": "agent"}},
         )
     )
     assert settled.store.url == f"sqlite:///{tmp_path}/var/t.sqlite"
     assert settled.sandbox.state_dir == tmp_path / "state"
     assert settled.environments.code.task_files == (tmp_path / "a.jsonl",)
     assert settled.environments.code.mbpp_path == tmp_path / "mbpp.jsonl"
+    assert settled.environments.webshop.data == tmp_path / "shop"
+    assert settled.agents.packages == {"mine": tmp_path / "agent"}
+    assert settled.server.console_runs == {"local": f"{tmp_path}/var/runs"}
+    assert settled.server.model_fields_set == {"console_runs"}
 
 
 @pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
