@@ -194,7 +194,7 @@ class ConsoleRoutes:
         return page(exchange, "compare.html", context, section="Episodes")
 
     async def _related(self, request: Request) -> tuple[list[str], str]:
-        """Return a family, or the latest episodes of one task, and the address of all if some are left out."""
+        """Return a family or the latest episodes of a task, and the address of all if some are left out."""
         exchange, given = exchange_of(request), request.query_params
         query = EpisodeQuery(
             exchange.tenant,

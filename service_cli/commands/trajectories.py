@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -21,6 +20,7 @@ from sandbox_service.trajectories.view import outcome_of, trajectory_of
 from .opened_store import DEFAULT_URL, Url, opened_store
 from .options import ApiKeyOption, JsonOption, http_address
 from .terminal import WRONG, explained, fail, notes, results, write_json
+from .times import EXAMPLES, unix_time
 from .trajectories_prune import prune_episodes
 from .trajectory_view import instances_list, trajectory_panels
 
@@ -42,8 +42,14 @@ Server: TypeAlias = Annotated[
 ]
 Environment: TypeAlias = Annotated[str | None, typer.Option(help="Only this environment.")]
 Tenant: TypeAlias = Annotated[str | None, typer.Option(help="Only this tenant.")]
-Since: TypeAlias = Annotated[datetime | None, typer.Option(help="Created at this local time or later.")]
-Until: TypeAlias = Annotated[datetime | None, typer.Option(help="Created before this local time.")]
+Since: TypeAlias = Annotated[
+    float | None,
+    typer.Option(parser=unix_time, metavar="TIME", help=f"Created at this time or later: {EXAMPLES}."),
+]
+Until: TypeAlias = Annotated[
+    float | None,
+    typer.Option(parser=unix_time, metavar="TIME", help=f"Created before this time: {EXAMPLES}."),
+]
 Success: TypeAlias = Annotated[
     bool | None, typer.Option("--success/--failure", help="Only graded episodes that were solved, or not.")
 ]
@@ -186,11 +192,6 @@ def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajector
 
 
 def _instances(
-    environment: str | None, tenant: str | None, since: datetime | None, until: datetime | None
+    environment: str | None, tenant: str | None, since: float | None, until: float | None
 ) -> InstanceFilter:
-    return InstanceFilter(
-        environment,
-        tenant,
-        since.timestamp() if since else None,
-        until.timestamp() if until else None,
-    )
+    return InstanceFilter(environment, tenant, since, until)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -142,4 +142,5 @@ def _outcome(event: Event) -> str:
 
 
 def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Return a local time with its offset, as the options of ``trajectories`` read it."""
+    return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")

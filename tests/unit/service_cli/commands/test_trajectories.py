@@ -1,6 +1,7 @@
 """``sandbox-service trajectories`` as it is typed."""
 
 import json
+from datetime import UTC, datetime
 
 import pyarrow.parquet
 import pytest
@@ -99,6 +100,17 @@ def test_list_shows_the_latest_first(run, url):
     assert listed.exit_code == 0
     assert listed.stdout.index("s1.c") < listed.stdout.index("s1.b")
     assert "s1.a" not in listed.stdout
+
+
+def test_times_are_shown_with_their_offset_and_can_be_given_as_shown(run, url):
+    begun = datetime.fromtimestamp(START).astimezone().isoformat(" ", "seconds")
+    assert begun in run("show", "s1.a", "--url", url).stdout
+    assert begun in run("list", "--url", url).stdout
+    since = run("list", "--url", url, "--since", begun).stdout
+    assert ("s1.a" in since, "s1.long" in since) == (True, False)
+    in_utc = datetime.fromtimestamp(START + 10, UTC).isoformat().replace("+00:00", "Z")
+    until = run("list", "--url", url, "--until", in_utc).stdout
+    assert ("s1.a" in until, "s1.b" in until) == (True, False)
 
 
 def test_list_of_nothing_says_so(run, url):
