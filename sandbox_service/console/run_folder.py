@@ -81,7 +81,9 @@ class TrainingRun:
 
     def read_latest(self, names: Iterable[str]) -> tuple[int | None, Mapping[str, float]]:
         """Return the last step and the latest values of some metrics, as far as the file's end has them."""
-        last, found, missing = None, {}, set(names)
+        last: int | None = None
+        found: dict[str, float] = {}
+        missing = set(names)
         for line in reversed(last_lines(self.path / _METRICS, _END_BYTES)):
             step, metrics = _metrics_of(line)
             if step is None:

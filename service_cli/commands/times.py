@@ -10,7 +10,7 @@ EXAMPLES = "2026-01-31 or '2026-01-31 18:00' in local time, or 2026-01-31T18:00+
 
 
 def unix_time(text: str) -> float:
-    """Return the unix time of a date or time, local without an offset. Raises BadParameter for other texts."""
+    """Return the unix time of a date or time, local without an offset. Raises BadParameter."""
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
