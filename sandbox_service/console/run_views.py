@@ -80,7 +80,7 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeRow:
+class ListedEpisode:
     """An episode in the list of a step's groups."""
 
     id: str
@@ -94,12 +94,12 @@ class EpisodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class ListedGroup:
     """A group that a step trained on."""
 
     spec: RunSpec
     mean_reward: float | None
-    episodes: tuple[EpisodeRow, ...]
+    episodes: tuple[ListedEpisode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class StepPage:
     run: str
     step: int
     figures: Mapping[str, float]
-    groups: tuple[GroupRow, ...]
+    groups: tuple[ListedGroup, ...]
     missing: tuple[int, ...]
     """Groups whose episodes were not written."""
     previous: int | None
@@ -208,7 +208,7 @@ def step_page(run: TrainingRun, step: int) -> StepPage | None:
         return None
     indices = groups.get(step, ())
     # One after the other, since a group has thousands of tokens in each episode, and its row only counts.
-    rows = {index: _group_row(run, index) for index in indices}
+    rows = {index: _listed_group(run, index) for index in indices}
     place = known.index(step)
     return StepPage(
         run=run.name,
@@ -260,15 +260,17 @@ def _step_row(step: int, values: Mapping[str, float], groups: int) -> StepRow:
     return StepRow(step, tuple(values.get(name) for name in _COLUMNS), failures, groups)
 
 
-def _group_row(run: TrainingRun, index: int) -> GroupRow | None:
+def _listed_group(run: TrainingRun, index: int) -> ListedGroup | None:
     group = run.group(index)
     if group is None:
         return None
     episodes = tuple(
-        EpisodeRow(each.id, each.success, each.failure, each.reward, each.stop, len(each.turns), each.sampled)
+        ListedEpisode(
+            each.id, each.success, each.failure, each.reward, each.stop, len(each.turns), each.sampled
+        )
         for each in group.trajectories
     )
-    return GroupRow(group.spec, group.mean_reward, episodes)
+    return ListedGroup(group.spec, group.mean_reward, episodes)
 
 
 def _reward_bar(reward: float, rewards: Sequence[float]) -> tuple[BarPart, ...]:

@@ -156,19 +156,6 @@ def test_a_runs_groups_become_episodes(tmp_path: Path) -> None:
     assert episode.format_errors == 1
 
 
-def test_the_rewards_of_a_run_are_in_the_order_of_its_messages(tmp_path: Path) -> None:
-    lines = tuple(Line(role, "said") for role in ("user", "assistant", "assistant", "assistant"))
-    segments = tuple(
-        Segment(
-            (1, 2), (False, True), (0.0, -1.0), tuple(Turn(1, 2, (), reward=each, line=each) for each in own)
-        )
-        for own in ((2,), (1, 3))
-    )
-    path = write(tmp_path, group(played("4.0", *lines, segments=segments)))
-    (episode,) = read_episodes(files(path))
-    assert episode.step_rewards == (1.0, 2.0, 3.0)
-
-
 def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -> None:
     row = {
         "environment": "echo",
