@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.config.derived_runs import derived_run
 from trainer.rollout.scripted import ScriptedPolicy
 
 from .build import build
@@ -123,7 +124,7 @@ async def simulate(
     kept = config.algorithm.model_copy(update={"drop_flat_groups": False})
     tracking = config.tracking.model_copy(update={"trajectories": "all"})
     played = {"algorithm": kept, "tracking": tracking, "warm_start": None, "stages": ()}
-    config = config.model_copy(update=played)
+    config = derived_run(config, played)
     made: list[tuple[ScriptedPolicy, MeteredPolicy]] = []
 
     def policy_of(chat: ChatTokenizer) -> Policy:

@@ -11,6 +11,8 @@ from sandbox_settings import Branch, NonNegative, Positive, Seconds, Share
 
 STAGE = "stage:"
 """Beginning of the name of a model that a stage of the run trains."""
+STAGE_MODELS = "reward_models"
+"""Folder in the run's folder with the models that its stages train, by the stages' names."""
 URL_BEGINNINGS = ("http://", "https://")
 """Beginnings of the names of served models."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trainer.errors import ConfigError
 
+from .derived_runs import derived_run
 from .recorded import RecordedFiles
 from .stages import (
     OfflineStageConfig,
@@ -56,7 +57,7 @@ def only_stages(config: RunConfig, kind: StageKind, data: Sequence[Path] = ()) -
     warm_start = config.warm_start if kind == "sft" and not data else None
     if not stages and warm_start is None:
         raise ConfigError(f"the run has no stage of kind {kind}{_REMEDIES[kind]}")
-    return config.model_copy(update={"stages": tuple(stages), "steps": 0, "warm_start": warm_start})
+    return derived_run(config, {"stages": tuple(stages), "steps": 0, "warm_start": warm_start})
 
 
 def _on(data: Sequence[Path], kind: str, stages: Sequence[OfflineStageConfig]) -> _Selectable:

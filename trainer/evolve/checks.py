@@ -14,6 +14,7 @@ from trainer.outcomes.opening import check_judge, check_reward_models
 
 from .feedback.people import check_file
 from .feedback.values import JUDGE
+from .phase_runs import explore_run
 
 if TYPE_CHECKING:
     from trainer.config import RewardConfig, RunConfig
@@ -40,6 +41,8 @@ def check_evolution(config: RunConfig) -> None:
             "reward.kind to a function or judge, or name reward models in reward.learned.models; or take the "
             "source environment"
         )
+    # An exploration is a run with settings of its own, which may be wrong for it alone.
+    explore_run(config, config.folder, 1, config.folder / "model")
 
 
 def check_feedback(config: RunConfig, folder: Path) -> None:

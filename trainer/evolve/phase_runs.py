@@ -22,6 +22,7 @@ from trainer.config import (
     WarmStartConfig,
 )
 from trainer.config.algorithm import ReturnToGo
+from trainer.config.derived_runs import derived_run
 from trainer.config.evolve import EvolvePreferences
 from trainer.config.recorded import RecordedFiles
 
@@ -124,13 +125,13 @@ def evaluate_run(config: RunConfig, folder: Path, number: int, model: Path) -> R
     """Return the run that evaluates the model of an iteration, always on the same tasks and with the same
     seeds.
     """
-    return _phase(config, folder, str(number), {"model": _pretrained(model), "steps": 1, "warm_start": None})
+    return _phase(config, folder, str(number), {"model": _pretrained(model)})
 
 
 def _phase(config: RunConfig, folder: Path, name: str, changes: dict[str, object]) -> RunConfig:
     # The evolution's name is a part of it: actors of runs that share a Ray cluster have distinct names.
     named = {"root": folder, "name": f"{config.name[:_LONGEST_NAME]}.{name}"}
-    return config.model_copy(update={**changes, **named})
+    return derived_run(config, {**changes, **named})
 
 
 def _pretrained(model: Path) -> PretrainedModel:

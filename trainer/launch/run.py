@@ -15,6 +15,7 @@ from trainer.agents.launchers import check_agent
 from trainer.batches.actor import run_batch_actor
 from trainer.capacity.object_store import object_store_here
 from trainer.config.agent import located
+from trainer.config.derived_runs import evaluation_run
 from trainer.engines.fleet import sleep_engines, start_engines
 from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
@@ -99,7 +100,7 @@ def train(
             "rollout.temperatures and rollout.reflection are for exploration: a policy in training samples "
             "at one temperature and without a reflection; leave them out, or see sandbox-trainer evolve"
         )
-    config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
+    config = _with_full_paths(config)
     config, data = read_stages(config)
     if config.warm_start_settings is not None:
         check_demonstrations(config.warm_start_settings, config.folder)
@@ -135,23 +136,18 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
         raise ConfigError(
             'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
         )
-    changes = {
-        "root": config.root.absolute(),
-        "agent": located(config.agent),
-        "name": f"{config.name}.evaluation",
-        "warm_start": None,
-        "stages": (),
-        "steps": 1,
-        # Nothing is learned, so that no teacher has to be there.
-        "algorithm": config.algorithm.model_copy(update={"distillation": None}),
-    }
-    config = config.model_copy(update=changes)
+    config = evaluation_run(_with_full_paths(config))
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with started_run(config, folder, model, learner=False) as started:
         started.batches.evaluate(0, config.evaluation.timeout_s)
     evaluated = str(model) if model is not None else "initial model"
     return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
+
+
+def _with_full_paths(config: RunConfig) -> RunConfig:
+    """Return the run with its folders in full: its processes may have other working directories."""
+    return config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
 
 
 @contextmanager

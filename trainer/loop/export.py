@@ -13,9 +13,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from trainer.config.learned_reward import STAGE_MODELS
 from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.note import RewardModelNote, write_note
-from trainer.reward_models.opening import STAGE_MODELS
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginGroup
-from trainer.config.learned_reward import ProcessRewardConfig
+from trainer.config.learned_reward import STAGE_MODELS, ProcessRewardConfig
 from trainer.plugins import plugin_function
-from trainer.reward_models.opening import STAGE_MODELS, ModelOpener
+from trainer.reward_models.opening import ModelOpener
 
 from .function import FunctionOutcome
 from .judge_opening import open_judge, probe_judge

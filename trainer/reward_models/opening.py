@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from trainer.chat.folder import load_tokenizer
-from trainer.config.learned_reward import STAGE, URL_BEGINNINGS
+from trainer.config.learned_reward import STAGE, STAGE_MODELS, URL_BEGINNINGS
 from trainer.errors import ConfigError
 
 from .client import ServedRewardModel
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .wire import ModelAnswer
 
 _Result = TypeVar("_Result")
-STAGE_MODELS = "reward_models"
-"""Folder in the run's folder with the models that its stages train, by the stages' names."""
 _MOST_WAITING = 1_000_000
 """Rows of a run that wait: the number of its episodes bounds them."""
 

@@ -36,8 +36,17 @@ def judged(url: str, **settings: object) -> dict[str, object]:
             "has no stages of its own, and the run has sft",
         ),
         ({"evolve": {"feedback": {"sources": ["reward"]}}}, "the run's reward is the environment's"),
+        (
+            # Only a run with steps of its own needs a temperature.
+            {
+                "steps": 0,
+                "warm_start": {"demonstrations": "d.jsonl"},
+                "rollout": {"sampling": {"temperature": 0}},
+            },
+            "makes sampling greedy",
+        ),
     ],
-    ids=["held-out", "stages", "reward"],
+    ids=["held-out", "stages", "reward", "greedy exploration"],
 )
 def test_what_an_evolution_cannot_do_is_refused(settings: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from trainer.config import CurriculumConfig, EvolveTrainingConfig, PreferencesStageConfig, RunConfig
+from trainer.config.derived_runs import evaluation_run
 from trainer.config.preferences import IpoLoss
 from trainer.evolve.phase_runs import base_run, evaluate_run, explore_run, preferences_run, train_run
 
@@ -42,6 +43,25 @@ def test_every_phase_is_a_run_that_can_be_stored_and_read(run: RunConfig, tmp_pa
         assert RunConfig.model_validate_json(phase.model_dump_json()) == phase
     assert len({phase.name for phase in phases}) == 4
     assert all(phase.root == tmp_path and phase.name.startswith("evolving.") for phase in phases)
+
+
+def test_no_phase_has_the_phases_of_tasks(run: RunConfig, tmp_path: Path) -> None:
+    tasks = {
+        "sources": [{"environment": "code", "held_out": ["test"]}, {"environment": "bfcl"}],
+        "phases": [{"steps": 100, "sources": ["bfcl"]}],
+    }
+    train = {"method": {"kind": "preferences"}, "start": "current"}
+    changed = {"tasks": tasks, "evaluation": {}, "evolve": {"train": train}}
+    run = RunConfig.model_validate({**run.model_dump(), **changed})
+    data = tmp_path / "data.jsonl"
+    for phase in (
+        base_run(run, tmp_path),
+        explore_run(run, tmp_path, 1, MODEL),
+        train_run(run, tmp_path, 1, MODEL, data, 9),
+        preferences_run(run, tmp_path, 1, MODEL, data),
+        evaluation_run(evaluate_run(run, tmp_path, 1, MODEL)),
+    ):
+        assert RunConfig.model_validate_json(phase.model_dump_json()).tasks.phases == ()
 
 
 def test_an_exploration_has_no_curriculum_of_its_own(run: RunConfig) -> None:
