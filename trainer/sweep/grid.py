@@ -10,7 +10,7 @@ from itertools import product
 from trainer.errors import ConfigError
 
 _MOST_NAME = 60
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 import pytest
 
+from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 from trainer.sweep.grid import make_trials, parse_axes, split_values
 
@@ -38,6 +39,12 @@ def test_every_combination_is_a_trial_with_a_name_of_a_run():
         "learning_rate-3e-4.group_size-8",
     ]
     assert trials[2].overrides == ("learner.optimizer.learning_rate=3e-4", "rollout.group_size=4")
+
+
+def test_every_name_is_one_that_a_run_can_have():
+    axes, _ = parse_axes(["learner.optimizer.learning_rate=1e-6,1e+0", 'tasks.splits=["é+"],["a"]'])
+    for trial in make_trials(axes):
+        assert read_run(None, [f"name={trial.name}"]).name == trial.name
 
 
 def test_names_that_are_too_long_or_equal_become_numbers():
