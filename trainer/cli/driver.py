@@ -230,9 +230,17 @@ class RealDriver:
         from trainer.sweep.trial_process import SweepPlan
         from trainer.sweep.tuning import tune_trials
 
-        config, _ = on_visible_gpus(read_run(run, [*constants, *trials[0].overrides]), usable_gpus())
-        plan = SweepPlan(run.absolute(), tuple(constants), root)
-        return tune_trials(plan, trials, trial_resources(config.learner, config.engine), at_once=at_once)
+        configs = {trial.name: read_run(run, [*constants, *trial.overrides]) for trial in trials}
+        plan = SweepPlan(
+            run,
+            tuple(constants),
+            root,
+            working_folder=Path.cwd(),
+            settings={name: config.model_dump_json() for name, config in configs.items()},
+        )
+        gpus = usable_gpus()
+        placed = [on_visible_gpus(config, gpus)[0] for config in configs.values()]
+        return tune_trials(plan, trials, trial_resources(placed), at_once=at_once)
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         from trainer.launch.simulation import simulate

@@ -92,17 +92,16 @@ def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) 
 
     Return the folder of the sweep, and whether the trials have held-out tasks.
     """
-    from trainer.launch.folder import check_same_settings
-    from trainer.sweep.trial_results import DONE
+    from trainer.sweep.trial_results import DONE, check_done
 
     config = read_run(run, constants)
     root = (config.root / f"{config.name}.sweep").absolute()
     for trial in trials:
         if any(word.partition("=")[0] in ("name", "root") for word in trial.overrides):
             raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
-        wanted, folder = read_run(run, [*constants, *trial.overrides]), root / trial.name
-        if (folder / DONE).exists():
-            check_same_settings(folder, wanted)
+        wanted = read_run(run, [*constants, *trial.overrides, f"name={trial.name}", f"root={root}"])
+        if (wanted.folder / DONE).exists():
+            check_done(wanted.folder, wanted)
     return root, config.has_held_out
 
 

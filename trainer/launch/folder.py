@@ -138,12 +138,12 @@ class RunFolder:
             )
 
 
-def check_same_settings(path: Path, config: RunConfig) -> None:
-    """Check that the run in a folder has these settings, but for its name, place, trackers and service.
+def check_same_settings(path: Path, before: RunConfig, config: RunConfig) -> None:
+    """Check that the run in a folder had these settings, but for its name, place, trackers and service.
 
     Raises ConfigError: its result would otherwise be taken for that of the settings.
     """
-    different = _differing(config, RunFolder.config_of(path))
+    different = _differing(config, before)
     if changed := [name for name in different if name.partition(".")[0] not in _OF_A_PLACE]:
         raise ConfigError(
             f"{path} has a finished run with other values of {', '.join(changed)}: choose another name=..., "

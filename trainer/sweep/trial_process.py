@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,10 @@ class SweepPlan:
     """Folder of the trials' run folders."""
     command: tuple[str, ...] = ()
     """The trainer's command; by default, that of this installation."""
+    working_folder: Path | None = None
+    """Folder that the trials run in, to which relative paths belong; Ray Tune runs each in one of its own."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The configuration of each trial as it is read, as JSON, by the trial's name."""
 
 
 def run_trial(plan: SweepPlan, trial: SweepTrial, on_step: Callable[[Mapping[str, float]], None]) -> None:
@@ -59,6 +63,7 @@ def run_trial(plan: SweepPlan, trial: SweepTrial, on_step: Callable[[Mapping[str
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            cwd=plan.working_folder,
             env=_environment(os.environ),
             preexec_fn=end_with_parent,  # PDEATHSIG: a sweep that is killed leaves no trial behind
         )
@@ -69,7 +74,7 @@ def run_trial(plan: SweepPlan, trial: SweepTrial, on_step: Callable[[Mapping[str
     if process.returncode:
         said = " ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-_LAST_LINES:]).strip()
         raise TrainerError(f"trial {trial.name} failed (log: {log}): {said}")
-    mark_done(folder, trial)
+    mark_done(folder, trial, plan.settings.get(trial.name))
 
 
 def trainer_command() -> tuple[str, ...]:

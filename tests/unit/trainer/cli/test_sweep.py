@@ -6,8 +6,11 @@ from typer.testing import CliRunner
 from tests.fakes.training import FakeDriver
 from tests.harness.run_folder import write_run
 from trainer.cli.app import build_cli
+from trainer.config.agent import located
 from trainer.config.reading import read_run
-from trainer.sweep.trial_results import DONE
+from trainer.launch.gpu_selection import on_visible_gpus
+from trainer.sweep.grid import SweepTrial
+from trainer.sweep.trial_results import mark_done
 
 
 @pytest.fixture
@@ -15,6 +18,14 @@ def run_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text(f'name = "mine"\nroot = "{tmp_path}"\n[evaluation]\nsplits = ["test"]\n')
     return file
+
+
+def finish(root, trial, config, stored=None):
+    """Leave what a finished trial leaves; ``stored`` is its run's configuration once it was started."""
+    folder = root / trial.name
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text((stored or config).model_dump_json())
+    mark_done(folder, trial, config.model_dump_json())
 
 
 def run(*words, driver=None):
@@ -54,14 +65,36 @@ def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_f
 
 def test_a_finished_trial_of_another_sweep_is_not_taken_for_one_of_this_sweep(run_file, tmp_path):
     for seed in (0, 1):
-        folder = tmp_path / "mine.sweep" / f"seed-{seed}"
-        folder.mkdir(parents=True)
-        trained = read_run(run_file, [f"seed={seed}", "steps=3", f"name=seed-{seed}"])
-        (folder / "run.json").write_text(json.dumps(trained.model_dump(mode="json")))
-        (folder / DONE).touch()
+        trial = SweepTrial(f"seed-{seed}", {"seed": str(seed)})
+        finish(tmp_path / "mine.sweep", trial, read_run(run_file, [f"seed={seed}", "steps=3"]))
     driver = FakeDriver()
     assert run(run_file, "seed=0,1", "steps=3", driver=driver).exit_code == 0
     refused = run(run_file, "seed=0,1", "steps=5", driver=driver)
     assert refused.exit_code == 2
     assert "has a finished run with other values of steps" in " ".join(refused.stderr.split())
     assert len(driver.calls) == 1
+
+
+def test_finished_trials_are_kept_although_their_runs_found_out_more_than_the_file_says(tmp_path):
+    """A run's folder has the steps of a pass over its data, the machine's GPUs and the agent's folder."""
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(
+        f'name = "mine"\nroot = "{tmp_path}"\nagent = "agents:play"\n'
+        '[[stages]]\nkind = "sft"\ndata = { files = ["e.jsonl"] }\nepochs = 2.0\n'
+    )
+    config = read_run(run_file, ["seed=0"])
+    counted = config.stages[0].model_copy(update={"steps": 5})
+    started, _ = on_visible_gpus(config.model_copy(update={"stages": (counted,)}), 2)
+    started = started.model_copy(update={"agent": located(config.agent)})
+    finish(tmp_path / "mine.sweep", SweepTrial("seed-0", {"seed": "0"}), config, started)
+    resumed = run(run_file, "seed=0,1")
+    assert resumed.exit_code == 0, resumed.output
+
+
+def test_a_trial_that_an_earlier_version_finished_is_compared_by_its_run(run_file, tmp_path):
+    folder = tmp_path / "mine.sweep" / "seed-0"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(read_run(run_file, ["seed=0", "steps=3"]).model_dump_json())
+    mark_done(folder, SweepTrial("seed-0", {"seed": "0"}))
+    assert run(run_file, "seed=0,1", "steps=3").exit_code == 0
+    assert "other values of steps" in " ".join(run(run_file, "seed=0,1", "steps=5").stderr.split())

@@ -1,15 +1,18 @@
 """Trials are processes; here a small program stands in for the trainer's command and writes its metrics."""
 
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.harness.run_folder import write_run
-from trainer.errors import TrainerError
+from trainer.config import RunConfig
+from trainer.errors import ConfigError, TrainerError
 from trainer.sweep.grid import SweepTrial
 from trainer.sweep.trial_process import SweepPlan, run_trial
-from trainer.sweep.trial_results import read_trials
+from trainer.sweep.trial_results import check_done, read_trials
 
 TRIAL = SweepTrial("seed-1", {"seed": "1"})
 PROGRAM = """
@@ -19,7 +22,7 @@ folder = pathlib.Path(settings["root"]) / settings["name"]
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "checkpoints" / "step-0000001").mkdir(parents=True, exist_ok=True)
 with (folder / "words").open("a") as words:
-    words.write(json.dumps([sys.argv[1:], sorted(os.environ)]) + "\\n")
+    words.write(json.dumps([sys.argv[1:], sorted(os.environ), os.getcwd()]) + "\\n")
 with (folder / "metrics.jsonl").open("a") as lines:
     for step in range(3):
         metrics = {"reward/mean": step / 2, "time/update": 1.0}
@@ -48,6 +51,21 @@ def test_a_trial_is_an_ordinary_run_whose_steps_are_reported(plan, monkeypatch):
     assert "RAY_ADDRESS" not in words
     (result,) = read_trials(plan.root, [TRIAL])
     assert (result.done, result.steps, result.reward, result.seconds) == (True, 3, 0.5, 2.0)
+
+
+def test_trials_run_in_the_folder_of_the_sweep_which_relative_paths_are_of(plan, tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    run_trial(replace(plan, working_folder=folder), TRIAL, lambda _: None)
+    assert json.loads((plan.root / "seed-1" / "words").read_text())[2] == str(folder)
+
+
+def test_a_finished_trial_keeps_the_settings_that_it_was_read_with(plan):
+    config = RunConfig(seed=1)
+    run_trial(replace(plan, settings={"seed-1": config.model_dump_json()}), TRIAL, lambda _: None)
+    check_done(plan.root / "seed-1", config)
+    with pytest.raises(ConfigError, match="other values of seed"):
+        check_done(plan.root / "seed-1", RunConfig(seed=2))
 
 
 def test_a_finished_trial_is_not_run_again_and_still_reported(plan):
