@@ -39,7 +39,7 @@ def warnings_of(needs: Needs, machine: Machine) -> tuple[str, ...]:
 def _store(needs: Needs) -> Iterator[str]:
     config = needs.config
     batch, store = needs.batch, needs.object_store
-    if config.ray.address is not None or batch <= store:
+    if config.ray.address is not None or batch <= store or not config.learner.most_workers:
         return
     episodes = config.rollout.groups * config.rollout.group_size
     own = "/dev/shm has no room for more: raise it, in a container with --shm-size"

@@ -60,14 +60,16 @@ def storage_of(
     shared = {"Ray's object store": object_store} if object_store else {}
     disk: dict[str, int] = {}
     snapshot = _snapshot_bytes(hardware, base, device, tied=tied)
-    if hardware.steps and snapshot:
+    learns = hardware.learner.most_workers > 0
+    if hardware.steps and snapshot and learns:
         place = shared if hardware.sync.folder is None else disk
         place["weight snapshots"] = _SNAPSHOTS * snapshot
     processes = hardware.learner.most_workers + hardware.engine.count * hardware.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
     # kept checkpoints and the one being written
-    disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
+    if learns:
+        disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
     if checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
     disk |= {f"the {part} from the hub": _DISK_DTYPE * each.parameters for part, each in downloaded.items()}

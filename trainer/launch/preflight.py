@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from trainer.capacity.engines_alone import engines_alone
 from trainer.capacity.machine import nvidia_driver, this_machine
 from trainer.capacity.plan import capacity_plan
 from trainer.chat import ChatTokenizer
@@ -23,6 +24,7 @@ from trainer.engines.vllm_build import check_build, check_library, installed_bui
 from trainer.errors import ConfigError
 from trainer.loop.plan import plan_of
 from trainer.update.adam import check_moments
+from trainer.update.architecture import model_config
 from trainer.update.context import check_context
 from trainer.update.model import make_model
 from trainer.weight_sync.choice import resolve_device
@@ -38,10 +40,16 @@ _SLACK = 1.25
 """Host memory of processes is an estimate: a run is rejected only when it is far over."""
 
 
-def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
-    """Return warnings about settings that would be slow here; ``model`` is the model's folder.
+def check_machine(config: RunConfig, model: Path, *, learner: bool = True) -> tuple[str, ...]:
+    """Return warnings about settings that would be slow here.
 
-    Raises ConfigError for anything that this machine cannot run.
+    Args:
+        config: the run.
+        model: the model's folder.
+        learner: False for engines alone, such as those of an evaluation.
+
+    Raises:
+        ConfigError: this machine cannot run it.
     """
     device = resolve_device(config.hardware)
     if config.steps:
@@ -52,9 +60,9 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
     check_engine(config.hardware, device)
     if config.ray.address is not None:
         return ()
-    if device == "cuda" or config.learner.gpus > 0:
+    if device == "cuda" or (learner and config.learner.gpus > 0):
         check_cuda(torch.version.cuda, torch.cuda.device_count(), nvidia_driver())
-    return check_sizes(config, model, this_machine(config.root))
+    return check_sizes(config, model, this_machine(config.root), learner=learner)
 
 
 def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
@@ -90,12 +98,20 @@ def check_optimizers(config: RunConfig) -> None:
         check_moments(stage.optimizer)
 
 
-def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, ...]:
-    """Return the plan's warnings. Raises ConfigError with everything that does not fit the machine."""
+def check_sizes(config: RunConfig, model: Path, machine: Machine, *, learner: bool = True) -> tuple[str, ...]:
+    """Return the plan's warnings. Raises ConfigError with everything that does not fit the machine.
+
+    Without a learner, a model whose size only vLLM knows, such as a quantised one, is left to vLLM.
+    """
     here = config.model_copy(update={"model": PretrainedModel(path=str(model))})
     if machine.host_memory is not None:
         machine = replace(machine, host_memory=int(_SLACK * machine.host_memory))
-    plan = capacity_plan(here, machine)
+    try:
+        plan = capacity_plan(here if learner else engines_alone(here), machine)
+    except ConfigError:
+        if learner:
+            raise
+        return ()
     if plan.problems:
         raise ConfigError(f"the run does not fit this machine: {'; '.join(plan.problems)}")
     return plan.warnings
@@ -124,7 +140,20 @@ def check_model(settings: LearnerSettings, folder: Path) -> None:
     device = torch.device("cuda" if settings.learner.gpus else "cpu")
     core = make_model(folder, settings, device)
     check_context(core.language.config, settings.learner.context_parallel)
-    rows = cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0]
+    _check_tokenizer(folder, cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0])
+
+
+def check_sampled_model(folder: Path) -> None:
+    """Check the tokenizer of a model that engines sample from and nothing trains.
+
+    vLLM may serve it although it cannot be trained, such as one with quantised weights. Raises ConfigError
+    for a folder without a configuration, and for the tokenizer of another model.
+    """
+    _check_tokenizer(folder, int(model_config(folder).get_text_config().vocab_size))
+
+
+def _check_tokenizer(folder: Path, rows: int) -> None:
+    """Compare the tokenizer with the rows of the model's embedding. Raises ConfigError."""
     tokens = _vocabulary_size(folder)
     if tokens is None:
         return

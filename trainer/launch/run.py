@@ -40,7 +40,7 @@ from .following import following, warned
 from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
 from .plugin_check import check_plugins
-from .preflight import check_chat, check_machine, check_model, check_optimizers
+from .preflight import check_chat, check_machine, check_model, check_optimizers, check_sampled_model
 from .service import sandbox_service
 from .stage_check import check_later_stages
 from .teacher_check import teacher_folder
@@ -170,7 +170,10 @@ def started_run(
             check_optimizers(config)
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
-        check_model(config.learner_settings, model)
+        if learner:
+            check_model(config.learner_settings, model)
+        else:
+            check_sampled_model(model)
         check_later_stages(config, folder.path, model)
         context, models = config.rollout.max_context_tokens, config.root / "models"
         teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
@@ -179,7 +182,7 @@ def started_run(
             check_judge(config.reward, folder.path)
         if config.agent is not None and config.steps:
             check_agent(config.agent, folder.logs)
-        for sentence in check_machine(config, model):
+        for sentence in check_machine(config, model, learner=learner):
             if on_warning is not None:
                 on_warning(sentence)
         url = stack.enter_context(sandbox_service(config.service, config.environments, folder.logs))

@@ -50,15 +50,24 @@ _DROPOUT = ("dropout", "pdrop", "dropout_prob", "layerdrop")
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
 
 
+def model_config(folder: Path) -> PreTrainedConfig:
+    """Return the configuration of the folder's model.
+
+    Raises ConfigError when there is none, or transformers does not know the architecture.
+    """
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"model.path: {_reason(folder, error)}") from error
+    return config
+
+
 def text_config(folder: Path) -> PreTrainedConfig:
     """Return the configuration of the folder's language model, which may be part of a multimodal model.
 
-    Raises ConfigError when there is no configuration, or transformers does not know the architecture.
+    Raises ConfigError when there is none, or when the model cannot be trained.
     """
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"model.path: {_reason(folder, error)}") from error
+    config = model_config(folder)
     text: PreTrainedConfig = config.get_text_config()
     # The outer configuration decides whether the output layer is tied to the embedding.
     if text is not config:

@@ -5,7 +5,7 @@ import pytest
 from tests.harness.architectures import tiny_model
 from tests.harness.learning import WORDS, run_config, small_model
 from trainer.errors import ConfigError
-from trainer.launch.preflight import check_model
+from trainer.launch.preflight import check_model, check_sampled_model
 
 
 def with_tokens(folder, count, added=()):
@@ -55,3 +55,22 @@ def test_rows_that_cannot_be_divided_are_refused(folder):
     settings = run_config(learner={"context_parallel": 3, "workers": 3}).learner_settings
     with pytest.raises(ConfigError, match=r"context_parallel=3 does not divide the model's 4 attention"):
         check_model(settings, with_tokens(folder, WORDS))
+
+
+@pytest.mark.parametrize("how", ["fp8", "awq"])
+def test_a_quantised_model_can_be_evaluated_although_it_cannot_be_trained(folder, how):
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(described | {"quantization_config": {"quant_method": how}})
+    )
+    with_tokens(folder, WORDS)
+    with pytest.raises(ConfigError, match=f"are quantised \\({how}\\), and training needs"):
+        check_model(run_config().learner_settings, folder)
+    check_sampled_model(folder)
+    with pytest.raises(ConfigError, match="65 tokens, but the model's embedding has 64"):
+        check_sampled_model(with_tokens(folder, WORDS + 1))
+
+
+def test_there_must_be_a_model_to_evaluate(tmp_path):
+    with pytest.raises(ConfigError, match=r"is not a model folder: it has no config\.json"):
+        check_sampled_model(tmp_path)

@@ -1,12 +1,15 @@
 """Limits of a machine are reported before anything starts."""
 
+import json
 import sys
 from dataclasses import replace
 
 import pytest
 
 from tests.harness.learning import run_config, small_model
+from trainer.capacity.described import described_model
 from trainer.capacity.machine import GIB, Machine
+from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
 from trainer.launch.preflight import check_cuda, check_machine, check_optimizers, check_sizes
 
@@ -69,6 +72,39 @@ def test_a_gpu_that_is_too_small(folder):
     config = run_config(learner={"gpus": 0.5}, engine={"gpus": 0.5, "gpu_memory_share": 0.4})
     with pytest.raises(ConfigError, match=r"does not fit this machine: a GPU with learner \+ engine needs"):
         check_sizes(config, folder, replace(ROOMY, gpus=1, gpu_memory=2 * GIB))
+
+
+LARGE = {"kind": "pretrained", "path": "Qwen/Qwen2.5-7B-Instruct"}
+ON_ONE_GPU = {"learner": {"gpus": 0.5}, "engine": {"gpus": 0.5, "gpu_memory_share": 0.4}}
+
+
+def test_an_evaluation_needs_no_room_for_training():
+    machine = Machine(1, 80 * GIB, 64 * GIB, 2 * GIB, 20 * GIB)
+    config = run_config(rollout={"max_context_tokens": 8192, "groups": 4000}, **ON_ONE_GPU)
+    with described_model(PretrainedModel.model_validate(LARGE)) as folder:
+        with pytest.raises(ConfigError, match="Adam's moments"):
+            check_sizes(config, folder, machine)
+        assert check_sizes(config, folder, machine, learner=False) == ()
+        with pytest.raises(ConfigError, match=r"needs .* and has 10\.0 GiB; most of it is engine: weights"):
+            check_sizes(config, folder, replace(machine, gpu_memory=10 * GIB), learner=False)
+
+
+def test_engines_alone_have_as_many_gpus_as_are_reserved_for_them(folder):
+    machine = replace(ROOMY, gpus=1, gpu_memory=80 * GIB)
+    config = run_config(**ON_ONE_GPU | {"engine": {"gpus": 0.5, "gpu_memory_share": 0.4, "count": 2}})
+    with pytest.raises(ConfigError, match="the run wants 2 GPUs, and there is 1"):
+        check_sizes(config, folder, machine, learner=False)
+
+
+def test_a_quantised_models_size_is_left_to_vllm(tmp_path):
+    folder = small_model(tmp_path / "model")
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(described | {"quantization_config": {"quant_method": "fp8"}})
+    )
+    with pytest.raises(ConfigError, match="quantised"):
+        check_sizes(run_config(), folder, ROOMY)
+    assert check_sizes(run_config(), folder, ROOMY, learner=False) == ()
 
 
 @pytest.mark.parametrize(
