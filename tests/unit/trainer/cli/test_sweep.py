@@ -53,6 +53,7 @@ def test_all_combinations_are_trained_and_shown(run_file, tmp_path):
         (["rollout.group=4,8"], "did you mean groups?"),
         (["name=a,b"], "name and root cannot be swept"),
         (["seed=0,1", "rollout.group_size=4,-8"], "group_size"),
+        (["seed=0,1", "--html", "/dev/null/page.html"], "cannot be written"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_file, words, sentence):

@@ -1,0 +1,26 @@
+"""Files that a command writes at its end, checked at its beginning."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from trainer.errors import ConfigError
+
+
+def check_writable(*files: Path | None) -> None:
+    """Make the folders of the files that are named, and open each for writing; what is in it stays.
+
+    A command that runs for hours would otherwise lose its result to a wrong path. Raises ConfigError.
+    """
+    for file in files:
+        if file is None:
+            continue
+        there = os.path.lexists(file)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.open("ab").close()
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
+        if not there:
+            file.unlink()
