@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.config.reading import read_stored_run
 from trainer.errors import ConfigError
 
+from .inputs import inputs_within
 from .locking import is_locked
 
 if TYPE_CHECKING:
@@ -111,12 +112,17 @@ class RunFolder:
 
     @staticmethod
     def remove(config: RunConfig) -> None:
-        """Delete a run. Raises ConfigError when the folder is not a run's folder."""
+        """Delete a run. Raises ConfigError for a folder that is not a run's, or has what the run reads."""
         if not config.folder.exists():
             return
         if not (config.folder / _CONFIG).exists():
             raise ConfigError(
                 f"{config.folder} is not the folder of a run and is not deleted; remove it yourself"
+            )
+        for name, path in inputs_within(config, config.folder):
+            raise ConfigError(
+                f"{name} names {path}, which would be deleted with the earlier run in {config.folder}: "
+                "move it, or choose another name=..."
             )
         _refuse_locked(config.folder)
         shutil.rmtree(config.folder)
