@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -95,7 +96,7 @@ def _write(folders: Sequence[Path], output: Path | None, episodes: int) -> Path:
 
     if len(folders) > 1:
         return write_comparison(folders, output or folders[0].parent / _COMPARISON)
-    if (folders[0] / "iteration_0").exists():
+    if _is_evolution(folders[0]):
         return _write_evolution(folders[0], output)
     return write_report(folders[0], output, episodes=episodes)
 
@@ -109,19 +110,40 @@ def _write_evolution(folder: Path, output: Path | None) -> Path:
     return write_evolution_report(EvolutionFolder(folder), config.name, shown_toml(config), output)
 
 
-def _serve(folders: Sequence[Path], episodes: int, port: int) -> None:
-    """Serve until Ctrl-C."""
+def render_live(folders: Sequence[Path], episodes: int, state: str) -> str:
+    """Return the page of some folders as it is served; ``state`` is what they were read in.
+
+    Raises TrainerError for a folder that is not a run's or an evolution's.
+    """
     from trainer.report.comparison import render_comparison
-    from trainer.report.live import LiveReport, ReportServer
     from trainer.report.page import render_report
 
-    def render(state: str) -> str:
-        if len(folders) == 1:
-            return render_report(folders[0], episodes=episodes, live=state)
+    if len(folders) > 1:
         return render_comparison(folders, live=state)
+    if _is_evolution(folders[0]):
+        return _render_evolution(folders[0], state)
+    return render_report(folders[0], episodes=episodes, live=state)
+
+
+def _render_evolution(folder: Path, state: str) -> str:
+    from trainer.evolve.folder import EvolutionFolder
+    from trainer.evolve.report import render_evolution_report
+    from trainer.launch.folder import RunFolder
+
+    config = RunFolder.config_of(folder)
+    return render_evolution_report(EvolutionFolder(folder), config.name, to_toml(config), state)
+
+
+def _is_evolution(folder: Path) -> bool:
+    return (folder / "iteration_0").exists()
+
+
+def _serve(folders: Sequence[Path], episodes: int, port: int) -> None:
+    """Serve until Ctrl-C."""
+    from trainer.report.live import LiveReport, ReportServer
 
     try:
-        server = ReportServer(LiveReport(folders, render), port)
+        server = ReportServer(LiveReport(folders, partial(render_live, folders, episodes)), port)
     except OSError as error:
         raise ConfigError(f"port {port} cannot be used: {error.strerror}; choose another --port") from error
     with server:

@@ -45,18 +45,26 @@ def write_evolution_report(
     them, without secrets.
     """
     target = output if output is not None else folder.report
+    target.write_text(render_evolution_report(folder, name, settings), encoding="utf-8")
+    return target
+
+
+def render_evolution_report(folder: EvolutionFolder, name: str, settings: str, live: str = "") -> str:
+    """Return the page; ``live`` is the state of the folder, which a served page compares with later ones.
+
+    Raises CheckpointError or DataError for the result of a phase that cannot be read.
+    """
     results = read_history(folder)
     sections: Sections = [("Evolution", list(_figures(results)))]
-    page = filled(
+    return filled(
         "evolution.html",
         title=escape(name),
+        live=escape(live),
         iterations=_table(results),
         sections=places_of(sections),
         config=escape(settings),
         figures=figures_of(sections),
     )
-    target.write_text(page, encoding="utf-8")
-    return target
 
 
 def _figures(results: Sequence[IterationResult]) -> Iterator[Figure]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from trainer.errors import DataError
+from trainer.errors import TrainerError
 
-_WATCHED = ("run.json", "metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "consumed.jsonl")
+_WATCHED = (
+    *("run.json", "metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "consumed.jsonl"),
+    "iteration_*/*.json",  # of an evolution: the results of its phases
+)
 _HOST = "127.0.0.1"
 _NAMES = frozenset({_HOST, "localhost"})
 """Accepted Host headers. Others come from pages elsewhere whose name was pointed here (DNS rebinding)."""
@@ -30,14 +34,19 @@ class LiveReport:
     def state(self) -> str:
         """Return a digest that changes when a run has written something."""
         digest = hashlib.sha256()
-        for file in (folder / name for folder in self._folders for name in _WATCHED):
-            if file.exists():
+        for file in self._files():
+            with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
                 stat = file.stat()
                 digest.update(f"{file} {stat.st_mtime_ns} {stat.st_size}\n".encode())
         return digest.hexdigest()[:16]
 
+    def _files(self) -> Iterator[Path]:
+        for folder in self._folders:
+            for name in _WATCHED:
+                yield from sorted(folder.glob(name))
+
     def page(self) -> str:
-        """Return the page of the present state. Raises DataError while there is no run."""
+        """Return the page of the present state. Raises TrainerError while there is none."""
         with self._lock:
             state = self.state()
             if self._made is None or self._made[0] != state:
@@ -76,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self) -> None:
         try:
             self._answer(HTTPStatus.OK, "text/html", self.server.report.page())
-        except DataError as error:
+        except TrainerError as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n", Refresh=str(_AGAIN_S))
 
     def _answer(self, status: HTTPStatus, kind: str, text: str, **headers: str) -> None:

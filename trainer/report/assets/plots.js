@@ -37,7 +37,7 @@
     if (titles(fresh) !== titles(figures)) { location.reload(); return; }
     figures = fresh;
     document.body.dataset.live = state;
-    for (const name of [".about", ".tiles", "#evaluations", "#runs"]) {
+    for (const name of [".about", ".tiles", "#evaluations", "#runs", "#iterations"]) {
       document.querySelector(name)?.replaceChildren(...(page.querySelector(name)?.childNodes || []));
     }
     drawn.forEach(draw);
