@@ -9,6 +9,7 @@ import typer
 
 from trainer.config import TinyModel
 from trainer.config.reading import read_part
+from trainer.errors import ConfigError
 
 from .options import driver_of
 from .terminal import explained, results
@@ -42,5 +43,7 @@ def model(
     """
     with explained():
         settings = read_part(TinyModel, overrides or (), example="hidden=256")
+        if (folder / "config.json").exists():
+            raise ConfigError(f"{folder} has a model already: remove it, or choose another folder")
         driver_of(context).make_model(settings, folder)
     results().print(f"wrote {folder}", markup=False)
