@@ -6,15 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.config.evolve import EvolvePreferences
 from trainer.errors import ConfigError
 from trainer.launch.plugin_check import check_plugins
+from trainer.launch.preflight import check_machine, check_model
 from trainer.models.folders import model_folder
 from trainer.outcomes.judge_opening import probe_judge
 from trainer.outcomes.opening import check_judge, check_reward_models
 
 from .feedback.people import check_file
 from .feedback.values import JUDGE
-from .phase_runs import explore_run
+from .phase_runs import explore_run, preferences_run, train_run
 
 if TYPE_CHECKING:
     from trainer.config import RewardConfig, RunConfig
@@ -60,6 +62,21 @@ def check_feedback(config: RunConfig, folder: Path) -> None:
     check_judge(config.reward, folder)
     if "judge" in feedback.sources:
         asyncio.run(probe_judge(feedback.judge, JUDGE, folder))
+
+
+def check_training(config: RunConfig, folder: Path) -> None:
+    """Check the model and this machine for the training of an iteration, before one is explored for hours.
+
+    Raises ConfigError for a model that cannot be trained as configured, or not here.
+    """
+    model = model_folder(config.model, config.root / "models")
+    data = folder / "data.jsonl"
+    if isinstance(config.evolve.train.method, EvolvePreferences):
+        run = preferences_run(config, folder, 1, model, data)
+    else:
+        run = train_run(config, folder, 1, model, data, 1)
+    check_model(run.learner_settings, model)
+    check_machine(run, model)
 
 
 def _learned(reward: RewardConfig) -> list[LearnedRewardConfig]:

@@ -12,7 +12,7 @@ from trainer.launch.folder import RunFolder
 from trainer.launch.locking import locked
 from trainer.launch.service import sandbox_service
 
-from .checks import check_evolution, check_feedback
+from .checks import check_evolution, check_feedback, check_training
 from .evolution import Evolution
 from .folder import EvolutionFolder
 from .history import EvolutionResult, read_history
@@ -36,6 +36,7 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
     folder = EvolutionFolder(run_folder.path)
     try:
         check_feedback(config, folder.path)
+        check_training(config, folder.path)
     except TrainerError:
         if not resume:
             run_folder.release_name()

@@ -8,9 +8,10 @@ import pytest
 from tests.fakes.chat_server import FakeChatServer, Reply, says
 from tests.fakes.evolution import FakeEvolutionListener
 from tests.harness.http_server import serving
+from tests.harness.learning import small_model
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, DataError, JudgeFailed
-from trainer.evolve.checks import check_evolution, check_feedback
+from trainer.evolve.checks import check_evolution, check_feedback, check_training
 from trainer.evolve.running import evolve
 
 
@@ -108,3 +109,19 @@ def test_a_file_that_people_write_later_needs_its_folder_only(tmp_path: Path) ->
     check_feedback(of_people(tmp_path / "people.jsonl"), tmp_path)
     with pytest.raises(DataError, match=r"there is no folder .*there for people\.jsonl"):
         check_feedback(of_people(tmp_path / "there" / "people.jsonl"), tmp_path)
+
+
+@pytest.mark.parametrize("method", ["sft", "preferences"])
+def test_a_model_that_cannot_be_trained_is_refused_although_it_could_explore(
+    tmp_path: Path, method: str
+) -> None:
+    model = small_model(tmp_path / "model")
+    training = {"method": {"kind": method}, "start": "current"}
+    settings = {"root": tmp_path, "evolve": {"train": training}}
+    run = config(model={"kind": "pretrained", "path": str(model)}, **settings)
+    check_training(run, run.folder)
+    described = json.loads((model / "config.json").read_text())
+    quantised = described | {"quantization_config": {"quant_method": "fp8"}}
+    (model / "config.json").write_text(json.dumps(quantised))
+    with pytest.raises(ConfigError, match="training needs unquantised weights"):
+        check_training(run, run.folder)
