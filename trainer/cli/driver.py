@@ -239,7 +239,7 @@ class RealDriver:
             settings={name: config.model_dump_json() for name, config in configs.items()},
         )
         gpus = usable_gpus()
-        placed = [on_visible_gpus(config, gpus)[0] for config in configs.values()]
+        placed = [on_visible_gpus(config, gpus)[0].hardware for config in configs.values()]
         return tune_trials(plan, trials, trial_resources(placed), at_once=at_once)
 
     def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:

@@ -94,7 +94,8 @@ def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) 
 
     Return the folder of the sweep, and whether the trials have held-out tasks.
     """
-    from trainer.sweep.trial_results import DONE, check_done
+    from trainer.launch.folder import check_same_settings
+    from trainer.sweep.trial_results import DONE, settings_of
 
     config = read_run(run, constants)
     root = (config.root / f"{config.name}.sweep").absolute()
@@ -103,7 +104,7 @@ def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) 
             raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
         wanted = read_run(run, [*constants, *trial.overrides, f"name={trial.name}", f"root={root}"])
         if (wanted.folder / DONE).exists():
-            check_done(wanted.folder, wanted)
+            check_same_settings(wanted.folder, wanted, settings_of(wanted.folder))
     return root, config.has_held_out
 
 

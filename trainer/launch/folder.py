@@ -119,7 +119,7 @@ class RunFolder:
             raise ConfigError(
                 f"{config.folder} is not the folder of a run and is not deleted; remove it yourself"
             )
-        for name, path in inputs_within(config, config.folder):
+        for name, path in inputs_within(config.model_dump(), config.folder):
             raise ConfigError(
                 f"{name} names {path}, which would be deleted with the earlier run in {config.folder}: "
                 "move it, or choose another name=..."
@@ -144,11 +144,15 @@ class RunFolder:
             )
 
 
-def check_same_settings(path: Path, before: RunConfig, config: RunConfig) -> None:
+def check_same_settings(path: Path, config: RunConfig, stored: str | None = None) -> None:
     """Check that the run in a folder had these settings, but for its name, place, trackers and service.
+
+    ``stored`` are the settings that it was started with, as JSON; by default those in its folder, which have
+    what was found out since, such as the machine's GPUs and the steps of a pass over the data.
 
     Raises ConfigError: its result would otherwise be taken for that of the settings.
     """
+    before = RunFolder.config_of(path) if stored is None else read_stored_run(stored)
     different = _differing(config, before)
     if changed := [name for name in different if name.partition(".")[0] not in _OF_A_PLACE]:
         raise ConfigError(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trainer.config import RunConfig
 
 _WRITTEN = ("root", "sync.folder", "tracking.", "agent.environment.")
 """Settings and branches that may name what a run writes."""
@@ -16,19 +12,19 @@ _CACHE = ".cache"
 """End of the name of a setting with a file that is written, too."""
 
 
-def inputs_within(config: RunConfig, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what a run reads of a folder: the name of the setting, and the path as it is set.
+def inputs_within(settings: Mapping[str, object], folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield what a run with these settings reads of a folder: the setting's name, and the path as it is set.
 
     Any text with a slash may be a path, such as a model's or one in the options of a plugin: it is one if it
     exists.
     """
-    for name, path in _paths(config.model_dump(), ""):
+    for name, path in _paths(settings, ""):
         if not name.startswith(_WRITTEN) and not name.endswith(_CACHE) and _is_within(path, folder):
             yield name, path
 
 
 def _paths(value: object, name: str) -> Iterator[tuple[str, Path]]:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _paths(each, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list | tuple):

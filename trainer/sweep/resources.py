@@ -10,12 +10,12 @@ from trainer.launch.cluster import wanted_cpus
 from .tuning import TrialResources
 
 if TYPE_CHECKING:
-    from trainer.config import EngineConfig, LearnerConfig, RunConfig
+    from trainer.config import EngineConfig, Hardware, LearnerConfig
 
 
-def trial_resources(configs: Sequence[RunConfig]) -> TrialResources:
+def trial_resources(trials: Sequence[Hardware]) -> TrialResources:
     """Return the CPUs and GPUs that are enough for the engines and workers of every trial."""
-    found = [_resources(config.learner, config.engine) for config in configs]
+    found = [_resources(trial.learner, trial.engine) for trial in trials]
     return TrialResources(max(each.cpus for each in found), max(each.gpus for each in found))
 
 

@@ -9,14 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.config.reading import read_stored_run
 from trainer.errors import DataError
 from trainer.evaluate.summary import figures_of
-from trainer.launch.folder import RunFolder, check_same_settings
 from trainer.report.run_data import read_run_data
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
     from trainer.evaluate.intervals import Interval
 
     from .grid import SweepTrial
@@ -56,15 +53,10 @@ def mark_done(folder: Path, trial: SweepTrial, settings: str | None = None) -> N
     (folder / DONE).write_text(json.dumps(note) + "\n", encoding="utf-8")
 
 
-def check_done(folder: Path, config: RunConfig) -> None:
-    """Check that a trial that came to its end had these settings. Raises ConfigError.
-
-    The settings as they were read are compared: those in the run's folder have what was found out after
-    that, such as the machine's GPUs and the steps of a pass over the data.
-    """
+def settings_of(folder: Path) -> str | None:
+    """Return the settings of a trial that came to its end, as JSON; None where an earlier version ran it."""
     stored = json.loads((folder / DONE).read_text(encoding="utf-8")).get("settings")
-    before = RunFolder.config_of(folder) if stored is None else read_stored_run(json.dumps(stored))
-    check_same_settings(folder, before, config)
+    return None if stored is None else json.dumps(stored)
 
 
 def read_trials(root: Path, trials: Sequence[SweepTrial]) -> tuple[SweepTrialResult, ...]:

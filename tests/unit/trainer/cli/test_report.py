@@ -1,4 +1,4 @@
-"""What ``report --serve`` shows of a folder."""
+"""Pages that ``report --serve`` shows of a folder."""
 
 from pathlib import Path
 

@@ -55,7 +55,7 @@ def test_a_relative_path_and_a_link_lead_into_the_folder_too(
     monkeypatch.chdir(folder)
     for place in ("d.jsonl", "../link.jsonl", "../mine/d.jsonl"):
         run = config(tmp_path, warm_start={"demonstrations": place})
-        assert list(inputs_within(run, folder)) == [("warm_start.demonstrations", Path(place))]
+        assert list(inputs_within(run.model_dump(), folder)) == [("warm_start.demonstrations", Path(place))]
 
 
 def test_what_a_run_writes_goes_with_it(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_what_a_run_writes_goes_with_it(tmp_path: Path) -> None:
         reward={"kind": "judge", "judge": judge},
         tracking={"mlflow_uri": str(folder / "answers")},
     )
-    assert list(inputs_within(run, folder)) == []
+    assert list(inputs_within(run.model_dump(), folder)) == []

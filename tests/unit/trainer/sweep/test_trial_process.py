@@ -10,9 +10,10 @@ import pytest
 from tests.harness.run_folder import write_run
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, TrainerError
+from trainer.launch.folder import check_same_settings
 from trainer.sweep.grid import SweepTrial
 from trainer.sweep.trial_process import SweepPlan, run_trial
-from trainer.sweep.trial_results import check_done, read_trials
+from trainer.sweep.trial_results import read_trials, settings_of
 
 TRIAL = SweepTrial("seed-1", {"seed": "1"})
 PROGRAM = """
@@ -61,11 +62,11 @@ def test_trials_run_in_the_folder_of_the_sweep_which_relative_paths_are_of(plan,
 
 
 def test_a_finished_trial_keeps_the_settings_that_it_was_read_with(plan):
-    config = RunConfig(seed=1)
+    config, folder = RunConfig(seed=1), plan.root / "seed-1"
     run_trial(replace(plan, settings={"seed-1": config.model_dump_json()}), TRIAL, lambda _: None)
-    check_done(plan.root / "seed-1", config)
+    check_same_settings(folder, config, settings_of(folder))
     with pytest.raises(ConfigError, match="other values of seed"):
-        check_done(plan.root / "seed-1", RunConfig(seed=2))
+        check_same_settings(folder, RunConfig(seed=2), settings_of(folder))
 
 
 def test_a_finished_trial_is_not_run_again_and_still_reported(plan):
