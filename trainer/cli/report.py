@@ -131,7 +131,7 @@ def _render_evolution(folder: Path, state: str) -> str:
     from trainer.launch.folder import RunFolder
 
     config = RunFolder.config_of(folder)
-    return render_evolution_report(EvolutionFolder(folder), config.name, to_toml(config), state)
+    return render_evolution_report(EvolutionFolder(folder), config.name, shown_toml(config), state)
 
 
 def _is_evolution(folder: Path) -> bool:

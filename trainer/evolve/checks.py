@@ -30,6 +30,12 @@ def check_evolution(config: RunConfig) -> None:
             "an evolution keeps or rolls back by held-out tasks, and there are none; set evaluation.splits, "
             'for example evaluation.splits=["test"], or in a run of several sources held_out of a source'
         )
+    if config.checkpoint.push_to is not None:
+        raise ConfigError(
+            "an evolution pushes no models, since most of its runs train one that may be rolled back: leave "
+            f"checkpoint.push_to out, and push {config.folder / 'model'} to {config.checkpoint.push_to} "
+            "afterwards, for example by hf upload"
+        )
     if config.stages:
         names = ", ".join(stage.name for stage in config.stages)
         raise ConfigError(

@@ -131,7 +131,9 @@ def evaluate_run(config: RunConfig, folder: Path, number: int, model: Path) -> R
 def _phase(config: RunConfig, folder: Path, name: str, changes: dict[str, object]) -> RunConfig:
     # The evolution's name is a part of it: actors of runs that share a Ray cluster have distinct names.
     named = {"root": folder, "name": f"{config.name[:_LONGEST_NAME]}.{name}"}
-    return derived_run(config, {**changes, **named})
+    # The next phase begins with the exported model.
+    exported = config.checkpoint.model_copy(update={"export": True})
+    return derived_run(config, {**changes, **named, "checkpoint": exported})
 
 
 def _pretrained(model: Path) -> PretrainedModel:

@@ -37,6 +37,7 @@ def judged(url: str, **settings: object) -> dict[str, object]:
             "has no stages of its own, and the run has sft",
         ),
         ({"evolve": {"feedback": {"sources": ["reward"]}}}, "the run's reward is the environment's"),
+        ({"checkpoint": {"push_to": "lab/model"}}, r"push .*/model to lab/model afterwards"),
         (
             # Only a run with steps of its own needs a temperature.
             {
@@ -47,7 +48,7 @@ def judged(url: str, **settings: object) -> dict[str, object]:
             "makes sampling greedy",
         ),
     ],
-    ids=["held-out", "stages", "reward", "greedy exploration"],
+    ids=["held-out", "stages", "reward", "push", "greedy exploration"],
 )
 def test_what_an_evolution_cannot_do_is_refused(settings: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -64,6 +64,11 @@ def test_no_phase_has_the_phases_of_tasks(run: RunConfig, tmp_path: Path) -> Non
         assert RunConfig.model_validate_json(phase.model_dump_json()).tasks.phases == ()
 
 
+def test_the_runs_export_their_models_for_the_next_phase(run: RunConfig, tmp_path: Path) -> None:
+    kept = run.model_copy(update={"checkpoint": run.checkpoint.model_copy(update={"export": False})})
+    assert base_run(kept, tmp_path).checkpoint.export
+
+
 def test_an_exploration_has_no_curriculum_of_its_own(run: RunConfig) -> None:
     curriculum = CurriculumConfig.model_validate({"kind": "levels", "horizon": {"first": 2, "every": 5}})
     tasks = run.tasks.model_copy(update={"curriculum": curriculum})
