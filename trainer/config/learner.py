@@ -148,7 +148,7 @@ class CheckpointConfig(Branch):
     """Write the model at the end in Hugging Face's format: names, files and precision of the one that the run
     began with, adapters merged."""
     export_every: Count = 0
-    """Steps between exports to ``models/`` during the run; 0: none."""
+    """Steps between exports to ``models/`` during the run, in stages that train the policy; 0: none."""
     export_keep: Positive | None = None
     """Number of those exports to keep; all by default."""
     export_adapter: bool = False

@@ -134,7 +134,7 @@ class StepRecorder(Protocol):
         ...
 
     def export(self, step: int) -> None:
-        """Export the model after ``step`` steps, if due; collective."""
+        """Export the policy after ``step`` steps, if due; collective."""
         ...
 
 
@@ -256,7 +256,8 @@ class TrainingLoop:
             self._write_reward_model(done, stage, stage.reward)
         if done % self.settings.checkpoint.every == 0 or done == stage.last:
             self.recorder.checkpoint(done, stage.index)
-        self.recorder.export(done)
+        if stage.reward is None:  # otherwise the learner holds the reward model, which is no policy
+            self.recorder.export(done)
 
     def _write_reward_model(self, done: int, stage: Stage, config: ScoringStageConfig) -> None:
         """Measure the reward model as it is at the end of its stage, and export it; collective."""

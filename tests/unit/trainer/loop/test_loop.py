@@ -52,6 +52,8 @@ class Journal:
     multipliers: dict = field(default_factory=dict)
     references: list = field(default_factory=list)
     """Whether each stage keeps the model that it begins with."""
+    exports: list = field(default_factory=list)
+    """Numbers of steps after which the policy may be exported."""
 
     def get_batch(self, step, stage):
         if stage.objective is Objective.PREFERENCES:
@@ -137,7 +139,7 @@ class Journal:
         self.written = None
 
     def export(self, step):
-        pass
+        self.exports.append(step)
 
 
 def played(config, start=0, begun=None):
@@ -356,6 +358,15 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     ).run()
     steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "sync", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]
+
+
+def test_the_policy_is_exported_in_stages_that_train_it_alone(tmp_path):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("")
+    reward = {"kind": "reward_model", "name": "judge", "data": {"files": [str(pairs)]}, "steps": 2}
+    sft = {"kind": "sft", "data": {"files": [str(pairs)]}, "steps": 2}
+    config = RunConfig.model_validate({"stages": [sft, reward, {"kind": "rl", "steps": 1}]})
+    assert journal_of(config).exports == [1, 2, 5]
 
 
 def test_the_policy_is_put_back_behind_a_stage_that_trains_a_reward_model(tmp_path):
