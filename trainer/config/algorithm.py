@@ -201,7 +201,8 @@ class ValueConfig(Branch):
     detach: bool = False
     """Stop the critic's gradient at the head."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Learning rate of the head; the learner's by default."""
+    """Learning rate of the head in stages of RL; the stage's by default. The head of a reward model learns at
+    its stage's rate."""
 
 
 class AlgorithmConfig(Branch):

@@ -62,8 +62,11 @@ class TrainableModel(Protocol):
         """Lagrange multipliers of constrained costs, as adapted so far."""
         ...
 
-    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool) -> None:
-        """Begin a stage with a fresh optimizer and schedule, and a copy of the model as ``reference``."""
+    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool, critic: bool) -> None:
+        """Begin a stage with a fresh optimizer and schedule, and a copy of the model as ``reference``.
+
+        ``critic``: the head is the algorithm's critic, which may have a learning rate of its own.
+        """
         ...
 
     def restore_policy(self) -> None:
@@ -183,7 +186,9 @@ class TrainingLoop:
     def _begin(self, stage: Stage) -> None:
         if stage.index and self.plan.stages[stage.index - 1].reward is not None:
             self.learner.restore_policy()
-        self.learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference)
+        self.learner.begin_stage(
+            stage.optimizer, stage.steps, reference=stage.reference, critic=stage.plays
+        )
 
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()

@@ -54,6 +54,10 @@ class LearnerNote:
     """Shapes of all tensors by name."""
     multipliers: dict[str, float] = field(default_factory=dict)
     """Lagrange multipliers of constrained costs; absent in checkpoints of earlier versions."""
+    critic: bool = True
+    """Whether the head is a critic, with its learning rate; absent in checkpoints of earlier versions, which
+    took every head for one.
+    """
     format: int = _FORMAT
 
 

@@ -113,13 +113,18 @@ class Learner:
         """Lagrange multipliers of the costs that the algorithm's constraints name, as adapted so far."""
         return self._begun().multipliers
 
-    def begin_stage(self, optimizer: OptimizerConfig, steps: int, *, reference: bool | None = None) -> None:
+    def begin_stage(
+        self, optimizer: OptimizerConfig, steps: int, *, reference: bool | None = None, critic: bool = True
+    ) -> None:
         """Begin a stage: fresh optimizer and a schedule over ``steps`` steps.
 
         The model is copied as reference if ``reference`` is true, by default if the algorithm needs one.
+        ``critic``: the head is the algorithm's critic, which may have a learning rate of its own.
         """
         needed = self.settings.algorithm.needs_reference if reference is None else reference
-        self._stage = StageState(self.model.core, self.settings, optimizer, steps, reference=needed)
+        self._stage = StageState(
+            self.model.core, self.settings, optimizer, steps, reference=needed, critic=critic
+        )
 
     def restore_policy(self) -> None:
         """Put the model back as it was before the stage that trained a reward model, with a fresh head."""

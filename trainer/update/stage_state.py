@@ -43,11 +43,17 @@ class StageState:
         steps: int,
         *,
         reference: bool,
+        critic: bool,
     ) -> None:
-        """Begin a stage of ``steps`` steps; the model as it is is copied as ``reference``."""
+        """Begin a stage of ``steps`` steps; the model as it is is copied as ``reference``.
+
+        ``critic``: the head is the algorithm's critic, with its learning rate.
+        """
         algorithm = settings.algorithm
         waiting = settings.learner.offload == "optimizer"
-        self.optimizer = Optimizer(core, optimizer, steps, algorithm.value.learning_rate, waiting=waiting)
+        rate = algorithm.value.learning_rate if critic else None
+        self.optimizer = Optimizer(core, optimizer, steps, rate, waiting=waiting)
+        self._critic = critic
         self.reference = Reference(self.optimizer.parameters) if reference else None
         """Copy of the weights at the start of the stage; None where nothing compares with it."""
         self.kl = AdaptiveCoefficient.of(algorithm.kl)
@@ -60,7 +66,7 @@ class StageState:
         """Return the state of a checkpoint's stage, whose tensors are still to be read."""
         compared = any(name.startswith(_REFERENCE) for name in note.shapes)
         optimizer = read_stored(OptimizerConfig, json.dumps(note.optimizer))
-        state = cls(core, settings, optimizer, note.steps, reference=compared)
+        state = cls(core, settings, optimizer, note.steps, reference=compared, critic=note.critic)
         state.optimizer.done = note.done
         state.kl = replace(state.kl, value=note.kl_coefficient)
         state.multipliers |= {
@@ -102,6 +108,7 @@ class StageState:
             steps=optimizer.steps,
             done=optimizer.done,
             updates=optimizer.updates,
+            critic=self._critic,
             kl_coefficient=self.kl.value,
             multipliers=dict(self.multipliers),
             world=world,

@@ -52,6 +52,8 @@ class Journal:
     multipliers: dict = field(default_factory=dict)
     references: list = field(default_factory=list)
     """Whether each stage keeps the model that it begins with."""
+    critics: list = field(default_factory=list)
+    """Whether the head of each stage is a critic."""
     exports: list = field(default_factory=list)
     """Numbers of steps after which the policy may be exported."""
 
@@ -78,8 +80,9 @@ class Journal:
         self.calls.append(("evaluate", step))
         return {"evaluation/success": 0.25}
 
-    def begin_stage(self, optimizer, steps, *, reference):
+    def begin_stage(self, optimizer, steps, *, reference, critic):
         self.references.append(reference)
+        self.critics.append(critic)
         self.calls.append(("begin", optimizer.learning_rate, steps))
 
     def restore_policy(self):
@@ -360,13 +363,15 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]
 
 
-def test_the_policy_is_exported_in_stages_that_train_it_alone(tmp_path):
+def test_a_stage_on_scores_exports_no_policy_and_has_no_critic(tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text("")
     reward = {"kind": "reward_model", "name": "judge", "data": {"files": [str(pairs)]}, "steps": 2}
     sft = {"kind": "sft", "data": {"files": [str(pairs)]}, "steps": 2}
     config = RunConfig.model_validate({"stages": [sft, reward, {"kind": "rl", "steps": 1}]})
-    assert journal_of(config).exports == [1, 2, 5]
+    journal = journal_of(config)
+    assert journal.exports == [1, 2, 5]
+    assert journal.critics == [False, False, True]
 
 
 def test_the_policy_is_put_back_behind_a_stage_that_trains_a_reward_model(tmp_path):

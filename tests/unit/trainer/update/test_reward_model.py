@@ -182,6 +182,35 @@ def test_a_stage_resumes_in_its_middle_and_at_its_end(folder, stage, tmp_path):
     assert all(torch.equal(each, start[name]) for name, each in again.named_weights())
 
 
+def test_the_head_learns_at_the_rate_of_its_stage_also_when_resumed(folder, stage, tmp_path):
+    def fresh():
+        config = RunConfig.model_validate(
+            {
+                "steps": 1,
+                "stages": [stage.model_dump(), {"kind": "rl", "steps": 1}],
+                "algorithm": {"advantage": {"kind": "gae"}, "value": {"learning_rate": 1e-2}},
+            }
+        )
+        return Learner(folder, config.learner_settings, "cpu")
+
+    def step_of_head(model):
+        """AdamW's first updates of a weight are as large as its learning rate."""
+        head = model.model.core.value_head.weight.detach()
+        before = head[0].clone()
+        model.update(score_credit(model.annotate(pairs(model.optimizer.done)), stage))
+        return float((head[0] - before).abs().max())
+
+    model = fresh()
+    model.begin_stage(stage.optimizer, 4, reference=True, critic=False)
+    assert step_of_head(model) < 2 * stage.optimizer.learning_rate
+    model.save(tmp_path / "state").result()
+    resumed = fresh()
+    resumed.load_checkpoint(tmp_path / "state")
+    assert step_of_head(resumed) < 2 * stage.optimizer.learning_rate
+    model.begin_stage(stage.optimizer, 4, reference=True, critic=True)
+    assert step_of_head(model) > 100 * stage.optimizer.learning_rate
+
+
 def test_a_stage_before_ppo_leaves_other_losses_alone(folder, stage):
     model = learner(folder, stage)
     model.begin_stage(stage.optimizer, 2, reference=True)
