@@ -10,7 +10,9 @@ import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
 from peft.tuners.lora import LoraLayer, ParamWrapper
+from torch import nn
 from transformers import AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
 
 from trainer.errors import ConfigError
 
@@ -82,6 +84,8 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig, *, initial: bool) 
         with warnings.catch_warnings():
             # PEFT sets ranks for fused experts, and then warns that "all-linear" does not cover them
             warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
+            warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")  # refused below
+            warnings.filterwarnings("ignore", "fan_in_fan_out is set to False")  # it sets what GPT-2 needs
             inject_adapter_in_model(config, language, low_cpu_mem_usage=not initial)
     except ValueError as error:
         raise ConfigError(f"learner.lora: {str(error).partition(chr(10))[0]}") from error
@@ -91,11 +95,29 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig, *, initial: bool) 
             f"model of type {language.config.model_type}, which adapters do not support; "
             'name other layers, such as targets=["q_proj", "k_proj", "v_proj", "o_proj"]'
         )
+    _check_adapted(language, config)
     for layer in language.modules() if initial else ():
         if isinstance(layer, LoraLayer):
             for part in (layer.lora_A, layer.lora_B):
                 part.to_empty(device="cpu")
             layer.reset_lora_parameters(ADAPTER, init_lora_weights=True)  # type: ignore[no-untyped-call]
+
+
+def _check_adapted(language: PreTrainedModel, config: PeftLoraConfig) -> None:
+    """Check that each adapter can be merged into its layer. Raises ConfigError."""
+    tied = getattr(language, "all_tied_weights_keys", None) or {}
+    for name, layer in language.named_modules():
+        if not isinstance(layer, LoraLayer):
+            continue
+        would = f"learner.lora.targets={config.target_modules} would adapt {name}"
+        base = layer.get_base_layer()
+        if not isinstance(base, nn.Linear | Conv1D):
+            raise ConfigError(f"{would}, a layer of type {type(base).__name__}; adapters are for linear layers")
+        if f"{name}.weight" in {*tied, *tied.values()}:
+            raise ConfigError(
+                f"{would}, which shares its weight with the input embedding (tie_word_embeddings): merged, the "
+                "adapter would change both; leave this layer out"
+            )
 
 
 def _keep_base(language: PreTrainedModel, config: LoraConfig, *, half: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save_file
+from transformers.pytorch_utils import Conv1D
 
 from .language import ADAPTER, peft_config
 from .sharding import full
@@ -82,5 +83,7 @@ def _merged(tensor: Tensor, layer: LoraLayer | None) -> Tensor:
     if layer is None:
         return weight
     a, b = (full(cast("Tensor", each[ADAPTER].weight)) for each in (layer.lora_A, layer.lora_B))
-    merged: Tensor = weight.float() + (b @ a) * layer.scaling[ADAPTER]
+    change = (b @ a) * layer.scaling[ADAPTER]
+    # GPT-2 keeps the weights of its layers transposed.
+    merged: Tensor = weight.float() + (change.T if isinstance(layer.get_base_layer(), Conv1D) else change)
     return merged

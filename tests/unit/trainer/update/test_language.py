@@ -106,3 +106,37 @@ def test_adapters_of_fused_experts_are_refused_in_a_sentence(tmp_path):
 def test_layers_that_nobody_has_are_told(folder):
     with pytest.raises(ConfigError, match=r"learner\.lora: .*no_such_layer"):
         load_model(folder, run_config(learner={"lora": {"targets": ["no_such_layer"]}}).learner_settings)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_adapted_output_layer_must_have_a_weight_of_its_own(tied, tmp_path):
+    folder = small_model(tmp_path / "model", tied=tied)
+    settings = run_config(learner={"lora": {"targets": ["lm_head"]}}).learner_settings
+    if tied:
+        with pytest.raises(ConfigError, match=r"adapt lm_head, which shares its weight with the input embedd"):
+            load_model(folder, settings)
+    else:
+        assert any(".lora_A" in name for name, _ in load_model(folder, settings).named_parameters())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_only_linear_layers_are_adapted(tied, tmp_path):
+    folder = small_model(tmp_path / "model", tied=tied)
+    settings = run_config(learner={"lora": {"targets": ["embed_tokens", "q_proj"]}}).learner_settings
+    with pytest.raises(ConfigError, match=r"adapt model\.embed_tokens, a layer of type Embedding"):
+        load_model(folder, settings)
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["c_proj"]])
+def test_adapters_of_gpt_2_are_merged_into_its_transposed_weights(targets, tmp_path):
+    folder = tiny_model("gpt-2", tmp_path / "model")
+    sequence = (5, 6, 7, 8, 9)
+    lora = {"rank": 4, "targets": targets}
+    adapted = Learner(folder, run_config(learner={"lora": lora}).learner_settings, "cpu")
+    with torch.no_grad():
+        for name, parameter in adapted.model.core.named_parameters():
+            if ".lora_B" in name:
+                parameter.add_(torch.linspace(-0.1, 0.1, parameter.numel()).view_as(parameter))
+    adapted.export(tmp_path / "merged")
+    merged = Learner(tmp_path / "merged", run_config().learner_settings, "cpu")
+    assert merged.probe([sequence])[0] == pytest.approx(adapted.probe([sequence])[0], abs=1e-4)
