@@ -186,9 +186,7 @@ class TrainingLoop:
     def _begin(self, stage: Stage) -> None:
         if stage.index and self.plan.stages[stage.index - 1].reward is not None:
             self.learner.restore_policy()
-        self.learner.begin_stage(
-            stage.optimizer, stage.steps, reference=stage.reference, critic=stage.plays
-        )
+        self.learner.begin_stage(stage.optimizer, stage.steps, reference=stage.reference, critic=stage.plays)
 
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()

@@ -33,6 +33,10 @@ class RewardModelNote(BaseModel):
     """Standard deviation of those scores."""
     tokenizer: str = ""
     """Fingerprint of the tokenizer; empty where unknown."""
+    read_at: Literal["turn", "stop_token"] = "turn"
+    """Where a rendered turn is scored. turn: at the last token that the chat template renders of it, as other
+    projects train. stop_token: at the token that ends the turn, as the trainer's stages do.
+    """
 
     @model_validator(mode="after")
     def _names_its_outputs(self) -> RewardModelNote:

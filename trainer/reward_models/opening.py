@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from trainer.chat.folder import load_tokenizer
 from trainer.config.learned_reward import STAGE, STAGE_MODELS, URL_BEGINNINGS
 from trainer.errors import ConfigError
 
 from .client import ServedRewardModel
-from .fingerprint import fingerprint, folder_fingerprint
+from .fingerprint import folder_fingerprint
 from .queue import ScoringQueue
 from .rows import TextReader, TokenReader
 
@@ -86,8 +85,7 @@ class ModelOpener:
         if not (folder / "config.json").is_file():
             raise ConfigError(f"there is no reward model at {folder}; it has no config.json")
         model = RewardModel.load(folder)
-        tokenizer = load_tokenizer(folder)
-        reader = self._reader(name, fingerprint(tokenizer)) or TextReader(tokenizer)
+        reader = self._reader(name, folder_fingerprint(folder)) or TextReader.of(folder, model.note)
         return MemberModel(name, model.note, LocalScorer(model), reader)
 
     def _served(self, url: str) -> MemberModel:

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+from trainer.chat import ChatTokenizer
+from trainer.chat.folder import load_tokenizer
+from trainer.config import ChatConfig
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from transformers import PreTrainedTokenizerBase
 
     from trainer.types import Line, Segment, Trajectory
+
+    from .note import RewardModelNote
 
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 
@@ -49,30 +56,49 @@ class TextReader:
     Messages of other roles than the template's are shown as the user's.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raises ConfigError for a tokenizer without a chat template."""
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: int | None = None) -> None:
+        """``stop``: the token that ends a turn, if turns are read there; what a template renders behind it,
+        such as a line break, is then left out. Raises ConfigError for a tokenizer without a chat template.
+        """
         if not tokenizer.chat_template:
             raise ConfigError(
                 "the reward model's tokenizer has no chat template, so that it cannot read the text of an "
                 'episode; use a reward model with the policy\'s tokenizer and reads="tokens"'
             )
         self._tokenizer = tokenizer
+        self._stop = stop
+
+    @classmethod
+    def of(cls, folder: Path, note: RewardModelNote) -> TextReader:
+        """Return the reader of the model in a folder. Raises ConfigError where it cannot render text."""
+        stop = None
+        if note.read_at == "stop_token":
+            stop = ChatTokenizer(folder, ChatConfig(tools="none")).turn("")[-1]
+        return cls(load_tokenizer(folder), stop)
 
     def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
         messages = [_message(line) for line in trajectory.lines]
         return [self._row(messages, places) for places in _rising(_places(trajectory))]
 
     def _row(self, messages: Sequence[dict[str, str]], places: Sequence[int]) -> ScoredRow:
-        whole = self._rendered(messages[: places[-1]])
-        ends = [len(self._rendered(messages[:place])) for place in places]
-        if any(
-            self._rendered(messages[:place]) != whole[:end] for place, end in zip(places, ends, strict=True)
-        ):
+        read = [self._until_read(messages[:place]) for place in places]
+        whole = read[-1]
+        if any(ids != whole[: len(ids)] for ids in read):
             raise ConfigError(
                 "the reward model's chat template changes the beginning of a conversation that goes on, so "
                 'that its steps cannot be scored as text; use reads="tokens"'
             )
-        return ScoredRow(tuple(whole), tuple(ends))
+        return ScoredRow(tuple(whole), tuple(len(ids) for ids in read))
+
+    def _until_read(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Return the tokens of a conversation up to the place at which its last turn is read."""
+        ids = self._rendered(messages)
+        if self._stop not in ids:
+            return ids
+        end = len(ids) - ids[::-1].index(self._stop)
+        # Where text follows, the stop token is an earlier message's, and the template leaves this turn open.
+        text = cast("str", self._tokenizer.decode(ids[end:], skip_special_tokens=True))
+        return ids if text.strip() else ids[:end]
 
     def _rendered(self, messages: Sequence[dict[str, str]]) -> list[int]:
         found = self._tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False)

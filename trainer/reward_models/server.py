@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from trainer.chat.folder import load_tokenizer
 from trainer.errors import ConfigError, RewardFailed
 from trainer.types import Line, StopReason, TaskRef, Trajectory
 
-from .fingerprint import fingerprint
+from .fingerprint import folder_fingerprint
 from .model import RewardModel
 from .queue import QueueFull, ScoringQueue
 from .rows import ScoredRow, TextReader
@@ -61,9 +60,8 @@ class RewardModelServer:
         self._model = model
         self._api_key = None if api_key is None else api_key.encode()
         self._queue = ScoringQueue(model.score_rows, MOST_WAITING)
-        tokenizer = load_tokenizer(model.folder)
-        self._note = model.note.model_copy(update={"tokenizer": fingerprint(tokenizer)})
-        self._reader = TextReader(tokenizer) if tokenizer.chat_template else None
+        self._note = model.note.model_copy(update={"tokenizer": folder_fingerprint(model.folder)})
+        self._reader = _reader(model)
         self.application = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guarded])
         """The application."""
         self.application.add_routes(
@@ -91,7 +89,7 @@ class RewardModelServer:
         if given.token_ids:
             return ScoredRow(given.token_ids, given.ends or (len(given.token_ids),))
         if self._reader is None:
-            raise RewardFailed("the model has no chat template: send token_ids in place of messages")
+            raise RewardFailed("the model has no usable chat template: send token_ids in place of messages")
         lines = tuple(Line(each.role, each.content) for each in given.messages)
         rows = self._reader.read_episode(
             Trajectory("", TaskRef("", "", ""), 0, (), StopReason.TERMINATED, lines=lines)
@@ -169,6 +167,14 @@ async def serve_model(config: RewardServerConfig) -> AsyncIterator[str]:
     finally:
         await runner.cleanup()
         await server.close()
+
+
+def _reader(model: RewardModel) -> TextReader | None:
+    """Return the reader of messages; None where they cannot be rendered, so that tokens are needed."""
+    try:
+        return TextReader.of(model.folder, model.note)
+    except ConfigError:
+        return None
 
 
 def _json(answer: BaseModel, status: int = 200) -> web.Response:

@@ -112,11 +112,12 @@ def _check_adapted(language: PreTrainedModel, config: PeftLoraConfig) -> None:
         would = f"learner.lora.targets={config.target_modules} would adapt {name}"
         base = layer.get_base_layer()
         if not isinstance(base, nn.Linear | Conv1D):
-            raise ConfigError(f"{would}, a layer of type {type(base).__name__}; adapters are for linear layers")
+            kind = type(base).__name__
+            raise ConfigError(f"{would}, a layer of type {kind}; only linear layers can be adapted")
         if f"{name}.weight" in {*tied, *tied.values()}:
             raise ConfigError(
-                f"{would}, which shares its weight with the input embedding (tie_word_embeddings): merged, the "
-                "adapter would change both; leave this layer out"
+                f"{would}, which shares its weight with the input embedding (tie_word_embeddings), so that "
+                "a merged adapter would change both; leave this layer out"
             )
 
 

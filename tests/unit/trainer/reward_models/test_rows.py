@@ -1,9 +1,59 @@
-"""Rows to score: an end for each turn, in the order of the turns."""
+"""Rows to score: an end for each turn, in the order of the turns, read where the model was trained."""
 
 import pytest
 
+from sandbox_contract.messages import Message
+from tests.harness.chat_templates import CHATML, LLAMA3, MISTRAL, write_tokenizer
+from trainer.chat import ChatTokenizer
+from trainer.chat.folder import load_tokenizer
+from trainer.config import ChatConfig
+from trainer.offline.tokens import tokenize_conversation
+from trainer.reward_models.note import RewardModelNote
 from trainer.reward_models.rows import TextReader
 from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn
+
+SAID = (("user", "1+1?"), ("assistant", "3"), ("user", "No."), ("assistant", "2"))
+CLOSED = CHATML.replace(
+    "{%- if add_generation_prompt -%}", "{%- if not add_generation_prompt -%}</s>{%- else -%}"
+)
+"""Ends a text with another token than a turn, in the manner of Phi 4 mini."""
+
+
+def rows(folder, read_at, said=SAID):
+    reader = TextReader.of(folder, RewardModelNote(read_at=read_at))
+    lines = tuple(Line(role, content) for role, content in said)
+    return reader.read_episode(Trajectory("", TaskRef("", "", ""), 0, (), StopReason.TERMINATED, lines=lines))
+
+
+@pytest.mark.parametrize(
+    "template", [CHATML, CLOSED, LLAMA3, MISTRAL], ids=["chatml", "closed", "llama3", "mistral"]
+)
+def test_a_model_of_a_stage_reads_the_tokens_that_it_was_trained_on(tmp_path, template):
+    folder = write_tokenizer(tmp_path, template)
+    messages = [Message(role=role, content=content) for role, content in SAID]
+    trained = tokenize_conversation(ChatTokenizer(folder, ChatConfig()), messages[:1], messages[1:])
+    (row,) = rows(folder, "stop_token")
+    assert row.token_ids == trained.token_ids
+    assert row.ends == tuple(turn.end for turn in trained.turns)
+
+
+def test_a_model_of_another_project_reads_all_that_its_template_renders(tmp_path):
+    folder = write_tokenizer(tmp_path, CHATML)
+    (row,) = rows(folder, "turn")
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.decode(row.token_ids).endswith("2<|im_end|>\n")
+    assert tokenizer.decode(row.token_ids[: row.ends[0]]).endswith("3<|im_end|>\n")
+
+
+def test_a_stop_token_of_the_user_ends_no_turn(tmp_path):
+    open_ended = CHATML.replace(
+        "{{ '<|im_end|>\\n' }}{%- endif -%}{%- endfor",
+        "{%- if not loop.last -%}{{ '<|im_end|>\\n' }}{%- endif -%}{%- endif -%}{%- endfor",
+    )
+    assert open_ended != CHATML
+    folder = write_tokenizer(tmp_path, open_ended)
+    (row,) = rows(folder, "stop_token", SAID[:2])
+    assert load_tokenizer(folder).decode(row.token_ids).endswith("assistant\n3")
 
 
 class Letters:
