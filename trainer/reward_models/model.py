@@ -17,6 +17,7 @@ import transformers
 
 from trainer.chat.folder import context_tokens
 from trainer.errors import ConfigError, RewardFailed
+from trainer.update.architecture import attention_for
 from trainer.update.pretrained import PretrainedFiles
 
 from .note import RewardModelNote, read_note
@@ -61,7 +62,9 @@ class RewardModel:
         # It would warn that the head is not part of the trunk.
         transformers.logging.set_verbosity(logging.ERROR)
         try:
-            trunk = transformers.AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True)
+            trunk = transformers.AutoModel.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, attn_implementation=_attention(folder)
+            )
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{folder} cannot be loaded as a reward model: {error}") from error
         finally:
@@ -104,6 +107,18 @@ class RewardModel:
                 raise RewardFailed(f"a row has no tokens, or a token that is none of the model's {words}")
             if not row.ends or min(row.ends) < 1 or max(row.ends) > len(row.token_ids):
                 raise RewardFailed(f"the ends {row.ends} are not within a row of {len(row.token_ids)} tokens")
+
+
+def _attention(folder: Path) -> str | None:
+    """Return the attention with which the model is trained; None where transformers chooses that one too.
+
+    It chooses PyTorch's fused attention also for models whose scores are capped, and ignores the cap.
+    """
+    text = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    if type(text) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return None
+    attention = attention_for(text, "padded")
+    return None if attention == "sdpa" else attention
 
 
 def _head(folder: Path) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
+from tests.harness.architectures import tiny_model
 from tests.harness.reward_folders import process_folder, reward_folder
 from tests.harness.tiny_chat import tiny_folder
 from trainer.errors import ConfigError, RewardFailed
@@ -39,6 +40,23 @@ def test_what_comes_after_an_end_changes_nothing(tmp_path) -> None:
     model = RewardModel.load(process_folder(tmp_path / "model"))
     one, other = model.score_rows([ScoredRow((5, 9, 30), (2,)), ScoredRow((5, 9, 31, 40), (2,))])
     assert one == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["gemma-2", "gpt-oss", "mistral with a window"])
+def test_attention_is_exact_where_pytorchs_fused_one_is_not(tmp_path, family) -> None:
+    folder = tiny_model(family, tmp_path / "model")
+    classes = AutoModelForSequenceClassification
+    made = classes.from_pretrained(folder, num_labels=1, attn_implementation="eager").eval()
+    torch.nn.init.normal_(made.score.weight)
+    for layer in made.model.layers:
+        torch.nn.init.normal_(layer.self_attn.q_proj.weight, std=2.0)  # scores beyond the cap
+    made.save_pretrained(tmp_path / "scorer")
+    ids = tuple(range(5, 35))
+    with torch.no_grad():
+        hidden = made.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1]
+        expected = made.score(hidden)
+    (found,) = RewardModel.load(tmp_path / "scorer").score_rows([ScoredRow(ids, (len(ids),))])
+    assert found[0] == pytest.approx(expected.numpy(), abs=1e-4)
 
 
 def test_a_policy_is_no_reward_model() -> None:
