@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from trainer.config.model import ModelConfig
 
 
+_CACHED = re.compile(r"/models--([^/]+)/snapshots/[^/]+$")
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
 
@@ -31,6 +33,12 @@ def model_folder(config: ModelConfig, root: Path) -> Path:
             make_tiny(config, folder)
         return folder
     return _pretrained(config)
+
+
+def public_name(folder: Path) -> str:
+    """Return the name on the hub of a folder in the hub's cache, and the path of any other folder."""
+    cached = _CACHED.search(folder.as_posix())
+    return cached[1].replace("--", "/") if cached else str(folder)
 
 
 def _digest(config: TinyModel) -> str:

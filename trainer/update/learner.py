@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from trainer.models.folders import public_name
 from trainer.types import Batch, Objective
 
 from .checkpoint import (
@@ -267,7 +268,8 @@ class Learner:
         lora = self.settings.learner.lora
         if lora is None:
             raise ValueError("this run has no adapter: it trains all weights (learner.lora is not set)")
-        write_adapter(self.model.core, lora, str(self._folder), folder, write=self.rank == 0)
+        base = public_name(self._folder)
+        write_adapter(self.model.core, lora, base, folder, write=self.rank == 0)
 
     def export(self, folder: Path) -> None:
         """Write the model, with adapters merged, and its tokenizer in Hugging Face's format; collective."""

@@ -5,7 +5,7 @@ import pytest
 
 from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
-from trainer.models.folders import model_folder
+from trainer.models.folders import model_folder, public_name
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,10 @@ def test_a_model_that_cannot_be_downloaded_is_one_sentence(monkeypatch, tmp_path
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"is not a model folder: it has no config\.json"):
         model_folder(PretrainedModel(path=str(tmp_path)), tmp_path)
+
+
+def test_a_downloaded_model_has_its_name_on_the_hub_and_another_its_folder(tmp_path):
+    cache = tmp_path / "hub"
+    assert public_name(cache / "models--Qwen--Qwen3-0.6B/snapshots/c1899de") == "Qwen/Qwen3-0.6B"
+    assert public_name(cache / "models--gpt2/snapshots/607a30d") == "gpt2"
+    assert public_name(tmp_path / "mine") == str(tmp_path / "mine")

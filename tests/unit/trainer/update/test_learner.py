@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -244,6 +245,13 @@ def test_lora_is_merged_into_what_is_synced_and_written_apart_as_an_adapter(fold
     assert by_transformers(merged, sequence) == expected
     learner.adapter(tmp_path / "adapter")
     assert by_transformers(PeftModel.from_pretrained(base, tmp_path / "adapter"), sequence) == expected
+
+
+def test_an_adapter_names_its_base_as_others_find_it(tmp_path):
+    snapshot = small_model(tmp_path / "models--some--model/snapshots/abc")
+    learner_on(snapshot, learner={"lora": {"rank": 4}}).adapter(tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "some/model"
 
 
 def test_a_run_without_lora_has_no_adapter(folder, tmp_path):
