@@ -33,6 +33,7 @@ from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
 from trainer.weight_sync.snapshots import snapshot_folder
 
+from .base_note import check_same_base, write_base_note
 from .cluster import NAMESPACE, gpus, ray_cluster, wanted_cpus
 from .fit import fit
 from .folder import RunFolder
@@ -114,6 +115,7 @@ def train(
         following(folder.metrics, on_metrics),
     ):
         write_data_note(folder.path, data)
+        write_base_note(folder.path, started.model)
         if config.engine.sleep:
             sleep_engines(started.engines, config.sync.timeout_s)
         settings = WorkerSettings(
@@ -172,6 +174,7 @@ def started_run(
         check_chat(config.model, config.chat, model)
         if learner:
             check_model(config.learner_settings, model)
+            check_same_base(folder.path, model)
         else:
             check_sampled_model(model)
         check_later_stages(config, folder.path, model)
