@@ -131,6 +131,9 @@ def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> 
     fitted = fitting.fit(record.origin, lambda: _tokenized(record, chat))
     if fitted is None:
         return []
+    if not isinstance(record, RecordedEpisode) and not all(each.has_loss for each in fitted):
+        fitting.bad.add(record.origin, "all turns of a completion are marked as not to be trained on")
+        return []
     if isinstance(record, Preference):
         chosen, rejected = fitted
         return [
@@ -145,13 +148,12 @@ def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> 
 
 def _tokenized(record: Record, chat: ChatTokenizer) -> tuple[TokenizedConversation, ...]:
     if isinstance(record, Preference):
+        sides = ((record.chosen, record.chosen_skipped), (record.rejected, record.rejected_skipped))
         return tuple(
-            tokenize_conversation(chat, record.prompt, completion, record.tools)
-            for completion in (record.chosen, record.rejected)
+            tokenize_conversation(chat, record.prompt, completion, record.tools, skipped)
+            for completion, skipped in sides
         )
-    skipped = frozenset[int]()
-    if isinstance(record, RecordedEpisode):
-        skipped = frozenset(place - len(record.prompt) for place in record.skipped)
+    skipped = record.skipped_of_completion if isinstance(record, RecordedEpisode) else record.skipped
     return (tokenize_conversation(chat, record.prompt, record.completion, record.tools, skipped),)
 
 
@@ -170,7 +172,7 @@ def _with_mismatched(
         other = next((each for each in others if each.prompt != mine.prompt), None)
         row = [sample]
         if other is not None:
-            mismatched = tokenize_conversation(chat, mine.prompt, other.completion, mine.tools)
+            mismatched = tokenize_conversation(chat, mine.prompt, other.completion, mine.tools, other.skipped)
             cut = mismatched.cut(context_tokens)
             if cut.has_loss:
                 row.append(cut.sample(f"{sample.group}.1", sample.group, weight=0.0))

@@ -133,8 +133,12 @@ def _labelled(record: Record, desirable_score: float | None) -> tuple[LabelledCo
             record.environment,
             record.task_id,
             record.tools,
+            record.chosen_skipped,
         )
-        return (wanted, replace(wanted, completion=record.rejected, desirable=False))
+        unwanted = replace(
+            wanted, completion=record.rejected, desirable=False, skipped=record.rejected_skipped
+        )
+        return (wanted, unwanted)
     return (
         LabelledCompletion(
             record.prompt,
@@ -144,6 +148,7 @@ def _labelled(record: Record, desirable_score: float | None) -> tuple[LabelledCo
             record.environment,
             record.task_id,
             record.tools,
+            record.skipped_of_completion,
         ),
     )
 

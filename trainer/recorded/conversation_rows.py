@@ -219,11 +219,11 @@ def read_completion_row(
     prompt, completion = as_messages(read.prompt, "user"), as_messages(read.completion, "assistant")
     check_completion("completion", completion)
     check_conversation((*prompt, *completion))
+    untrained = untrained_turns(row, "completion")
     if read.label is None:
         if "label" in row:
             raise RowError("label: is null; a labelled completion is true (wanted) or false (unwanted)")
         messages = (*prompt, *completion)
-        untrained = {len(prompt) + place for place in untrained_turns(row, "completion")}
         return (
             RecordedEpisode(
                 messages,
@@ -231,12 +231,12 @@ def read_completion_row(
                 environment=read.environment,
                 task_id=read.task_id,
                 tools=read.tools,
-                skipped=_turns_of(prompt) | untrained,
+                skipped=_turns_of(prompt) | {len(prompt) + place for place in untrained},
             ),
         )
     return (
         LabelledCompletion(
-            prompt, completion, read.label, origin, read.environment, read.task_id, read.tools
+            prompt, completion, read.label, origin, read.environment, read.task_id, read.tools, untrained
         ),
     )
 

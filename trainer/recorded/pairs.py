@@ -79,6 +79,7 @@ def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tu
             each.environment,
             each.task_id,
             each.tools,
+            each.skipped_of_completion,
         )
         for each, value in zip(kept, values, strict=True)
     )
@@ -118,6 +119,8 @@ def _preference(chosen: RecordedEpisode, rejected: RecordedEpisode, margin: floa
         task_id=chosen.task_id,
         tools=chosen.tools,
         margin=margin,
+        chosen_skipped=chosen.skipped_of_completion,
+        rejected_skipped=rejected.skipped_of_completion,
     )
 
 

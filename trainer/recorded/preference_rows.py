@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from .bad_rows import RowError
 from .conversation_rows import check_completion
 from .episode_rows import write_rows
-from .fields import ClosedRow, Id, Messages, Text, Tools, as_messages, validated
+from .fields import ClosedRow, Id, Messages, Text, Tools, as_messages, untrained_turns, validated
 from .types import LabelledCompletion, Preference
 
 if TYPE_CHECKING:
@@ -54,7 +54,16 @@ def read_preference_row(row: JsonObject, origin: RowOrigin) -> tuple[Preference,
     if chosen == rejected:
         raise RowError("chosen and rejected are the same")
     preference = Preference(
-        prompt, chosen, rejected, origin, read.environment, read.task_id, read.tools, _margin(read)
+        prompt,
+        chosen,
+        rejected,
+        origin,
+        read.environment,
+        read.task_id,
+        read.tools,
+        _margin(read),
+        _skipped(row, "chosen", chosen),
+        _skipped(row, "rejected", rejected),
     )
     return (preference,)
 
@@ -66,8 +75,8 @@ def preference_row(preference: Preference) -> JsonObject:
         "task_id": preference.task_id,
         "margin": preference.margin,
         "prompt": _dumped(preference.prompt),
-        "chosen": _dumped(preference.chosen),
-        "rejected": _dumped(preference.rejected),
+        "chosen": _dumped(preference.chosen, preference.chosen_skipped),
+        "rejected": _dumped(preference.rejected, preference.rejected_skipped),
         "tools": [each.model_dump(mode="json") for each in preference.tools],
     }
     return {name: value for name, value in row.items() if value is not None and value != "" and value != []}
@@ -84,7 +93,7 @@ def completion_row(labelled: LabelledCompletion) -> JsonObject:
         "environment": labelled.environment,
         "task_id": labelled.task_id,
         "prompt": _dumped(labelled.prompt),
-        "completion": _dumped(labelled.completion),
+        "completion": _dumped(labelled.completion, labelled.skipped),
         "label": labelled.desirable,
         "tools": [each.model_dump(mode="json") for each in labelled.tools],
     }
@@ -158,5 +167,16 @@ def _margin(read: PreferenceRow) -> float | None:
     return margin
 
 
-def _dumped(messages: tuple[Message, ...]) -> list[JsonValue]:
-    return [each.model_dump(mode="json", exclude_none=True) for each in messages]
+def _skipped(row: JsonObject, column: str, completion: tuple[Message, ...]) -> frozenset[int]:
+    """Return the indices of a completion's messages that a column marks as not to be trained on."""
+    messages = row[column]
+    # The column may repeat the prompt.
+    before = len(messages) - len(completion) if isinstance(messages, list) else 0
+    return frozenset(place - before for place in untrained_turns(row, column) if place >= before)
+
+
+def _dumped(messages: tuple[Message, ...], skipped: frozenset[int] = frozenset()) -> list[JsonValue]:
+    return [
+        {**each.model_dump(mode="json", exclude_none=True), **({"weight": 0} if place in skipped else {})}
+        for place, each in enumerate(messages)
+    ]

@@ -98,6 +98,12 @@ class RecordedEpisode:
         return self.messages[len(self.prompt) :]
 
     @property
+    def skipped_of_completion(self) -> frozenset[int]:
+        """Indices in ``completion`` of the messages that carry no loss."""
+        before = len(self.prompt)
+        return frozenset(place - before for place in self.skipped)
+
+    @property
     def turns(self) -> tuple[Message, ...]:
         """The assistant's messages."""
         return tuple(message for message in self.messages if message.role == "assistant")
@@ -117,6 +123,10 @@ class Preference:
     tools: tuple[Tool, ...] = ()
     margin: float | None = None
     """By how much the chosen one is better, where both were scored."""
+    chosen_skipped: frozenset[int] = frozenset()
+    """Indices in ``chosen`` of the assistant's messages that carry no loss."""
+    rejected_skipped: frozenset[int] = frozenset()
+    """The same in ``rejected``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,8 @@ class LabelledCompletion:
     environment: str = ""
     task_id: str = ""
     tools: tuple[Tool, ...] = ()
+    skipped: frozenset[int] = frozenset()
+    """Indices in ``completion`` of the assistant's messages that carry no loss."""
 
 
 Record: TypeAlias = RecordedEpisode | Preference | LabelledCompletion

@@ -47,6 +47,23 @@ def test_a_pair_is_two_samples_of_one_group():
     assert chosen.group == rejected.group
 
 
+def test_skipped_turns_of_completions_are_not_trained_on():
+    said = (turn("one"), user("Go on."), turn("two"))
+    origin = RowOrigin("rows.jsonl", 1)
+    pair = Preference((user("Count."),), said, (turn("three"),), origin, chosen_skipped=frozenset({0}))
+    chosen, rejected = batches(PAIRS, [pair]).get_batch(0).samples
+    chat = tiny_chat()
+    assert chat.said(chosen.token_ids_T[chosen.mask_T].tolist()) == "two"
+    assert chat.said(rejected.token_ids_T[rejected.mask_T].tolist()) == "three"
+    labelled = LabelledCompletion((user("Count."),), said, True, origin, skipped=frozenset({2}))
+    other = LabelledCompletion((user("Say."),), said, False, origin, skipped=frozenset({2}))
+    samples = batches(PAIRS.model_copy(update={"batch": 2}), [labelled, other]).get_batch(0).samples
+    assert {chat.said(each.token_ids_T[each.mask_T].tolist()) for each in samples} == {"one"}
+    nothing = Preference((user("Count."),), (turn("one"),), said, origin, chosen_skipped=frozenset({0}))
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: all turns of a completion are marked"):
+        batches(PAIRS, [nothing])
+
+
 def test_a_labelled_completion_comes_with_its_prompt_and_the_completion_of_another():
     labelled = [
         LabelledCompletion(

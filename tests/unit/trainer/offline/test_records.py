@@ -45,6 +45,17 @@ def test_dpo_reads_pairs_and_kto_takes_both_halves_of_them(tmp_path):
     assert wanted.completion[0].content == "5"
 
 
+def test_turns_without_loss_carry_none_as_labelled_completions_either(tmp_path):
+    marked = [{**RIGHT[0], "weight": 0}, *ASK, *RIGHT]
+    kto = {"loss": {"kind": "kto"}}
+    pairs = write(tmp_path / "pairs.jsonl", {"prompt": ASK, "chosen": marked, "rejected": WRONG})
+    wanted, unwanted = stage_records(stage_of(pairs, "preferences", **kto))
+    assert (wanted.skipped, unwanted.skipped) == ({0}, frozenset())
+    rows = episode(marked, success=True), episode(WRONG, success=False)
+    episodes = write(tmp_path / "episodes.jsonl", *rows)
+    assert [each.skipped for each in stage_records(stage_of(episodes, "preferences", **kto))] == [{0}, set()]
+
+
 def test_a_stage_selects_and_weighs_its_episodes(tmp_path):
     rows = [episode(RIGHT, score=1.0), episode(WRONG, score=0.0), episode([*RIGHT, *ASK, *RIGHT], score=0.5)]
     file = write(tmp_path / "a.jsonl", *rows)

@@ -76,3 +76,18 @@ def test_episodes_become_labels() -> None:
 def test_labels_of_one_class_are_an_error() -> None:
     with pytest.raises(DataError, match="all 2 labels are true"):
         make_labels(scored(0.5, 1.0), LabelsConfig(least=0.1))
+
+
+def test_turns_of_an_episode_that_carry_no_loss_carry_none_in_pairs_and_labels() -> None:
+    ready, go = message("assistant", "Ready."), message("user", "Go.")
+    task = (message("user", "A door."), ready, go)
+    given = [
+        episode(
+            "t/1", row=row, score=score, messages=(*task, message("assistant", said)), skipped=frozenset({1})
+        )
+        for row, (said, score) in enumerate((("open", 1.0), ("wait", 0.0)), 1)
+    ]
+    (pair,) = made(given).preferences
+    assert pair.chosen[0] == ready
+    assert pair.chosen_skipped == pair.rejected_skipped == {0}
+    assert [each.skipped for each in make_labels(given, LabelsConfig())] == [{0}, {0}]
