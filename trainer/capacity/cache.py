@@ -5,13 +5,16 @@ https://arxiv.org/abs/2309.06180, section 2.2). One with a sliding window keeps 
 and, as vLLM reserves it, of a batch in flight; one of linear attention, state space or convolution keeps a
 state whose size does not depend on the conversation, which is left out. Multi-head latent attention keeps
 one compressed vector and the rotated part of one key (DeepSeek-V2, https://arxiv.org/abs/2405.04434, section
-2.1). A layer whose type is unknown counts as full attention.
+2.1). The last layers of some models read the keys and values of earlier ones, and keep none. A layer whose
+type is unknown counts as full attention.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trainer.update.architecture import attention_heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -28,42 +31,62 @@ _WHOLE_HEADS = frozenset({"minicpm3"})
 
 
 @dataclass(frozen=True, slots=True)
-class CacheShape:
-    """Numbers that the layers of a model keep of a conversation."""
+class CachedLayer:
+    """Numbers that a layer keeps of each token."""
 
-    full: int
-    """Layers that keep all tokens."""
-    sliding: int
-    """Layers that keep a window."""
-    window: int
+    window: int | None
+    """Tokens that it keeps; None for all of a conversation."""
     heads: int
     """Parts of a token's numbers that tensor parallelism divides; fewer than GPUs are replicated."""
     numbers: int
     """Numbers of a token in each of these parts."""
 
+    def conversation_numbers(self, tokens: int, tensor_parallel: int) -> int:
+        """Return the numbers of a conversation on each GPU of an engine."""
+        kept = tokens if self.window is None else min(tokens, self.window + BATCHED_TOKENS)
+        return kept * max(1, self.heads // tensor_parallel) * self.numbers
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """The layers of a model that keep tokens of a conversation."""
+
+    layers: tuple[CachedLayer, ...]
+
     @classmethod
     def of(cls, shape: ModelShape, text: PreTrainedConfig) -> CacheShape:
         """Return it for a model's shape and the configuration of its language model."""
         count = len(shape.layers)
-        types = list(getattr(text, "layer_types", None) or ())
-        if len(types) != count:
-            types = ["full_attention"] * count
-        window = int(getattr(text, "sliding_window", None) or 0)
-        sliding = sum(each in _SLIDING for each in types) if window else 0
+        windows = _windows(count, text)
         latent = getattr(text, "kv_lora_rank", None)
-        compressed = latent is not None and text.model_type not in _WHOLE_HEADS
+        if latent is not None and text.model_type not in _WHOLE_HEADS:
+            return cls(tuple(CachedLayer(window, 1, _latent(text)) for window in windows.values()))
+        heads = [(shape.layer.key_heads, shape.layer.head)] * count
+        if getattr(text, "is_heterogeneous", False):
+            heads = [(each.keys, each.size) for each in attention_heads(text)]
         return cls(
-            full=count - sliding - sum(each in _STATE for each in types),
-            sliding=sliding,
-            window=window,
-            heads=1 if compressed else shape.layer.key_heads,
-            numbers=_latent(text) if compressed else 2 * shape.layer.head,
+            tuple(
+                CachedLayer(window, heads[place][0], 2 * heads[place][1]) for place, window in windows.items()
+            )
         )
 
     def conversation_bytes(self, tokens: int, size: int, tensor_parallel: int) -> int:
         """Return the bytes of a conversation on each GPU of an engine, at ``size`` bytes a number."""
-        kept = self.full * tokens + self.sliding * min(tokens, self.window + BATCHED_TOKENS)
-        return kept * max(1, self.heads // tensor_parallel) * self.numbers * size
+        return size * sum(each.conversation_numbers(tokens, tensor_parallel) for each in self.layers)
+
+
+def _windows(count: int, text: PreTrainedConfig) -> dict[int, int | None]:
+    """Return the windows of the layers that keep tokens, by their places; None where they keep all."""
+    own = count - int(getattr(text, "num_kv_shared_layers", None) or 0)
+    window = int(getattr(text, "sliding_window", None) or 0) or None
+    types = getattr(text, "layer_types", None)
+    if types is None:
+        # vLLM gives the window to all layers then, as in Mistral 7B v0.1 and Phi-3.
+        return dict.fromkeys(range(own), window)
+    if len(types) != count:
+        return dict.fromkeys(range(own))
+    kept = {place: kind for place, kind in enumerate(types[:own]) if kind not in _STATE}
+    return {place: window if kind in _SLIDING else None for place, kind in kept.items()}
 
 
 def _latent(text: PreTrainedConfig) -> int:

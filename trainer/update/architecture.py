@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,28 @@ def text_config(folder: Path) -> PreTrainedConfig:
             "unquantised weights; use the same model in bfloat16"
         )
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionHeads:
+    """The heads of one decoder layer."""
+
+    queries: int
+    keys: int
+    """Heads of keys and values."""
+    size: int
+
+
+def attention_heads(config: PreTrainedConfig) -> tuple[AttentionHeads, ...]:
+    """Return the heads of each layer of a language model, which differ in models such as Gemma 4."""
+    return tuple(_heads(layer) for layer in config.per_layer_config)
+
+
+def _heads(config: PreTrainedConfig) -> AttentionHeads:
+    queries = int(config.num_attention_heads)
+    keys = int(getattr(config, "num_key_value_heads", None) or queries)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // queries)
+    return AttentionHeads(queries, keys, size)
 
 
 def without_dropout(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -25,6 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from trainer.errors import ConfigError
 
+from .architecture import attention_heads
 from .model import TokenOutputs
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ def context_problem(config: PreTrainedConfig, size: int) -> str | None:
     if size == 1:
         return None
     config = config.get_text_config()
-    heads = int(config.num_attention_heads)
-    keys = int(getattr(config, "num_key_value_heads", None) or heads)
     asked = f"learner.context_parallel={size}"
-    if heads % size or (keys % size and size % keys):
-        return f"{asked} does not divide the model's {heads} attention heads and {keys} key-value heads"
+    for each in attention_heads(config):
+        if each.queries % size or (each.keys % size and size % each.keys):
+            return (
+                f"{asked} does not divide the model's {each.queries} attention heads and {each.keys} "
+                "key-value heads"
+            )
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", not kinds):
         kinds.add("sliding_attention")

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .architecture import attention_heads
+
 if TYPE_CHECKING:
     from .model import ActorCritic
     from .packing import Row
@@ -70,12 +72,10 @@ class Work:
             for name, weight in language.named_parameters()
             if weight.ndim > 1 and id(weight) not in apart
         )
-        heads = int(config.num_attention_heads)
-        size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
         return cls(
             of_token=body,
             of_kept=(6.0 if head.weight.requires_grad else 4.0) * head.weight.numel(),
-            of_pair=12.0 * int(config.num_hidden_layers) * heads * size,
+            of_pair=12.0 * sum(each.queries * each.size for each in attention_heads(config)),
         )
 
     def flops(self, lengths: Sequence[int], kept: int) -> float:

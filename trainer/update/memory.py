@@ -21,6 +21,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .adam import EIGHT_BIT_BLOCK, EIGHT_BIT_LEAST, SLICE_BYTES
+from .architecture import attention_heads
 from .language import computes_in_half, make_language
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class ModelShape:
     rest: tuple[Weight, ...]
     """Embedding, output layer, final norm and critic."""
     layer: LayerShape
+    """The layer with the widest attention, where layers differ."""
     vocabulary: int
 
     @classmethod
@@ -89,7 +91,7 @@ class ModelShape:
         blocks = [module for module in core.modules() if isinstance(module, GradientCheckpointingLayer)]
         inside = {id(parameter) for block in blocks for parameter in block.parameters()}
         config = config.get_text_config()
-        heads = int(config.num_attention_heads)
+        widest = max(attention_heads(config), key=lambda each: (each.queries + each.keys) * each.size)
         experts = int(getattr(config, "num_experts_per_tok", None) or 1)
         width = getattr(config, "moe_intermediate_size", None) if experts > 1 else None
         return cls(
@@ -97,9 +99,9 @@ class ModelShape:
             rest=_weights(each for each in core.parameters() if id(each) not in inside),
             layer=LayerShape(
                 hidden=int(config.hidden_size),
-                heads=heads,
-                key_heads=int(getattr(config, "num_key_value_heads", None) or heads),
-                head=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
+                heads=widest.queries,
+                key_heads=widest.keys,
+                head=widest.size,
                 intermediate=experts * int(width or config.intermediate_size),
                 normed_heads=any(name.endswith("q_norm.weight") for name, _ in core.named_parameters()),
             ),

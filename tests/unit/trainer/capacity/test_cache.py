@@ -30,7 +30,17 @@ def config(**fields):
 
 @pytest.mark.parametrize(
     "name",
-    ["llama", "qwen3", "gemma-2", "qwen3-next", "qwen3.5-moe", "granite-4 hybrid", "lfm2", "falcon-h1"],
+    [
+        "llama",
+        "qwen3",
+        "gemma-2",
+        "gemma-4",
+        "qwen3-next",
+        "qwen3.5-moe",
+        "granite-4 hybrid",
+        "lfm2",
+        "falcon-h1",
+    ],
 )
 def test_a_conversation_keeps_what_transformers_keeps(name, tmp_path):
     """Short enough for windows, and with the layers of each model that keep tokens."""
@@ -66,13 +76,40 @@ def test_a_layer_with_a_window_keeps_it_and_a_batch():
         {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},
         {"layer_types": ["linear_attention"]},
         {"layer_types": ["a new one"] * 2, "sliding_window": 16},
-        {"layer_types": None, "sliding_window": 16},
     ],
-    ids=["no window", "other layers", "unknown type", "no types"],
+    ids=["no window", "other layers", "unknown type"],
 )
 def test_what_is_not_known_counts_as_full_attention(fields):
     found = CacheShape.of(shape(2), config(**fields))
-    assert (found.full, found.sliding) == (2, 0)
+    assert [layer.window for layer in found.layers] == [None, None]
+
+
+@pytest.mark.parametrize("family", ["mistral", "phi3", "starcoder2"])
+def test_a_window_without_types_of_layers_is_that_of_all_layers(family):
+    """As in Mistral 7B v0.1 and Phi-3; vLLM keeps the window, and a batch, in each layer."""
+    found = CacheShape.of(shape(2, heads=1, head=1), AutoConfig.for_model(family, sliding_window=2047))
+    assert found.conversation_bytes(LONG, 1, 1) == 2 * 2 * (2047 + BATCHED_TOKENS)
+    whole = CacheShape.of(shape(2, heads=1, head=1), AutoConfig.for_model(family, sliding_window=None))
+    assert whole.conversation_bytes(LONG, 1, 1) == 2 * 2 * LONG
+
+
+def test_layers_with_heads_of_their_own_and_layers_that_keep_nothing_are_counted_as_they_are():
+    """Gemma 4: five layers with a window, one without; its heads differ, and the last layers share."""
+    text = AutoConfig.for_model(
+        "gemma4_text",
+        num_hidden_layers=12,
+        num_key_value_heads=4,
+        head_dim=256,
+        num_global_key_value_heads=2,
+        global_head_dim=512,
+        attention_k_eq_v=True,
+        sliding_window=1024,
+        num_kv_shared_layers=6,
+    )
+    found = CacheShape.of(shape(12), text)
+    windows, whole = 5 * 2 * 4 * 256 * (1024 + BATCHED_TOKENS), 2 * 2 * 512 * LONG
+    assert found.conversation_bytes(LONG, 1, 1) == windows + whole
+    assert found.conversation_bytes(LONG, 1, 4) == windows // 4 + whole // 2
 
 
 def test_latent_attention_keeps_one_compressed_vector_on_each_gpu():

@@ -1,5 +1,6 @@
 import pytest
 from transformers import LlamaConfig, Qwen2Config
+from transformers.models.gemma4 import Gemma4TextConfig
 from transformers.models.lfm2 import Lfm2Config
 from transformers.models.mistral import MistralConfig
 
@@ -43,6 +44,7 @@ def test_heads_must_be_divisible():
         (MistralConfig, {"sliding_window": 8}, "sliding_attention"),
         (Qwen2Config, {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "sliding"),
         (Lfm2Config, {"layer_types": ["conv", "full_attention"]}, "conv"),
+        (Gemma4TextConfig, {"attention_k_eq_v": True, "num_global_key_value_heads": 1}, "sliding_attention"),
     ],
 )
 def test_layers_that_look_at_neighbours_are_refused_by_name(kind, more, word):

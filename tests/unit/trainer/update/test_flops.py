@@ -4,6 +4,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.harness.architectures import tiny_model
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.update.flops import Meter, Work, peak_flops
 from trainer.update.learner import Learner
@@ -29,6 +30,12 @@ def test_work_is_what_torch_counts(folder, length):
     core = load_model(folder, run_config().learner_settings)
     expected = Work.of(core).flops([length] * 3, 3 * length)
     assert counted(core.language, length) == pytest.approx(expected, rel=0.05)
+
+
+def test_heads_of_different_sizes_count_as_they_are(tmp_path):
+    """Four heads in each of four layers, of size 8 and 16 by turns."""
+    core = load_model(tiny_model("gemma-4", tmp_path), run_config().learner_settings)
+    assert Work.of(core).of_pair == 12 * 4 * (8 + 16 + 8 + 16)
 
 
 def test_frozen_weights_are_spared_their_own_gradient(folder):

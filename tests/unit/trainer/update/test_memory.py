@@ -7,6 +7,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from tests.fakes.pretended_ranks import one_of
+from tests.harness.architectures import tiny_model
 from tests.harness.learning import run_config, small_batch, small_model
 from trainer.update.learner import Learner
 from trainer.update.memory import ModelShape, rank_memory, shape_of
@@ -81,6 +82,11 @@ def test_a_folder_tells_the_shape_without_loading_weights(folder):
     config = run_config(learner={"lora": {"rank": 4}}, algorithm={"advantage": {"kind": "gae"}})
     learner = Learner(folder, config.learner_settings, "cpu")
     assert shape_of(folder, config.learner_settings) == shape_of_core(learner.model.core)
+
+
+def test_a_model_whose_layers_differ_has_the_shape_of_the_widest(tmp_path):
+    layer = shape_of(tiny_model("gemma-4", tmp_path), run_config().learner_settings).layer
+    assert (layer.heads, layer.key_heads, layer.head) == (4, 1, 16)
 
 
 def test_offloaded_states_are_in_host_memory(folder):
