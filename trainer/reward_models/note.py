@@ -34,8 +34,8 @@ class RewardModelNote(BaseModel):
     tokenizer: str = ""
     """Fingerprint of the tokenizer; empty where unknown."""
     read_at: Literal["turn", "stop_token"] = "turn"
-    """Where a rendered turn is scored. turn: at the last token that the chat template renders of it, as other
-    projects train. stop_token: at the token that ends the turn, as the trainer's stages do.
+    """Token at which a rendered turn is scored. turn: the last one that the chat template renders of it, as
+    other projects train. stop_token: the one that ends the turn, as the trainer's stages do.
     """
 
     @model_validator(mode="after")

@@ -71,10 +71,11 @@ class TextReader:
     @classmethod
     def of(cls, folder: Path, note: RewardModelNote) -> TextReader:
         """Return the reader of the model in a folder. Raises ConfigError where it cannot render text."""
-        stop = None
-        if note.read_at == "stop_token":
-            stop = ChatTokenizer(folder, ChatConfig(tools="none")).turn("")[-1]
-        return cls(load_tokenizer(folder), stop)
+        tokenizer = load_tokenizer(folder)
+        reader = cls(tokenizer)
+        if note.read_at == "turn":
+            return reader
+        return cls(tokenizer, ChatTokenizer(folder, ChatConfig(tools="none")).turn("")[-1])
 
     def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
         messages = [_message(line) for line in trajectory.lines]

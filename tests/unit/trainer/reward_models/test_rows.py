@@ -7,6 +7,7 @@ from tests.harness.chat_templates import CHATML, LLAMA3, MISTRAL, write_tokenize
 from trainer.chat import ChatTokenizer
 from trainer.chat.folder import load_tokenizer
 from trainer.config import ChatConfig
+from trainer.errors import ConfigError
 from trainer.offline.tokens import tokenize_conversation
 from trainer.reward_models.note import RewardModelNote
 from trainer.reward_models.rows import TextReader
@@ -54,6 +55,12 @@ def test_a_stop_token_of_the_user_ends_no_turn(tmp_path):
     folder = write_tokenizer(tmp_path, open_ended)
     (row,) = rows(folder, "stop_token", SAID[:2])
     assert load_tokenizer(folder).decode(row.token_ids).endswith("assistant\n3")
+
+
+@pytest.mark.parametrize("read_at", ["turn", "stop_token"])
+def test_a_model_without_a_template_cannot_read_text(tmp_path, read_at):
+    with pytest.raises(ConfigError, match=r'no chat template, .*reads="tokens"'):
+        rows(write_tokenizer(tmp_path, None), read_at)
 
 
 class Letters:
