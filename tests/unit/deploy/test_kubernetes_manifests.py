@@ -124,6 +124,18 @@ def test_pods_of_the_service_take_the_variables_of_the_node(documents) -> None:
         assert container["args"][0].rstrip().endswith('"$KUBERAY_GEN_RAY_START_CMD"')
 
 
+def test_rays_metrics_leave_the_services_port_to_the_service(documents) -> None:
+    """KubeRay gives them port 8080 where nothing else is set, which the policy opens to clients as well."""
+    served = service(documents)["http_options"]["port"]
+    for cluster in clusters(documents):
+        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+            port = int(group["rayStartParams"]["metrics-export-port"])
+            assert port != served
+            (container,) = group["template"]["spec"]["containers"]
+            ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+            assert ports["metrics"] == port, "KubeRay adds a port of this name with 8080 where it is missing"
+
+
 def test_a_sandbox_pod_has_the_time_to_empty_itself(documents) -> None:
     deadline = ServiceConfig.model_validate(service(documents)["applications"][0]["args"]).deadline
     cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]

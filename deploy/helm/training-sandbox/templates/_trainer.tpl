@@ -22,6 +22,8 @@ containers:
       allowPrivilegeEscalation: false
       capabilities: {drop: [ALL]}
     resources: {{- toYaml $resources | nindent 6 }}
+    ports:
+      - {name: metrics, containerPort: 8081}
     {{- include "sandbox.liveness" .root | nindent 4 }}
     volumeMounts:
       - {name: temporary, mountPath: /tmp}

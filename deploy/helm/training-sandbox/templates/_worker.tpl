@@ -32,6 +32,7 @@ containers:
     resources: {{- toYaml .Values.sandbox.resources | nindent 6 }}
     ports:
       - {name: serve, containerPort: 8080}
+      - {name: metrics, containerPort: 8081}
     {{- include "sandbox.liveness" . | nindent 4 }}
     # Of Serve's front on this node; /readyz would fail on all nodes while the database is away.
     readinessProbe:
