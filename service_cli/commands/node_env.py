@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -48,16 +50,33 @@ def node_env(
 
     Examples:
 
-        eval "$(sandbox-service node-env /var/lib/sandbox-service/node)"
+        variables=$(sandbox-service node-env /var/lib/sandbox-service/node) && eval "$variables" && ray start ...
 
-        eval "$(sandbox-service node-env --cluster /var/lib/sandbox-service/node)"
+        variables=$(sandbox-service node-env --cluster /srv/node) && eval "$variables" && ray start ...
     """
+    with _failing_in_the_shell():
+        _print_variables(folder, overrides or [], config, cluster=cluster, one_node=one_node)
+
+
+@contextmanager
+def _failing_in_the_shell() -> Iterator[None]:
+    """Print ``false`` at a failure: of ``eval "$(...)"`` a shell sees the text alone, and no exit code."""
+    try:
+        yield
+    except BaseException:
+        results().print("false")
+        raise
+
+
+def _print_variables(
+    folder: Path, overrides: Sequence[str], config: Path | None, *, cluster: bool, one_node: bool
+) -> None:
     if one_node:
         if cluster:
             raise fail("--one-node and --cluster exclude each other")
         notes_line("--one-node is the default and will be removed: leave it out")
     with explained():
-        resolved = read_config(config, overrides or [])
+        resolved = read_config(config, overrides)
         if resolved.server.haproxy and find_haproxy() is None:
             notes_line("HAProxy is not installed: slow clients are not limited")
         try:

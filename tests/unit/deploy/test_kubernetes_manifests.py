@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -122,6 +123,22 @@ def test_pods_of_the_service_take_the_variables_of_the_node(documents) -> None:
         assert "sandbox-service node-env --cluster " in container["args"][0]
         assert {"name": "RAY_worker_niceness", "value": "0"} in container["env"]
         assert container["args"][0].rstrip().endswith('"$KUBERAY_GEN_RAY_START_CMD"')
+
+
+@pytest.mark.parametrize("ends_with", ["exit 1", "kill -KILL $$"], ids=["an error", "a kill"])
+def test_ray_does_not_start_without_the_variables_of_its_node(documents, tmp_path, ends_with) -> None:
+    """Without them it would require no token, on all interfaces."""
+    command = tmp_path / "sandbox-service"
+    command.write_text(f"#!/bin/sh\n{ends_with}\n")
+    command.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "KUBERAY_GEN_RAY_START_CMD": "echo ray start"}
+    cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (container,) = group["template"]["spec"]["containers"]
+        words = [*container["command"], *container["args"]]
+        started = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        assert started.returncode != 0
+        assert started.stdout == ""
 
 
 def test_rays_metrics_leave_the_services_port_to_the_service(documents) -> None:

@@ -98,7 +98,8 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 command: ["/bin/bash", "-c"]
 args:
   - >-
-    eval "$(sandbox-service node-env --cluster /run/sandbox-service/node --config /etc/sandbox-service/service.toml)" &&
+    variables=$(sandbox-service node-env --cluster /run/sandbox-service/node --config /etc/sandbox-service/service.toml) &&
+    eval "$variables" &&
     exec {{ if .drains }}sandbox-service node --config /etc/sandbox-service/service.toml -- {{ end }}/bin/bash -c "$KUBERAY_GEN_RAY_START_CMD"
 env:
   # Ray's own niceness of 15 would put supervisors and gateway behind the programs of agents, at 0.

@@ -1,5 +1,7 @@
 """``sandbox-service node-env``: one node on loopback, unless a cluster is asked for."""
 
+import subprocess
+
 import pytest
 from typer.testing import CliRunner
 
@@ -29,4 +31,15 @@ def test_rays_ports_are_on_loopback_unless_a_cluster_is_asked_for(tmp_path, word
 def test_a_node_cannot_be_alone_and_in_a_cluster(tmp_path):
     done = CliRunner().invoke(build_cli(), ["node-env", "--one-node", "--cluster", str(tmp_path / "node")])
     assert done.exit_code != 0
-    assert done.stdout == ""
+    assert done.stdout == "false\n"
+
+
+@pytest.mark.parametrize("setting", ["fleet.no_such=1", "server.port=0"])
+def test_a_shell_that_evaluates_the_variables_of_a_failure_fails(tmp_path, setting):
+    """``eval "$(false)"`` returns 0, after which Ray would start without its token, on all interfaces."""
+    done = CliRunner().invoke(build_cli(), ["node-env", str(tmp_path / "node"), setting])
+    assert done.exit_code == 2
+    started = subprocess.run(
+        ["sh", "-ec", 'eval "$1"\necho ray start', "sh", done.stdout], capture_output=True, text=True, check=False
+    )
+    assert (started.returncode, started.stdout) == (1, "")
