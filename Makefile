@@ -12,7 +12,7 @@ TEST_PACKAGES := test-packages-torchao test-packages-atif
 test-packages-torchao: REQUIREMENT := torchao
 test-packages-atif: REQUIREMENT := atif==1.8.0
 
-.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool redis test-packages $(TEST_PACKAGES) service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean
+.PHONY: docs help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop runsc chromium promtool redis test-packages $(TEST_PACKAGES) service-image gvisor-image trainer-image chart sbom image-sbom audit dist clean distclean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -145,5 +145,13 @@ dist: $(BIN)/uv ## Build the source distributions and wheels of a release into d
 	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist clients
 	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist .
 
-clean: ## Remove the virtual environment and everything that was made.
-	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+# Of var only what make and the tests make again: it also has runs, models, databases and recorded episodes.
+clean: ## Remove the virtual environments, the caches of checks and the built pages.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(CHART_TOOLS) $(SUPPLY_TOOLS) $(SITE_VENV) $(TEST_PACKAGES_FOLDER) var/agents var/site var/openapi.json var/sbom
+
+distclean: ## Remove all of var as well, with its runs, checkpoints, models and recorded episodes; asks first.
+	@printf 'Remove all of %s, with runs, checkpoints, models, databases and recorded episodes? [y/N] ' "$(CURDIR)/var"; \
+	    read -r answer && [ "$$answer" = y ] || { echo "nothing was removed" >&2; exit 1; }
+	@$(MAKE) clean
+	rm -rf var

