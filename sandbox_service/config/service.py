@@ -80,8 +80,8 @@ class ServerConfig(Branch):
 
     @property
     def tenants(self) -> frozenset[str]:
-        """The tenants with an API key."""
-        return frozenset(key.tenant for key in self.keys.values())
+        """The tenants that may use boxes: those with an API key that may do more than read."""
+        return frozenset(key.tenant for key in self.keys.values() if key.rights is Rights.WRITE)
 
 
 class LimitsConfig(Branch):
@@ -169,7 +169,7 @@ class PoolConfig(Branch):
 
 
 class QuotaConfig(Branch):
-    """Limits of one tenant on one node; applied if ``server.api_keys`` names several tenants."""
+    """Limits of one tenant on one node; applied if ``server.api_keys`` lets several tenants write."""
 
     box_share: Annotated[float, Field(gt=0, le=1)] = 0.75
     """Share of an environment's boxes that one tenant may use; at least one box is left to others."""
@@ -349,7 +349,7 @@ class ServiceConfig(Branch):
 
     @property
     def tenants(self) -> int:
-        """Number of tenants; 1 without API keys."""
+        """Number of tenants that share the boxes; 1 without API keys."""
         return max(1, len(self.server.tenants))
 
     def pool_of(self, environment: str) -> PoolConfig:

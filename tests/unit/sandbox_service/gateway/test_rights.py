@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.routing import Route
 
-from sandbox_service.config import ApiKeyConfig, Rights, ServerConfig
+from sandbox_service.config import ApiKeyConfig, Rights, ServerConfig, ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.gateway import app
 from sandbox_settings import SettingsError, to_toml
@@ -123,9 +123,21 @@ def test_a_file_names_a_tenant_or_a_key_with_its_rights(tmp_path: Path):
     config = read_config(file)
     found = {key: (each.tenant, each.rights) for key, each in config.server.keys.items()}
     assert found == {digest("a"): ("ada", Rights.WRITE), digest("b"): ("bob", Rights.READ)}
-    assert config.tenants == 2
     file.write_text(to_toml(config))
     assert read_config(file) == config
+
+
+def test_a_tenant_that_may_only_read_takes_no_share_from_the_others():
+    ada, bob, grafana = "ada", "bob", ApiKeyConfig(tenant="grafana", rights=Rights.READ)
+
+    def tenants(*entries: str | ApiKeyConfig) -> int:
+        keys = {digest(str(number)): entry for number, entry in enumerate(entries)}
+        return ServiceConfig(server=ServerConfig(api_keys=keys)).tenants
+
+    assert tenants(ada, grafana) == 1
+    assert tenants(grafana) == 1
+    assert tenants(ada, bob, grafana) == 2
+    assert tenants(ada, ApiKeyConfig(tenant="grafana"), grafana) == 2
 
 
 @pytest.mark.parametrize(
