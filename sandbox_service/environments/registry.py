@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 
 from .alfworld.service.catalog import AlfworldCatalog
 from .appworld.service.catalog import AppworldCatalog
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from .base import Catalog, Provisions
 
+
+logger = get_logger(__name__)
 
 SWE_MUTANTS = "Find and correct a defect in an open-source Python package; graded by the package's own tests."
 SETUP_COMMAND = "sandbox-service envs setup"
@@ -130,13 +133,23 @@ class Registry:
         for catalog in self.catalogs.values():
             # The specification of boxes suffices for all tasks.
             _ = catalog.spec
+            if isinstance(catalog, CodeCatalog):
+                catalog.check_files()
 
     def describe_all(self) -> tuple[Environment, ...]:
-        """Return the descriptors of all environments by name, with the packages that they come from."""
-        return tuple(
-            catalog.describe().model_copy(update={"package": self.origins.get(name, "")})
-            for name, catalog in sorted(self.catalogs.items())
-        )
+        """Return the descriptors of all environments by name, with the packages that they come from.
+
+        An environment that cannot be described, since a file of its tasks is gone, is left out and logged.
+        """
+        described = []
+        for name, catalog in sorted(self.catalogs.items()):
+            try:
+                descriptor = catalog.describe()
+            except Exception as error:  # noqa: BLE001 - also another package's code, which hides no other one
+                logger.warning("environment_not_described", environment=name, reason=str(error))
+            else:
+                described.append(descriptor.model_copy(update={"package": self.origins.get(name, "")}))
+        return tuple(described)
 
 
 def build_registry(config: EnvironmentsConfig) -> Registry:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from local_processes.libraries import NUMA, NUMA_PACKAGES
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.registry import OWN_NAMES
 from sandbox_service.errors import ServiceError
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
@@ -47,6 +48,8 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
         facts = machine.find_environments(config)
     except ServiceError as error:
         mend = f"set it up ({_SETUP} NAME), or remove it from environments.enabled"
+        if error.code is ErrorCode.TASK_INVALID:
+            mend = "correct the file or the setting that names it; without it the service does not start"
         wanted = OWN_NAMES.union(config.environments.enabled or ())
         return [problem("environments", "served", error.detail, mend, "environments", *wanted)]
     findings = [ok("environments", "served", ", ".join(sorted(facts.served)), *facts.served)]

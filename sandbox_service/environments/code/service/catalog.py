@@ -93,6 +93,12 @@ class CodeCatalog:
             params={"type": "object", "properties": params, "additionalProperties": False},
         )
 
+    def check_files(self) -> None:
+        """Raise ServiceError(TASK_INVALID) if the operator's files have no tasks that can be served."""
+        # Only with such files: reading the bundled tasks takes a second.
+        if self._config.mbpp_path is not None or self._config.task_files:
+            _ = self._loaded
+
     def task_ids(self, split: str) -> Sequence[str]:
         try:
             return self._splits[split]

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.config import EnvironmentsConfig
+from sandbox_service.config import CodeConfig, EnvironmentsConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 
@@ -41,3 +41,28 @@ def test_unknown_splits_and_tasks_have_their_codes(name: str) -> None:
     with pytest.raises(ServiceError) as caught:
         catalog.payload("no such task")
     assert caught.value.code is ErrorCode.UNKNOWN_TASK
+
+
+@pytest.fixture(params=["a file that is not there", "a row without a grader", "an MBPP without code"])
+def wrong(request, tmp_path):
+    """Settings of the code environment whose files cannot be served."""
+    path = tmp_path / "mine.jsonl"
+    match request.param:
+        case "a row without a grader":
+            path.write_text('{"id": "one", "prompt": "Add."}\n')
+        case "an MBPP without code":
+            path.write_text('{"task_id": 1, "text": "Add.", "test_list": ["assert add(1, 1) == 2"]}\n')
+            return CodeConfig(mbpp_path=path)
+    return CodeConfig(task_files=(path,))
+
+
+def test_files_of_tasks_that_cannot_be_served_are_found_before_anything_starts(wrong) -> None:
+    registry = build_registry(EnvironmentsConfig(enabled=("code", "echo"), code=wrong))
+    with pytest.raises(ServiceError, match=r"mine\.jsonl") as caught:
+        registry.check_tasks()
+    assert caught.value.code is ErrorCode.TASK_INVALID
+
+
+def test_an_environment_that_cannot_be_described_hides_no_other(wrong) -> None:
+    registry = build_registry(EnvironmentsConfig(enabled=("code", "echo"), code=wrong))
+    assert [each.name for each in registry.describe_all()] == ["echo"]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config.reading import read_config
+from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.condition import StoreCondition, StoreState
 from service_cli.doctor.examination import examine
 from service_cli.doctor.findings import Status, as_json, required, worst
@@ -193,6 +195,12 @@ FAULTS = {
     "an environment that was enabled by name": (
         FakeMachine(environment_facts=unavailable("no environment 'bfcl'")),
         [], "environments: served", Status.PROBLEM, "envs setup",
+    ),
+    "a file of tasks that cannot be served": (
+        FakeMachine(
+            environment_facts=ServiceError(ErrorCode.TASK_INVALID, "tasks.jsonl:2: grader: field required")
+        ),
+        [], "environments: served", Status.PROBLEM, "correct the file",
     ),
     "a broken environment of another package": (
         FakeMachine(environment_facts=replace(ENVIRONMENTS, broken={"maze": "no world"})),
