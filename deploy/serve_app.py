@@ -10,11 +10,13 @@ import contextlib
 import hashlib
 import logging
 import socket
+import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
@@ -23,6 +25,7 @@ from local_processes.teardown import take_down
 from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
+from sandbox_service.sandboxes.agent_packages import check_packages
 from sandbox_service.tracing import MISSING, is_installed
 from sandbox_settings import Branch
 
@@ -34,9 +37,10 @@ if TYPE_CHECKING:
 
     from ray.serve import Application
 
-    from sandbox_service.config.service import ScalingConfig
+    from sandbox_service.config.service import FleetConfig, ScalingConfig
     from sandbox_service.fleet.roster_discovery import Roster
     from sandbox_service.fleet.scaling import ScalingPolicy
+    from sandbox_service.supervisor.options import TlsFiles
 
 
 APPLICATION = "sandbox-service"
@@ -85,8 +89,8 @@ def run_service(
     """
     check_reach(config)
     check_port(config)
-    check_tracing(config)
-    check_scaling(config)
+    for check in CHECKS_OF_SETTINGS.values():
+        check(config)
     config = with_absolute_paths(config)
     handlers = SignalHandlers()
     with (
@@ -154,20 +158,46 @@ def check_tracing(config: ServiceConfig) -> None:
         raise NotReadyError(MISSING)
 
 
+def check_tls(config: ServiceConfig) -> None:
+    """Raise NotReadyError if the files of TLS between nodes cannot be read, or are no certificate with its key."""
+    tls = _tls_files(config.fleet)
+    if tls is None:
+        return
+    for path in (tls.certificate, tls.key, tls.authority):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise NotReadyError(f"TLS between nodes: {path} cannot be read: {error.strerror}") from error
+    try:
+        tls.context(server=True)
+    except ssl.SSLError as error:
+        names = "fleet.tls_certificate, tls_key and tls_authority"
+        raise NotReadyError(f"{names} are no PEM files that belong together: {error}") from error
+
+
+def check_agents(config: ServiceConfig) -> None:
+    """Raise ServiceError(SANDBOX_FAILED) if a folder with agents' packages cannot be offered to boxes."""
+    check_packages(config.agents.packages)
+
+
+def _tls_files(fleet: FleetConfig) -> TlsFiles | None:
+    from sandbox_service.supervisor.options import TlsFiles
+
+    files = (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority)
+    return TlsFiles(*map(str, files)) if all(files) else None
+
+
 def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
     from sandbox_service.fleet.roster_discovery import Roster
-    from sandbox_service.supervisor.options import TlsFiles
 
     from .supervisor_core import core_builder
 
     fleet = config.fleet
-    files = (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority)
-    tls = TlsFiles(*map(str, files)) if all(files) else None
     return Roster(
         fleet_name(config),
         core_builder(config),
         tcp=tcp,
-        tls=tls,
+        tls=_tls_files(fleet),
         node_resource=fleet.node_resource,
         scaling=_scaling_policy(fleet.scaling),
         settings=hashlib.sha256(config.model_dump_json().encode()).hexdigest(),
@@ -177,6 +207,7 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
 
 def _scaling_policy(scaling: ScalingConfig) -> ScalingPolicy | None:
     from sandbox_service.fleet.scaling import ScalingPolicy
+    from sandbox_service.supervisor.options import TlsFiles
 
     return ScalingPolicy(**scaling.model_dump(exclude={"enabled"})) if scaling.enabled else None
 
@@ -189,6 +220,12 @@ def check_scaling(config: ServiceConfig) -> None:
             "fleet.scaling and fleet.node_resource are for a cluster of several nodes: set fleet.address to "
             "a running one"
         )
+
+
+CHECKS_OF_SETTINGS: Mapping[str, Callable[[ServiceConfig], None]] = MappingProxyType(
+    {"agents": check_agents, "fleet": check_scaling, "telemetry": check_tracing, "tls": check_tls}
+)
+"""Checks of single settings against this machine, before anything starts; each raises when `serve` cannot."""
 
 
 def _application(config: ServiceConfig, roster: Roster) -> Application:

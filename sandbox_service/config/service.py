@@ -301,6 +301,14 @@ class FleetConfig(Branch):
     """Maximum time from the start until requests are served."""
 
     @model_validator(mode="after")
+    def _tls_has_all_its_files(self) -> FleetConfig:
+        files = {name: getattr(self, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
+        missing = [name for name, path in files.items() if path is None]
+        if missing and len(missing) < len(files):
+            raise ValueError(f"TLS between nodes needs its three files; {' and '.join(missing)} not set")
+        return self
+
+    @model_validator(mode="after")
     def _scaled_nodes_are_marked(self) -> FleetConfig:
         if self.scaling.enabled and self.node_resource is None:
             raise ValueError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.serve_app import check_port, fleet_name, service_url, with_absolute_paths
+from deploy.serve_app import check_port, check_tls, fleet_name, service_url, with_absolute_paths
 from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
@@ -19,6 +19,25 @@ def config(**tree: object) -> ServiceConfig:
 def test_importing_the_composition_root_does_not_import_ray():
     code = "import deploy.serve_app, sys; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("left_out", ["tls_certificate", "tls_key", "tls_authority"])
+def test_tls_between_nodes_is_never_off_for_want_of_a_file(left_out: str):
+    files = {name: f"/etc/{name}.pem" for name in ("tls_certificate", "tls_key", "tls_authority")}
+    del files[left_out]
+    with pytest.raises(ValueError, match=f"its three files; {left_out} not set"):
+        config(fleet=files)
+
+
+def test_files_that_are_no_certificates_are_refused_before_anything_starts(tmp_path: Path):
+    file = tmp_path / "node.pem"
+    fleet = dict.fromkeys(("tls_certificate", "tls_key", "tls_authority"), str(file))
+    with pytest.raises(NotReadyError, match=r"node\.pem cannot be read: No such file"):
+        check_tls(config(fleet=fleet))
+    file.write_text("no certificate")
+    with pytest.raises(NotReadyError, match=r"fleet\.tls_certificate.* are no PEM files"):
+        check_tls(config(fleet=fleet))
+    check_tls(config())
 
 
 def test_services_of_different_ports_are_different_fleets():
