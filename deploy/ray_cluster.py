@@ -57,7 +57,10 @@ def ray_cluster(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[C
 def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
     import ray
 
-    ray.init(address=address, log_to_driver=show_logs, configure_logging=False)
+    try:
+        ray.init(address=address, log_to_driver=show_logs, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise NotReadyError(f"no Ray cluster can be joined at fleet.address {address}: {error}") from error
     try:
         yield
     finally:

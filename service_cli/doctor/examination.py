@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from .checks.boxes import check_engine, check_gvisor, check_images, check_kind, check_protections
 from .checks.contents import check_accelerators, check_environments, check_packages
 from .checks.network import check_cluster, check_front, check_ports
+from .checks.settings import check_settings
 from .checks.storage import check_clock, check_disk, check_store
 from .checks.system import check_kernel, check_limits, check_user
 from .findings import MachineFinding, warning
@@ -34,6 +35,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "images": check_images,
         "disk": check_disk,
         "store": check_store,
+        "settings": check_settings,
         "ports": check_ports,
         "front": check_front,
         "ray": check_cluster,

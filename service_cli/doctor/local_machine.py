@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from deploy.haproxy import find_haproxy
-from deploy.serve_app import check_port
+from deploy.serve_app import CHECKS_OF_SETTINGS, check_port
 from local_processes.libraries import is_loadable
 from local_processes.readiness import NotReadyError
 from sandbox_contract.problems import ErrorCode
@@ -116,6 +116,17 @@ class LocalMachine:
     def read_store(self, url: str) -> StoreCondition:
         return examine_store(url)
 
+    def try_settings(self, config: ServiceConfig) -> Mapping[str, str | None]:
+        reasons: dict[str, str | None] = {}
+        for name, check in CHECKS_OF_SETTINGS.items():
+            try:
+                check(config)
+            except (NotReadyError, ServiceError) as error:
+                reasons[name] = str(error)
+            else:
+                reasons[name] = None
+        return reasons
+
     def try_listening(self, config: ServiceConfig) -> str | None:
         try:
             check_port(config)
@@ -124,9 +135,12 @@ class LocalMachine:
         return None
 
     def try_connecting(self, address: str) -> str | None:
-        host, _, port = address.rpartition(":")
+        where = system_files.ray_address() if address == "auto" else address
+        if where is None:
+            return "no Ray cluster was started on this machine"
+        host, _, port = where.rpartition(":")
         if not port.isdigit():
-            return None
+            return f"{where} is no address such as 10.0.0.1:6379"
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
                 return None

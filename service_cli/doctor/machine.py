@@ -156,12 +156,19 @@ class ExaminedMachine(Protocol):
         """Return the condition of the trajectory store."""
         ...
 
+    def try_settings(self, config: ServiceConfig) -> Mapping[str, str | None]:
+        """Return why `serve` would refuse settings before anything starts, by their name; None if it would not."""
+        ...
+
     def try_listening(self, config: ServiceConfig) -> str | None:
         """Return why the server's address cannot be listened on; None if it can."""
         ...
 
     def try_connecting(self, address: str) -> str | None:
-        """Return why ``host:port`` cannot be connected to; None if it can."""
+        """Return why a cluster's address cannot be connected to; None if it can.
+
+        It is ``host:port``, or ``auto`` for the latest cluster that Ray started on this machine.
+        """
         ...
 
     def find_service(self, url: str) -> bool:

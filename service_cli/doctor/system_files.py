@@ -7,7 +7,7 @@ import os
 import platform
 import pwd
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sandbox_service.environments.provisions import GROUP, cache_root
@@ -38,6 +38,17 @@ def kernel(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("
         user_namespaces=_number(sysctl / "user/max_user_namespaces"),
         unprivileged_namespaces=allowed and not restricted,
     )
+
+
+def ray_address(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address that Ray takes for ``auto``: its variable's, or that of its latest cluster here."""
+    if address := environment.get("RAY_ADDRESS"):
+        return address
+    folder = environment.get("RAY_TMPDIR") or environment.get("TMPDIR") or "/tmp"
+    try:
+        return (Path(folder) / "ray" / "ray_current_cluster").read_text().strip() or None
+    except OSError:
+        return None
 
 
 def _controllers(cgroups: Path, proc: Path) -> tuple[int, frozenset[str]]:

@@ -58,6 +58,7 @@ class FakeMachine:
     clock_facts: ClockFacts = CLOCK
     environment_facts: EnvironmentFacts | ServiceError = ENVIRONMENTS
     condition: StoreCondition = CONDITION
+    refusals: Mapping[str, str | None] = field(default_factory=lambda: {"fleet": None, "tls": None})
     listening: str | None = None
     connecting: str | None = None
     answering: bool = False
@@ -101,6 +102,9 @@ class FakeMachine:
 
     def read_store(self, url: str) -> StoreCondition:
         return self.condition
+
+    def try_settings(self, config: ServiceConfig) -> Mapping[str, str | None]:
+        return self.refusals
 
     def try_listening(self, config: ServiceConfig) -> str | None:
         return self.listening

@@ -21,6 +21,20 @@ def test_serve_gives_a_front_a_minute_to_start(tmp_path):
     assert float(said.stdout) == 60.0
 
 
+def test_a_cluster_that_cannot_be_joined_is_an_error_that_names_the_setting():
+    join = (
+        "from deploy.ray_cluster import ray_cluster\n"
+        "from local_processes.readiness import NotReadyError\n"
+        "from sandbox_service.config import FleetConfig, ServiceConfig\n"
+        "try:\n"
+        "    ray_cluster(ServiceConfig(fleet=FleetConfig(address='nowhere'))).__enter__()\n"
+        "except NotReadyError as error:\n"
+        "    print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", join], capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("no Ray cluster can be joined at fleet.address nowhere: ")
+
+
 class Starts:
     """Stands for Ray's start: it fails so many times, and leaves a process behind each time."""
 

@@ -171,6 +171,10 @@ FAULTS = {
         FakeMachine(clock_facts=ClockFacts("hpet", True, 0.1, 0.0)),
         [], "clock: source", Status.WARNING, "tsc",
     ),
+    "a setting with which the service does not start": (
+        FakeMachine(refusals={"fleet": "fleet.node_resource: set fleet.address", "tls": None}),
+        [], "settings: fleet", Status.PROBLEM, "correct",
+    ),
     "a port that is taken": (
         FakeMachine(listening="cannot listen on 127.0.0.1:8080: Address already in use"),
         [], "ports: service", Status.PROBLEM, "server.port",

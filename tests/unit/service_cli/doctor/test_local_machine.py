@@ -1,0 +1,56 @@
+"""Answers of this machine: what `serve` refuses, `doctor` knows before."""
+
+import socket
+
+import pytest
+
+from sandbox_service.config.reading import read_config
+from service_cli.doctor.local_machine import LocalMachine
+
+
+@pytest.fixture
+def rays_files(tmp_path, monkeypatch):
+    """The folder in which Ray keeps the address of its latest cluster on this machine."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    folder = tmp_path / "ray"
+    folder.mkdir()
+    return folder
+
+
+def test_without_a_cluster_on_this_machine_auto_is_refused(rays_files) -> None:
+    assert LocalMachine().try_connecting("auto") == "no Ray cluster was started on this machine"
+
+
+def test_auto_is_the_latest_cluster_of_this_machine(rays_files) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        (rays_files / "ray_current_cluster").write_text(f"127.0.0.1:{head.getsockname()[1]}")
+        assert LocalMachine().try_connecting("auto") is None
+    assert "refused" in LocalMachine().try_connecting("auto")
+
+
+def test_an_address_without_a_port_is_refused() -> None:
+    assert LocalMachine().try_connecting("10.0.0.1") == "10.0.0.1 is no address such as 10.0.0.1:6379"
+
+
+def test_settings_that_serve_accepts_are_accepted() -> None:
+    assert set(LocalMachine().try_settings(read_config()).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "reason"),
+    [
+        (["fleet.node_resource=sandbox_node"], "fleet", "set fleet.address"),
+        (["agents.packages.mine=/nonexistent"], "agents", "agents.packages.mine: /nonexistent"),
+        (
+            [f"fleet.tls_{each}=/nonexistent/{each}.pem" for each in ("certificate", "key", "authority")],
+            "tls",
+            "/nonexistent/certificate.pem cannot be read",
+        ),
+    ],
+    ids=["a mark without a cluster", "packages that are not there", "TLS without files"],
+)
+def test_settings_that_serve_refuses_are_named_with_the_reason(words, name, reason) -> None:
+    refused = {each: why for each, why in LocalMachine().try_settings(read_config(None, words)).items() if why}
+    assert list(refused) == [name]
+    assert reason in refused[name]
