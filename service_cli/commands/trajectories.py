@@ -17,7 +17,7 @@ from sandbox_service.trajectories.redaction import Redaction, RedactionError
 from sandbox_service.trajectories.rows import ExportFilter, Rows
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
-from .opened_store import DEFAULT_URL, Url, opened_store
+from .opened_store import StoreConfigOption, Url, opened_store
 from .options import ApiKeyOption, JsonOption, http_address
 from .terminal import WRONG, explained, fail, notes, results, write_json
 from .times import EXAMPLES, unix_time
@@ -82,7 +82,8 @@ def build() -> typer.Typer:
 
 def show(
     instance_id: Annotated[str, typer.Argument(help="The instance, live or ended.")],
-    url: Url = DEFAULT_URL,
+    config: StoreConfigOption = None,
+    url: Url = None,
     server: Server = None,
     tenant: Tenant = None,
     api_key: ApiKeyOption = None,
@@ -99,7 +100,7 @@ def show(
         with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client:
             trajectory = client.trajectory(instance_id)
     else:
-        trajectory = _stored(url, instance_id, tenant)
+        trajectory = _stored(url, config, instance_id, tenant)
     if as_json:
         write_json(trajectory.model_dump(mode="json"))
     else:
@@ -107,7 +108,8 @@ def show(
 
 
 def list_episodes(
-    url: Url = DEFAULT_URL,
+    config: StoreConfigOption = None,
+    url: Url = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of episodes.")] = 20,
     environment: Environment = None,
     tenant: Tenant = None,
@@ -121,7 +123,7 @@ def list_episodes(
         sandbox-service trajectories list --environment code --since 2026-01-31
     """
     wanted = _instances(environment, tenant, since, until)
-    with opened_store(url) as engine, engine.connect() as connection:
+    with opened_store(url, config) as engine, engine.connect() as connection:
         found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
         rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
     results().print(instances_list(rows) if rows else "No episodes.")
@@ -131,7 +133,8 @@ def export_episodes(
     output: Output,
     file_format: Format = FileFormat.JSONL,
     rows: RowsOption = Rows.EPISODES,
-    url: Url = DEFAULT_URL,
+    config: StoreConfigOption = None,
+    url: Url = None,
     environment: Environment = None,
     tenant: Tenant = None,
     since: Since = None,
@@ -147,7 +150,7 @@ def export_episodes(
 
     Example:
 
-        sandbox-service trajectories export -o solved.parquet -f parquet --success
+        sandbox-service trajectories export -o solved.parquet -f parquet --success --config service.toml
         sandbox-service trajectories export -o all.atif.jsonl -f atif --redact 'sk-[A-Za-z0-9]+'
     """
     if file_format is FileFormat.ATIF and rows is Rows.EVENTS:
@@ -157,7 +160,7 @@ def export_episodes(
         raise fail(f"{output} exists; choose another file, or pass --force to replace it", WRONG)
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
     columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with opened_store(url) as engine, Progress(*columns, console=notes()) as bar:
+    with opened_store(url, config) as engine, Progress(*columns, console=notes()) as bar:
         task = bar.add_task("export", total=None)
 
         def show_progress(done: int, total: int) -> None:
@@ -179,8 +182,10 @@ def _redaction(patterns: list[str] | None) -> Redaction | None:
         raise fail(f"--redact: {error}", WRONG) from error
 
 
-def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajectory:
-    with opened_store(url) as engine, engine.connect() as connection:
+def _stored(
+    url: str | None, config: Path | None, instance_id: str, tenant: str | None
+) -> InstanceTrajectory:
+    with opened_store(url, config) as engine, engine.connect() as connection:
         named = reader.instances_named(connection, instance_id)
         found = [each.record for each in named if tenant in (None, each.record.tenant)]
         if not found:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sandbox_service.trajectories.pruning import MIN_AGE_S, PruneRules, plan_pruning, prune, reclaim
 
 from .durations import duration_s
-from .opened_store import DEFAULT_URL, Url, opened_store
+from .opened_store import StoreConfigOption, Url, opened_store
 from .options import DryRunOption
 from .terminal import WRONG, fail, notes, results
 
@@ -58,7 +58,8 @@ Vacuum: TypeAlias = Annotated[
 
 
 def prune_episodes(
-    url: Url = DEFAULT_URL,
+    config: StoreConfigOption = None,
+    url: Url = None,
     older_than: OlderThan = None,
     keep_mib: KeepMib = None,
     environment: Annotated[str | None, typer.Option(help="Only this environment.")] = None,
@@ -75,14 +76,14 @@ def prune_episodes(
 
     Examples:
 
-        sandbox-service trajectories prune --older-than 30d --dry-run
+        sandbox-service trajectories prune --config service.toml --older-than 30d --dry-run
 
-        sandbox-service trajectories prune --older-than 30d --environment code --yes
+        sandbox-service trajectories prune --config service.toml --older-than 30d --environment code --yes
 
-        sandbox-service trajectories prune --keep-mib 20480 --yes
+        sandbox-service trajectories prune --config service.toml --keep-mib 20480 --yes
     """
     rules = _rules(older_than, keep_mib, environment, tenant, unended=unended)
-    with opened_store(url) as engine:
+    with opened_store(url, config) as engine:
         with _bar("Reading episodes") as progress:
             plan = plan_pruning(engine, rules, progress)
         _show(plan)

@@ -257,3 +257,31 @@ def test_prune_removes_nothing_unless_it_is_told_what_and_that_it_may(run, url, 
     assert refused.exit_code == 2
     assert reason in refused.stderr
     assert "s1.a" in run("list", "--url", url).stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        ("show", "s1.a"),
+        ("export", "-o", "all.jsonl"),
+        ("prune", "--older-than", "30d", "--unended", "--dry-run"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_command_takes_the_store_of_the_services_file(run, url, words, tmp_path, monkeypatch):
+    """Without its option all took the default store, whatever the service uses."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "service.toml"
+    file.write_text(f'[store]\nurl = "{url}"\n')
+    done = run(*words, "--config", file)
+    assert done.exit_code == 0, done.output
+
+
+def test_the_variable_for_a_store_does_not_win_over_the_services_file(run, url, tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_STORE_URL", f"sqlite:///{tmp_path}/another.sqlite")
+    file = tmp_path / "service.toml"
+    file.write_text(f'[store]\nurl = "{url}"\n')
+    refused = run("prune", "--older-than", "30d", "--yes", "--config", file)
+    assert refused.exit_code == 2
+    assert "two stores are named" in refused.stderr
