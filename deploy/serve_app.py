@@ -159,7 +159,7 @@ def check_tracing(config: ServiceConfig) -> None:
 
 
 def check_tls(config: ServiceConfig) -> None:
-    """Raise NotReadyError if the files of TLS between nodes cannot be read, or are no certificate with its key."""
+    """Raise NotReadyError if the files of TLS between nodes cannot be read or do not belong together."""
     tls = _tls_files(config.fleet)
     if tls is None:
         return
@@ -207,7 +207,6 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
 
 def _scaling_policy(scaling: ScalingConfig) -> ScalingPolicy | None:
     from sandbox_service.fleet.scaling import ScalingPolicy
-    from sandbox_service.supervisor.options import TlsFiles
 
     return ScalingPolicy(**scaling.model_dump(exclude={"enabled"})) if scaling.enabled else None
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
-from .engine import connect, store_url
+from .engine import connect, shown_url, store_url
 from .schema import REVISION
 from .upgrade import StoreSchemaError, found_revision, known_revisions
 
@@ -60,7 +60,7 @@ def examine_store(url: str) -> StoreCondition:
     except (ValueError, SQLAlchemyError) as error:
         return StoreCondition(StoreState.INVALID, "", str(error))
     kind = parsed.get_backend_name()
-    name = parsed.render_as_string(hide_password=True)
+    name = shown_url(parsed)
     file = store_file(url)
     if file is not None and not file.exists():
         return StoreCondition(StoreState.EMPTY, kind, name)
@@ -82,7 +82,7 @@ def examine_store(url: str) -> StoreCondition:
 
 def unreachable(url: URL, error: DatabaseError) -> StoreUnreachableError:
     """Return the error of a database to which no connection could be made."""
-    name = url.set(query={}).render_as_string(hide_password=True)
+    name = shown_url(url.set(query={}))
     return StoreUnreachableError(
         f"the database {name} does not answer or refuses this user: {_one_line(error)}; start it, or correct "
         "store.url"

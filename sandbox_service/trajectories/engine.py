@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -25,6 +26,8 @@ _POSTGRES_PROMPT = {
     "tcp_user_timeout": "15000",
     "application_name": "sandbox-service",
 }
+
+_PASSWORDS = ("password", "sslpassword")
 
 _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -48,6 +51,18 @@ def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
         return _sqlite(parsed, create=create, fsync=fsync)
     query = {**_POSTGRES_PROMPT, **parsed.query}
     return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=5, max_overflow=0)
+
+
+def shown_url(url: str | URL) -> str:
+    """Return a URL as it may be shown: without passwords, also those among libpq's parameters.
+
+    A text that is no URL stays, since its reader looks for what is wrong with it.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return str(url)
+    return parsed.difference_update_query(_PASSWORDS).render_as_string(hide_password=True)
 
 
 def store_url(text: str) -> URL:

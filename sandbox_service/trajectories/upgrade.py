@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError
 
 from sandbox_service.telemetry import get_logger
 
+from .engine import shown_url
 from .schema import REVISION, events, instances, metadata, revision
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
     Raises StoreSchemaError for a database of a later release or of another application, and without
     ``create`` for an empty or an older one.
     """
-    name = engine.url.render_as_string(hide_password=True)
+    name = shown_url(engine.url)
     try:
         with engine.begin() as connection:
             # Before the look at the tables: two supervisors would both find none and both create them.

@@ -25,7 +25,9 @@ DEFAULT_URL = StoreConfig().url
 Url: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="SANDBOX_STORE_URL", help=f"URL of the store, without --config. Default: {DEFAULT_URL}"
+        "--url",
+        envvar="SANDBOX_STORE_URL",
+        help=f"URL of the store, in place of --config. Default: {DEFAULT_URL}",
     ),
 ]
 StoreConfigOption: TypeAlias = Annotated[

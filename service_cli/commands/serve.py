@@ -12,6 +12,7 @@ from deploy.serve_app import run_service
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.trajectories.condition import StoreState, examine_store
+from sandbox_service.trajectories.engine import shown_url
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes, notes_line, results
@@ -33,7 +34,10 @@ def serve(
         bool, typer.Option("--show-logs", help="Print the logs of gateway and supervisors.")
     ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the resolved configuration as JSON and exit.")
+        bool,
+        typer.Option(
+            "--print-config", help="Print the resolved configuration, without passwords, as JSON and exit."
+        ),
     ] = False,
 ) -> None:
     """Start the service and keep it in the foreground; Ctrl-C stops it and everything it started.
@@ -58,9 +62,14 @@ def serve(
     with explained():
         resolved = read_config(config, settings)
         if print_config:
-            results().print_json(resolved.model_dump_json())
+            results().print_json(_without_password(resolved).model_dump_json())
             return
         _serve(resolved, show_logs)
+
+
+def _without_password(config: ServiceConfig) -> ServiceConfig:
+    store = config.store.model_copy(update={"url": shown_url(config.store.url)})
+    return config.model_copy(update={"store": store})
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:

@@ -157,7 +157,7 @@ class ExaminedMachine(Protocol):
         ...
 
     def try_settings(self, config: ServiceConfig) -> Mapping[str, str | None]:
-        """Return why `serve` would refuse settings before anything starts, by their name; None if it would not."""
+        """Return why `serve` would refuse settings before anything starts, by name; None if it would not."""
         ...
 
     def try_listening(self, config: ServiceConfig) -> str | None:

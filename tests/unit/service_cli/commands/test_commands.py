@@ -130,6 +130,20 @@ def test_the_resolved_configuration_is_printed() -> None:
     assert (config.server.port, config.sandbox.kind) == (9000, "process")
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://sandbox:s3cret@db/t", "postgresql+psycopg://sandbox:***@db/t"),
+        ("postgresql://db/t?password=s3cret&sslmode=require", "postgresql://db/t?sslmode=require"),
+        ("sqlite:///var/t.sqlite", "sqlite:///var/t.sqlite"),
+    ],
+)
+def test_the_printed_configuration_has_no_password_of_the_database(url, shown) -> None:
+    result = invoke("serve", "--print-config", f"store.url={url}")
+    assert json.loads(result.stdout)["store"]["url"] == shown
+    assert "s3cret" not in result.output
+
+
 def test_a_wrong_setting_is_reported() -> None:
     result = invoke("serve", "--print-config", "server.prot=1")
     assert result.exit_code == 2

@@ -39,7 +39,6 @@ def test_a_shell_that_evaluates_the_variables_of_a_failure_fails(tmp_path, setti
     """``eval "$(false)"`` returns 0, after which Ray would start without its token, on all interfaces."""
     done = CliRunner().invoke(build_cli(), ["node-env", str(tmp_path / "node"), setting])
     assert done.exit_code == 2
-    started = subprocess.run(
-        ["sh", "-ec", 'eval "$1"\necho ray start', "sh", done.stdout], capture_output=True, text=True, check=False
-    )
+    words = ["sh", "-ec", 'eval "$1"\necho ray start', "sh", done.stdout]
+    started = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (started.returncode, started.stdout) == (1, "")

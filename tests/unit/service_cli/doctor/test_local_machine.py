@@ -51,6 +51,7 @@ def test_settings_that_serve_accepts_are_accepted() -> None:
     ids=["a mark without a cluster", "packages that are not there", "TLS without files"],
 )
 def test_settings_that_serve_refuses_are_named_with_the_reason(words, name, reason) -> None:
-    refused = {each: why for each, why in LocalMachine().try_settings(read_config(None, words)).items() if why}
+    reasons = LocalMachine().try_settings(read_config(None, words))
+    refused = {each: why for each, why in reasons.items() if why}
     assert list(refused) == [name]
     assert reason in refused[name]
