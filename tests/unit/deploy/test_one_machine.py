@@ -60,6 +60,14 @@ def test_the_example_of_a_configuration_fits_the_containers() -> None:
     assert config.store.url.endswith("@postgres/" + SERVICES["postgres"]["environment"]["POSTGRES_DB"])
 
 
+def test_the_container_gets_the_time_in_which_the_service_stops() -> None:
+    config = ServiceConfig.model_validate(tomllib.loads((COMPOSE / "example.service.toml").read_text()))
+    allowed_s = int(SERVICES["service"]["stop_grace_period"].removesuffix("s"))
+    assert allowed_s >= config.deadline.drain_s + config.deadline.release_s + 60
+    page = (DEPLOY.parent / "docs" / "operations" / "one_machine.md").read_text()
+    assert f"`deadline.drain_s` ({config.deadline.drain_s:g} s) to finish" in page
+
+
 def test_files_that_containers_mount_are_there_or_are_the_operators() -> None:
     mounted = [
         volume.split(":")[0]
