@@ -182,9 +182,7 @@ def _redaction(patterns: list[str] | None) -> Redaction | None:
         raise fail(f"--redact: {error}", WRONG) from error
 
 
-def _stored(
-    url: str | None, config: Path | None, instance_id: str, tenant: str | None
-) -> InstanceTrajectory:
+def _stored(url: str | None, config: Path | None, instance_id: str, tenant: str | None) -> InstanceTrajectory:
     with opened_store(url, config) as engine, engine.connect() as connection:
         named = reader.instances_named(connection, instance_id)
         found = [each.record for each in named if tenant in (None, each.record.tenant)]
