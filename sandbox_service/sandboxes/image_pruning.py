@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _DIGEST = "[0-9a-f]{16}"
 _OURS = re.compile(rf"sandbox-[a-z0-9_.-]+:(?:[a-zA-Z0-9_.-]+-)?{_DIGEST}")
+_TAG = re.compile(rf"(?P<environment>.+?)(?:-[0-9a-f]{{8}})?-{_DIGEST}")
 _TASK = re.compile(r"sandbox-task(?:-stage)?:.*")
 _PARENTS = ("sandbox-packages", "sandbox-base")
 _ROOT = re.compile(rf"(root-{_DIGEST})(?:-[0-9a-f]{{8}})?")
@@ -56,6 +57,12 @@ def is_box_image(reference: str, prefix: str) -> bool:
     """
     name = reference.removeprefix(prefix)
     return _OURS.fullmatch(name) is not None and _TASK.fullmatch(name) is None
+
+
+def is_of(reference: str, environments: Collection[str]) -> bool:
+    """Return whether a reference names an image of one of the environments, in whichever version."""
+    found = _TAG.fullmatch(reference.rpartition(":")[2])
+    return found is not None and found["environment"] in environments
 
 
 async def prune_images(

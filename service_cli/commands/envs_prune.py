@@ -37,6 +37,8 @@ def prune(
     Environments are served if the configuration enables them; without environments.enabled all are. What a
     running service on this machine uses stays.
 
+    Without environments.packages_dir run it as the user of the service: the folders are in that user's cache.
+
     Examples:
 
         sandbox-service envs prune --dry-run

@@ -15,6 +15,7 @@ from sandbox_service.sandboxes.factory import open_engine
 from sandbox_service.sandboxes.image_pruning import (
     Pruned,
     is_box_image,
+    is_of,
     kept_images,
     prune_images,
     prune_root_folders,
@@ -24,6 +25,7 @@ from .options import ConfigOption, DryRunOption, OverridesArgument
 from .terminal import explained, notes, notes_line, results
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from sandbox_service.config import ServiceConfig
@@ -38,9 +40,11 @@ def prune(
 ) -> None:
     """Remove images of environments that are not served, and of former versions; also gVisor's root folders.
 
-    Environments are served if the configuration enables them; without environments.enabled all are. What a
-    running service or a container on this machine uses stays. Images of single tasks stay as well: the
-    service bounds them by sandbox.task_images.
+    Environments are served if the configuration enables them; without environments.enabled all are, also
+    those that this user has not set up, whose images all stay. What a running service or a container on this
+    machine uses stays. Images of single tasks stay as well: the service bounds them by sandbox.task_images.
+
+    Run it as the user of the service, which marks what it uses in that user's cache folder.
 
     Examples:
 
@@ -66,9 +70,12 @@ def prune(
 
 
 async def _prune_images(config: ServiceConfig, cache: Path, *, dry_run: bool) -> Pruned:
-    specs = [catalog.spec for catalog in build_registry(config.environments).catalogs.values()]
+    registry = build_registry(config.environments)
+    specs = [catalog.spec for catalog in registry.catalogs.values()]
+    # Another user may have set them up, and by the names of their images their versions cannot be compared.
+    unknown = {*registry.absent, *registry.broken} if config.environments.enabled is None else set()
     prefix = config.sandbox.image_prefix
-    unused = partial(is_unused, kept=kept_images(specs, prefix), prefix=prefix)
+    unused = partial(is_unused, kept=kept_images(specs, prefix), unknown=unknown, prefix=prefix)
     try:
         engine = await open_engine(config.sandbox)
     except ServiceError as error:
@@ -80,6 +87,8 @@ async def _prune_images(config: ServiceConfig, cache: Path, *, dry_run: bool) ->
         await engine.close()
 
 
-def is_unused(reference: str, *, kept: frozenset[str], prefix: str) -> bool:
-    """Return whether an image is one of boxes and not to be kept."""
-    return is_box_image(reference, prefix) and reference not in kept
+def is_unused(
+    reference: str, *, kept: Collection[str], prefix: str, unknown: Collection[str] = frozenset()
+) -> bool:
+    """Return whether an image is one of boxes, not to be kept, and of no environment that is unknown here."""
+    return is_box_image(reference, prefix) and reference not in kept and not is_of(reference, unknown)

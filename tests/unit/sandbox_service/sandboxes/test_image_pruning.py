@@ -4,9 +4,10 @@ import pytest
 
 from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.in_use import UseMarks
-from sandbox_service.sandboxes.image_pruning import is_box_image, kept_images, prune_root_folders
+from sandbox_service.sandboxes.image_pruning import is_box_image, is_of, kept_images, prune_root_folders
 from sandbox_service.sandboxes.images import image_reference
 from sandbox_service.sandboxes.root_folder import root_folder
+from service_cli.commands.images_prune import is_unused
 from tests.harness.boxes import ECHO
 
 DIGEST = "0123456789abcdef"
@@ -28,6 +29,27 @@ DIGEST = "0123456789abcdef"
 )
 def test_only_images_of_boxes_are_looked_at(reference, expected):
     assert is_box_image(reference, "team/") is expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        (f"team/sandbox-code:appworld-{DIGEST}", True),
+        (f"sandbox-packages:appworld-01234567-{DIGEST}", True),
+        (f"sandbox-code:code-{DIGEST}", False),
+        (f"sandbox-base:{DIGEST}", False),
+    ],
+)
+def test_images_of_environments_are_known_by_their_tags(reference, expected):
+    assert is_of(reference, {"appworld", "bfcl"}) is expected
+
+
+def test_images_of_environments_that_this_user_has_not_set_up_are_not_unused():
+    """Another user may have, whose service marks what it uses in another cache."""
+    former = f"sandbox-code:appworld-{DIGEST}"
+    assert is_unused(former, kept=(), prefix="")
+    assert not is_unused(former, kept=(), prefix="", unknown={"appworld"})
+    assert is_unused(f"sandbox-code:code-{DIGEST}", kept=(), prefix="", unknown={"appworld"})
 
 
 def test_the_images_of_an_environment_are_kept_with_those_that_they_are_built_from(tmp_path):
