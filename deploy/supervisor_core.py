@@ -57,6 +57,7 @@ class NodeSupervisor:
         store = open_store(config.store)
         self._owned.push_async_callback(store.close)
         registry = build_registry(config.environments)
+        registry.check_pools(config.pools)
         self._owned.callback(mark_uses(config, registry, factory.kind).close)
         for environment, reason in registry.broken.items():
             logger.warning("the environment %s is not served: %s", environment, reason)

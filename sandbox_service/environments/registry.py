@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_plugins import PluginGroup, installed_plugins
 from sandbox_service.config import MAX_EVALUATE_S
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
@@ -135,6 +136,17 @@ class Registry:
             _ = catalog.spec
             if isinstance(catalog, CodeCatalog):
                 catalog.check_files()
+
+    def check_pools(self, names: Iterable[str]) -> None:
+        """Raise ServiceError(UNKNOWN_ENVIRONMENT) if settings of a pool are for no environment that there is.
+
+        Those of an environment that is not enabled, or not set up, may stay in a configuration.
+        """
+        known = {*self.catalogs, *self.absent, *self.broken, *OWN_NAMES}
+        known |= installed_plugins(PluginGroup.ENVIRONMENTS).keys()
+        for name in sorted(set(names) - known):
+            detail = f"pools.{name}: no environment {name!r}; there are: {', '.join(sorted(known))}"
+            raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail)
 
     def describe_all(self) -> tuple[Environment, ...]:
         """Return the descriptors of all environments by name, with the packages that they come from.

@@ -75,6 +75,7 @@ def _without_password(config: ServiceConfig) -> ServiceConfig:
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
     check_reach(config)  # first: building images may take minutes
     registry = build_registry(config.environments)
+    registry.check_pools(config.pools)
     registry.check_tasks()
     absent = sorted(registry.absent)
     if absent:

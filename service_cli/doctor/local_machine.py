@@ -103,6 +103,7 @@ class LocalMachine:
 
     def find_environments(self, config: ServiceConfig) -> EnvironmentFacts:
         registry = self._registry(config)
+        registry.check_pools(config.pools)
         registry.check_tasks()
         known = {**plugin_recipes(), **recipes()}
         reasons = {name: known[name].why_optional if name in known else None for name in registry.absent}

@@ -47,7 +47,7 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
     try:
         facts = machine.find_environments(config)
     except ServiceError as error:
-        mend = f"set it up ({_SETUP} NAME), or remove it from environments.enabled"
+        mend = f"set it up ({_SETUP} NAME), or remove it from the configuration"
         if error.code is ErrorCode.TASK_INVALID:
             mend = "correct the file or the setting that names it; without it the service does not start"
         wanted = OWN_NAMES.union(config.environments.enabled or ())
