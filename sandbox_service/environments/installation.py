@@ -22,6 +22,7 @@ from local_processes.prctl import end_with_parent
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .in_use import reserved
 from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, operator_note
 
 if TYPE_CHECKING:
@@ -42,28 +43,65 @@ runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 
 
 def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force: bool = False) -> Path:
-    """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED)."""
+    """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED).
+
+    With ``force`` it is made again, and replaces the former one once it is complete, unless a running service
+    uses that.
+    """
     target = recipe.folder(root)
     if target.is_dir() and not force:
         return target
     # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
     kept = target.with_name(f"{target.name}.kept")
     with locked(root, recipe.name):
-        if target.is_dir():
-            if not force:
-                return target
-            shutil.rmtree(target)
+        if target.is_dir() and not force:
+            return target
+        # Before the work too, which may take an hour and would be in vain.
+        with _unused(target):
+            pass
         if force:
             shutil.rmtree(kept, ignore_errors=True)
-        draft = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-draft-", dir=root))
-        try:
+        with _draft(recipe, root) as draft:
             _fill(recipe, draft, kept, report)
-            draft.rename(target)
+            with _unused(target):
+                _replace(target, draft)
             shutil.rmtree(kept, ignore_errors=True)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
     return target
+
+
+@contextmanager
+def _draft(recipe: Recipe, root: Path) -> Iterator[Path]:
+    """Make a folder beside the results, and remove what is left under its name at the end."""
+    draft = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-draft-", dir=root))
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _unused(folder: Path) -> Iterator[None]:
+    """Keep services from starting to use a folder. Raises ServiceError(SANDBOX_FAILED) if one does."""
+    with reserved(folder) as free:
+        if not free:
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, f"stays, since a running service uses it: {folder}")
+        yield
+
+
+def _replace(target: Path, draft: Path) -> None:
+    """Give the draft the target's name; what had it is removed, or keeps it if that fails."""
+    if not target.is_dir():
+        draft.rename(target)
+        return
+    # Under a draft's name it is removed by ``envs prune`` if this process is killed here.
+    former = Path(tempfile.mkdtemp(prefix=f"{draft.name.rpartition('-')[0]}-", dir=target.parent))
+    target.rename(former)
+    try:
+        draft.rename(target)
+    except BaseException:
+        former.rename(target)
+        raise
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def note_operator_data(name: str, root: Path, data: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.provisions import GROUP, find, recipes
 from sandbox_service.errors import ServiceError
@@ -39,6 +40,40 @@ def test_what_is_there_is_kept_and_force_makes_it_anew(tmp_path):
     assert (install(recipe, root, lambda _: None) / "data" / "secret.txt").read_text() == "changed"
     again = install(recipe, root, lambda _: None, force=True)
     assert (again / "data" / "secret.txt").read_text() == "made by tinylore"
+
+
+def test_force_leaves_what_is_there_until_its_successor_is_complete(tmp_path):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (recipe.source / "prepare.py").write_text("raise SystemExit('the moon is missing')")
+    with pytest.raises(ServiceError, match="the moon is missing"):
+        install(recipe, root, lambda _: None, force=True)
+    assert (folder / "data" / "secret.txt").read_text() == "made by tinylore"
+    assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_force_replaces_nothing_that_a_running_service_uses(tmp_path, when):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (folder / "data" / "secret.txt").write_text("in use")
+    marks, said = UseMarks(), []
+
+    def report(line):
+        if not said:
+            marks.add(folder)
+        said.append(line)
+
+    if when == "before":
+        marks.add(folder)
+    with pytest.raises(ServiceError, match=f"a running service uses it: {folder}"):
+        install(recipe, root, report if when == "meanwhile" else said.append, force=True)
+    assert (folder / "data" / "secret.txt").read_text() == "in use"
+    assert bool(said) is (when == "meanwhile")
+    marks.close()
+    install(recipe, root, lambda _: None, force=True)
+    assert (folder / "data" / "secret.txt").read_text() == "made by tinylore"
+    assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
 
 
 def test_a_preparation_that_fails_leaves_nothing_and_says_why(tmp_path):
