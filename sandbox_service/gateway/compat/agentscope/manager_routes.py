@@ -1,7 +1,8 @@
 """The routes of the AgentScope sandbox manager, under ``/mgr``, for unmodified box classes.
 
 A box class requests a sandbox, calls its methods by name, and releases it. The gateway has no state, so the
-sandbox id contains the environment's name, and the ids of the box's instances begin with the sandbox id.
+sandbox id contains the environment's name, and the ids of the box's instances begin with the sandbox id,
+also where the client has chosen one: it may go on with its own or with the one that create returns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .routes import CompatRoutes
 
 
-_SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_]{1,64})-[0-9a-f]{32}")
+_SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_-]{1,64})-[0-9a-f]{32}")
 
 
 class ManagerRoutes:
@@ -66,14 +67,16 @@ class ManagerRoutes:
         call = await self._parser.parse(ManagerCall, body)
         environment = _environment_of(call.identity)
         arguments = call.arguments or {}
+        if isinstance(chosen := arguments.get("instance_id"), str) and chosen:
+            arguments = {**arguments, "instance_id": _instance_of(call.identity, chosen)}
         match call.tool_name:
             case "get_task_ids" | "get_env_profile":
                 params = {"split": arguments.get("split")}
                 request = _compat_request(environment, {**arguments, "params": params})
                 data = await self._compat.get_env_profile(exchange, request)
             case "create_instance":
-                chosen = arguments.get("instance_id") or f"{call.identity}.{secrets.token_hex(8)}"
-                request = _compat_request(environment, {**arguments, "instance_id": chosen})
+                instance_id = arguments.get("instance_id") or f"{call.identity}.{secrets.token_hex(8)}"
+                request = _compat_request(environment, {**arguments, "instance_id": instance_id})
                 data = await self._compat.create(exchange, request)
             case "step":
                 request = _compat_request(environment, {**arguments, "messages": arguments.get("action")})
@@ -105,6 +108,11 @@ def _environment_of(identity: str) -> str:
             ErrorCode.UNKNOWN_INSTANCE, "unknown sandbox id; request one with /mgr/create_from_pool"
         )
     return match["environment"]
+
+
+def _instance_of(identity: str, chosen: str) -> str:
+    """Return the id of an instance of the sandbox, of which a client may name the part that it chose."""
+    return chosen if chosen.startswith(f"{identity}.") else f"{identity}.{chosen}"
 
 
 def _compat_request(environment: str, arguments: dict[str, JsonValue]) -> CompatRequest:

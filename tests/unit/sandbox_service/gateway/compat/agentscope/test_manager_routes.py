@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
 from sandbox_service.config import ServerConfig
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from sandbox_service.environments.registry import Registry
+from sandbox_service.gateway.app import build_app
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
@@ -46,6 +50,32 @@ async def test_releasing_the_box_ends_the_instances_that_it_made_and_no_others(c
     assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
     states = {name: each.released for name, each in backend.episodes.items()}
     assert states == {mine["info"]["instance_id"]: True, theirs["info"]["instance_id"]: False}
+
+
+async def test_instances_whose_ids_the_client_chose_end_with_their_box(client, backend):
+    box, other = await make_box(client), await make_box(client)
+    action = {"role": "assistant", "content": "hi"}
+    for each in (box, other):
+        data = await call(client, each, "create_instance", task_id="echo-10", instance_id="mine")
+        assert data["info"]["instance_id"] == f"{each}.mine"
+    for known in ("mine", f"{box}.mine"):
+        stepped = await call(client, box, "step", instance_id=known, action=action)
+        assert stepped["state"][0]["content"] == "hi"
+    assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
+    assert {name: each.released for name, each in backend.episodes.items()} == {
+        f"{box}.mine": True,
+        f"{other}.mine": False,
+    }
+    assert await call(client, other, "evaluate", instance_id="mine", params={"sparse": True}) == 0.0
+    assert await call(client, other, "release_instance", instance_id="mine") is True
+
+
+async def test_environments_with_hyphens_in_their_names_have_boxes():
+    registry = Registry({"my-echo": EchoCatalog()})
+    transport = httpx.ASGITransport(build_app(ServerConfig(), registry, EchoBackend()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        box = (await client.post("/mgr/create_from_pool", json={"sandbox_type": "my-echo"})).json()["data"]
+        assert await call(client, box, "get_task_ids") == ["echo-1", "echo-10"]
 
 
 async def test_an_unknown_box_is_refused_and_its_release_is_no_error(client):
