@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 
     from sandbox_contract.episodes import Observation, StepResult
 
-__all__ = ["Counterpart", "CounterpartTurns", "ModelCounterpart", "awaited", "counterpart_failure"]
+__all__ = [
+    "Counterpart",
+    "CounterpartTurns",
+    "ModelCounterpart",
+    "awaited",
+    "counterpart_failure",
+    "refuse_counterpart",
+]
 
 _MOST_CHARACTERS = 20_000
 _MOST_HANDOVERS = 64
@@ -196,6 +203,15 @@ def awaited(info: Mapping[str, JsonValue]) -> str | None:
     """Return the counterpart whose message an instance waits for; None if it waits for the agent's."""
     name = info.get("awaits")
     return name if isinstance(name, str) else None
+
+
+def refuse_counterpart(info: Mapping[str, JsonValue]) -> None:
+    """Raise CounterpartFailed if an instance waits for its counterpart, and its caller has none.
+
+    What the instance shows then is the counterpart's conversation, which the agent must not see.
+    """
+    if (name := awaited(info)) is not None:
+        raise counterpart_failure("missing", f"the episode needs a model that plays its {name!r}")
 
 
 def counterpart_failure(kind: str, detail: str) -> CounterpartFailed:

@@ -67,6 +67,8 @@ class EchoBackend:
         """The place at which every search ends; None for the end of all episodes."""
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
+        self.awaits: Op | None = None
+        """The operation after which an instance waits for its counterpart, ``user``."""
         self.images: list[str] = []
         """Pictures that each message of the environment shows."""
         self._handlers: dict[Op, Callable[[Call], bytes]] = {
@@ -133,6 +135,9 @@ class EchoBackend:
         shown = {"images": self.images} if self.images else {}
         return {"messages": [{**message, **shown} for message in messages]}
 
+    def _awaited(self, op: Op) -> dict[str, object]:
+        return {"awaits": "user"} if op is self.awaits else {}
+
     def excluded_supervisors(self) -> Mapping[str, str]:
         return self.left_out
 
@@ -165,7 +170,7 @@ class EchoBackend:
             "environment": episode.environment,
             "task_id": episode.task_id,
             "observation": self._observation(world.start().messages),
-            "info": {"params": request.get("params", {})},
+            "info": {"params": request.get("params", {}), **self._awaited(Op.CREATE)},
         }
         if "volume" in request.get("params", {}):
             function = {"name": f"shout_{request['params']['volume']}"}
@@ -194,7 +199,7 @@ class EchoBackend:
                 "reward": outcome.reward,
                 "terminated": outcome.terminated,
                 "truncated": False,
-                "info": {},
+                "info": self._awaited(Op.STEP),
             }
         )
 

@@ -21,6 +21,8 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Space
 
+from sandbox_client.counterparts import refuse_counterpart
+from sandbox_client.errors import CounterpartFailed
 from sandbox_client.sync_client import SandboxClient
 from sandbox_contract.images import chat_messages
 
@@ -107,13 +109,18 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
 
         ``options`` may have ``task_id``. A seed selects the task and seeds the episode. Returns the opening
         messages as a text, and ``info`` with ``task_id``, ``instance_id``, ``tools`` and
-        ``messages``.
+        ``messages``. Raises CounterpartFailed for an episode whose counterpart is a model.
         """
         super().reset(seed=seed)
         self._release()
         task_id = str((options or {}).get("task_id") or self._choose_task())
         episode = self._client.episode(self._environment, task_id, seed=seed, params=self._params)
         self._episode = episode.__enter__()
+        try:
+            refuse_counterpart(episode.info)
+        except CounterpartFailed:
+            self._release()
+            raise
         info: dict[str, object] = {
             "task_id": task_id,
             "instance_id": episode.instance_id,
@@ -130,6 +137,7 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
         if self._episode is None or self._episode.finished:
             raise ResetNeeded("there is no episode to step; call reset() first")
         result = self._episode.step(assistant_message(action))
+        refuse_counterpart(result.info)
         info: dict[str, object] = {"step": dict(result.info), **self._messages()}
         reward = result.reward if self._rewarded_by == "steps" else 0.0
         if result.terminated or result.truncated:

@@ -19,6 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from sandbox_client.counterparts import refuse_counterpart
 from sandbox_client.errors import PolicyError, RequestError, SandboxError
 
 from .conversation import text_of, tool_call_message
@@ -83,6 +84,7 @@ class InstanceServer:
                 return _answer("The episode is over; no tool can be called any more.", is_error=True)
             try:
                 result = await self._episode.step(message)
+                refuse_counterpart(result.info)
             except (RequestError, PolicyError) as error:
                 return _answer(str(error), is_error=True)
             except SandboxError as error:
@@ -125,8 +127,12 @@ async def instance_server(
     seed: int | None = None,
     params: Mapping[str, JsonValue] | None = None,
 ) -> AsyncIterator[tuple[Server[Any], AsyncEpisode]]:
-    """Create an instance and yield its MCP server and the episode; release the instance at the end."""
+    """Create an instance and yield its MCP server and the episode; release the instance at the end.
+
+    Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart.
+    """
     async with client.episode(environment, task_id, seed=seed, params=params) as episode:
+        refuse_counterpart(episode.info)
         yield InstanceServer(episode).server(), episode
 
 

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sandbox_client.errors import RequestError, SandboxError
+from sandbox_client.counterparts import refuse_counterpart
+from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 
 from .conversation import text_of
 
@@ -77,9 +78,17 @@ class ServedEpisode:
         params: Mapping[str, JsonValue] | None = None,
         rewarded_by: RewardedBy = "evaluation",
     ) -> ServedEpisode:
-        """Create an instance of a task. Raises SandboxError."""
-        episode = client.episode(environment, task_id, seed=seed, params=params)
-        return cls(await episode.__aenter__(), rewarded_by)
+        """Create an instance of a task.
+
+        Raises SandboxError; CounterpartFailed if a model would have to play its counterpart.
+        """
+        episode = await client.episode(environment, task_id, seed=seed, params=params).__aenter__()
+        try:
+            refuse_counterpart(episode.info)
+        except CounterpartFailed:
+            await episode.release()
+            raise
+        return cls(episode, rewarded_by)
 
     async def step(self, message: Message) -> ServedTurn:
         """Take a step, and evaluate the episode if it was the last one.
@@ -91,6 +100,7 @@ class ServedEpisode:
                 raise EpisodeOverError
             try:
                 result = await self.episode.step(message)
+                refuse_counterpart(result.info)
             except RequestError:
                 raise
             except SandboxError as error:

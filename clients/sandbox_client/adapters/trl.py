@@ -18,7 +18,8 @@ import inspect
 import keyword
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from sandbox_client.errors import RequestError, SandboxError
+from sandbox_client.counterparts import refuse_counterpart
+from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_client.sync_client import SandboxClient
 
 from .conversation import text_of, tool_call_message
@@ -62,10 +63,18 @@ class SandboxEnvironment:
         atexit.register(self._release)
 
     def reset(self, task_id: str, seed: int | None = None, **row: object) -> str:
-        """Release the last episode, start the row's task and return its opening messages as a text."""
+        """Release the last episode, start the row's task and return its opening messages as a text.
+
+        Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart.
+        """
         self._release()
         self._reward = self._failure = None
         self._episode = self._client.episode(self._name, task_id, seed=seed, params=self._params).__enter__()
+        try:
+            refuse_counterpart(self._episode.info)
+        except CounterpartFailed:
+            self._release()
+            raise
         return text_of(self._episode.observation.messages)
 
     def get_reward(self) -> float:
@@ -89,6 +98,7 @@ class SandboxEnvironment:
             return EPISODE_IS_OVER
         try:
             result = episode.step(tool_call_message(name, arguments))
+            refuse_counterpart(result.info)
         except RequestError:
             raise
         except SandboxError as error:

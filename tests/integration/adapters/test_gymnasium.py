@@ -25,6 +25,29 @@ env.close()
 """
 
 
+COUNTERPART = """
+import sys
+import gymnasium
+import sandbox_client.adapters.gymnasium
+from sandbox_client import SandboxError
+
+env = gymnasium.make("sandbox/Episode-v0", base_url=sys.argv[1], environment="echo", task_ids=["echo-1"])
+try:
+    env.reset()
+except SandboxError as error:
+    print(error.code)
+"""
+
+
+async def test_an_episode_whose_counterpart_is_a_model_is_refused_and_released(address, backend):
+    backend.awaits = Op.CREATE
+    python = await asyncio.to_thread(agent_python, "adapters/gymnasium")
+    words = [python, "-c", COUNTERPART, address]
+    played = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=120)
+    assert played.stdout == "counterpart_missing\n", played.stderr
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
 async def test_a_verdict_that_fails_is_an_error_and_the_next_episode_starts(address, backend):
     backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
     python = await asyncio.to_thread(agent_python, "adapters/gymnasium")

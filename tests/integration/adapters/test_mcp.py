@@ -10,6 +10,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
+from sandbox_client.errors import CounterpartFailed
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -48,6 +49,21 @@ async def test_parameters_reach_the_environment(client, backend):
     made = instance_server(client, "tools", "echo-1", params={"volume": 9})
     async with made as (server, _), Client(server) as mcp:
         assert [tool.name for tool in (await mcp.list_tools()).tools] == ["shout_9"]
+
+
+async def test_an_episode_whose_counterpart_is_a_model_is_not_served(client, backend):
+    backend.awaits = Op.CREATE
+    with pytest.raises(CounterpartFailed, match="a model that plays its 'user'"):
+        async with instance_server(client, "tools", "echo-10"):
+            pass
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_what_a_counterpart_is_shown_is_no_answer_of_a_tool(client, backend):
+    async with instance_server(client, "tools", "echo-10") as (server, _), Client(server) as mcp:
+        backend.awaits = Op.STEP
+        with pytest.raises(MCPError, match="a model that plays its 'user'"):
+            await mcp.call_tool("shout", {})
 
 
 async def test_an_unknown_prompt_is_refused(client):

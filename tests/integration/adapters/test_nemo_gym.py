@@ -89,6 +89,24 @@ async def test_a_failure_of_the_service_is_no_reward_and_the_session_stays(rollo
         assert (await http.post("verify", json={"response": DONE})).json()["reward"] == 1.0
 
 
+async def test_an_episode_whose_counterpart_is_a_model_is_refused_and_released(rollout, backend):
+    backend.awaits = Op.CREATE
+    async with rollout() as http:
+        answer = await http.post("seed_session", json={"task_id": "echo-10"})
+    assert not answer.is_success
+    assert "a model that plays its 'user'" in answer.text
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_an_episode_that_waits_for_its_counterpart_in_mid_play_has_no_reward(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-10"})
+        backend.awaits = Op.STEP
+        assert not (await http.post("shout", json={})).is_success
+        row = {"task_id": "echo-10", "response": DONE}
+        assert not (await http.post("verify", json=row)).is_success
+
+
 async def test_the_shutdown_releases_what_is_left(client, backend):
     async with TestServer(NemoGymServer(client).application()) as server:
         url = str(server.make_url("/echo/seed_session"))

@@ -16,7 +16,7 @@ from sandbox_client.adapters.trl import (
     task_rows,
     tool_method,
 )
-from sandbox_client.errors import SandboxError
+from sandbox_client.errors import CounterpartFailed, SandboxError
 from sandbox_contract.messages import FunctionSchema
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -60,6 +60,21 @@ def test_a_rollout_is_rewarded_once_by_its_evaluation_and_released(address, back
     assert environment.shout() == EPISODE_IS_OVER
     assert environment.get_reward() == environment.get_reward()
     assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+@pytest.mark.parametrize("after", [Op.CREATE, Op.STEP])
+def test_an_episode_whose_counterpart_is_a_model_is_a_failure_without_a_reward(address, backend, after):
+    backend.awaits = after
+    environment = environment_class(address, "tools")()
+    if after is Op.CREATE:
+        with pytest.raises(CounterpartFailed, match="a model that plays its 'user'"):
+            environment.reset(task_id="echo-10")
+        assert [episode.released for episode in backend.episodes.values()] == [True]
+        return
+    environment.reset(task_id="echo-10")
+    for call in (environment.shout, environment.get_reward):
+        with pytest.raises(CounterpartFailed):
+            call()
 
 
 def test_a_reward_without_an_episode_is_an_error(address):

@@ -34,6 +34,7 @@ from .translation import (
     messages_of,
     native_request,
     opening_of,
+    refuse_counterpart,
     required,
     step_body,
     step_data,
@@ -94,7 +95,10 @@ class CompatRoutes:
         return list(env_profile(self._registry, wanted).task_ids)
 
     async def create(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
-        """Start an episode. A repeated create of a chosen id returns the first result again."""
+        """Start an episode. A repeated create of a chosen id returns the first result again.
+
+        One whose counterpart is a model is released and refused: only the native routes can play it.
+        """
         name = _environment_of(request)
         environment = self._registry.catalog(name).describe()
         native = native_request(
@@ -106,6 +110,11 @@ class CompatRoutes:
             idempotency_key=_key_of(request.instance_id) if request.instance_id else None,
         )
         result = await self._run(exchange, native, keyed=False)
+        try:
+            refuse_counterpart(_object(result["info"]))
+        except ServiceError:
+            await self.release(exchange, CompatRequest(instance_id=str(result["instance_id"])))
+            raise
         if request.instance_id:
             await self._check_live(exchange, request.instance_id)
         offered = result.get("tools")

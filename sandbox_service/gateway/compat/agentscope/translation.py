@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.episodes import StepRequest
+from sandbox_contract.problems import ErrorCode
 from sandbox_contract.tool_prompt import tool_prompt
+from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.bodies import json_object
 from sandbox_service.gateway.compat.errors import MissingFieldError
 from sandbox_service.gateway.dispatch import EncodedRequest, encode_request
@@ -42,10 +44,11 @@ def encode_step(request: CompatRequest) -> EncodedRequest:
 
 
 def step_data(reply: bytes) -> JsonValue:
-    """Translate the result of a native step."""
+    """Translate the result of a native step. Raises ServiceError if a counterpart's message comes next."""
     result = json_object(reply)
     info = result.get("info")
     details: JsonObject = info if isinstance(info, dict) else {}
+    refuse_counterpart(details)
     if result["truncated"]:
         details = {**details, "truncated": True}
     return {
@@ -54,6 +57,13 @@ def step_data(reply: bytes) -> JsonValue:
         "is_terminated": bool(result["terminated"] or result["truncated"]),
         "info": details,
     }
+
+
+def refuse_counterpart(info: Mapping[str, JsonValue]) -> None:
+    """Raise ServiceError if an instance waits for its counterpart: what it shows is not for the agent."""
+    if (name := info.get("awaits")) is not None:
+        detail = f"the episode needs a model that plays its {name!r}, which this protocol has no message for"
+        raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
 
 
 def step_body(reply: bytes) -> bytes:

@@ -126,6 +126,25 @@ async def test_only_declared_parameters_reach_the_environment(client):
     assert data["info"]["params"] == {"volume": 3}
 
 
+@pytest.mark.parametrize("instance_id", [None, "mine"])
+async def test_an_episode_with_a_counterpart_is_refused_and_leaves_no_instance(client, backend, instance_id):
+    backend.awaits = Op.CREATE
+    for _ in range(2):
+        reply = await post(client, "/create", env_type="echo", task_id="echo-10", instance_id=instance_id)
+        assert reply.status_code == 422
+        assert "needs a model that plays its 'user'" in reply.json()["detail"]
+        assert "Say something." not in reply.text
+    assert [each.released for each in backend.episodes.values()] == [True] * len(backend.episodes)
+
+
+async def test_what_a_counterpart_is_shown_in_mid_episode_does_not_reach_the_agent(client, backend):
+    instance_id = (await created(client))["info"]["instance_id"]
+    backend.awaits = Op.STEP
+    action = {"role": "assistant", "content": "secret"}
+    reply = await post(client, "/step", instance_id=instance_id, messages=action)
+    assert (reply.status_code, "secret" in reply.text) == (422, False)
+
+
 @pytest.mark.parametrize(
     "call",
     [
