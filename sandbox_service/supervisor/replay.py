@@ -1,7 +1,7 @@
 """Rebuilds instances of deterministic environments by replaying their recorded steps.
 
-Each replayed step must lead to the recorded result. An instance that cannot be rebuilt is lost, with an
-error that is never a reward.
+The set-up and each replayed step must lead to the recorded result. An instance that cannot be rebuilt is
+lost, with an error that is never a reward.
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ class Replay:
         reply = await call_box(instance, box, request, deadline.create_s)
         if reply.op is Op.ERROR:
             self._give_up(instance, "it could not be set up again")
+        if not _same_opening(events, reply):
+            # A later step may well have the recorded result, and be graded by another task's answer.
+            self._give_up(instance, "its set-up did not lead to what is on record")
         index = 0
         for event in events:
             if event.kind is not EventKind.STEP or event.status == _CUT_OFF:
@@ -108,6 +111,15 @@ class Replay:
     def _give_up(self, instance: Instance, reason: str) -> None:
         self._termination.mark_lost(instance, f"the instance could not be rebuilt: {reason}")
         raise end_error(instance.state, instance.reason)
+
+
+def _same_opening(events: Sequence[EventRecord], reply: Frame) -> bool:
+    """Return whether a set-up led to the observation on record, the create's own or that of a parent."""
+    created = next((event for event in events if event.kind is EventKind.CREATE), None)
+    if created is None or created.response == reply.body:
+        return True
+    before, after = json.loads(created.response), json.loads(reply.body)
+    return bool(before.get("observation") == after.get("observation"))
 
 
 def _same_outcome(event: EventRecord, reply: Frame) -> bool:

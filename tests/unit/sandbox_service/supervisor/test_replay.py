@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -111,15 +112,18 @@ async def test_a_fork_is_rebuilt_from_its_own_history_and_its_parents() -> None:
         assert service.factory.executions(copy, "copy") == 2
 
 
-async def test_a_replay_that_goes_elsewhere_loses_the_instance() -> None:
+@pytest.mark.parametrize(
+    ("index", "change"),
+    [(0, {"observation": {"messages": []}}), (1, {"reward": 0.5})],
+    ids=["create", "step"],
+)
+async def test_a_replay_that_goes_elsewhere_loses_the_instance(index: int, change: dict[str, object]) -> None:
     async with supervised() as service:
         instance = await service.create()
         await service.step(instance, "hello")
         events = service.store.own_events[instance]
-        response = json.loads(events[1].response) | {"reward": 0.5}
-        events[1] = type(events[1])(
-            instance, 1, events[1].kind, 0.0, events[1].request, json.dumps(response).encode()
-        )
+        response = json.loads(events[index].response) | change
+        events[index] = replace(events[index], response=json.dumps(response).encode())
         service.factory.home_of(instance).die()
         assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_LOST
         assert service.store.kinds(instance)[-1] == "lost"
