@@ -45,6 +45,19 @@ def test_partial_credit_is_given_where_it_is_asked_for(box: RunnerBox) -> None:
     assert play(box, CATALOG, task_id, [answer], partial_credit=True).graded == (pytest.approx(0.8), False)
 
 
+def test_a_number_needs_no_unit_that_the_question_does_not_ask_for(box: RunnerBox) -> None:
+    measured = [each for each in load_tasks().values() if each.answer.endswith("metres")]
+    asked = [each for each in measured if "with its unit" in each.question]
+    assert asked
+    assert len(measured) > len(asked)
+    for task in measured:
+        bare = f"<answer>{task.answer.split()[0]}</answer>"
+        assert play(box, CATALOG, task.id, [bare]).verdict["success"] is (task not in asked), task.question
+        assert play(box, CATALOG, task.id, [f"<answer>{task.answer}</answer>"]).verdict["success"] is True
+        wrong = f"<answer>{task.answer.split()[0]} miles</answer>"
+        assert play(box, CATALOG, task.id, [wrong]).verdict["success"] is False
+
+
 def test_the_words_of_the_answer_in_another_order_are_not_the_answer(box: RunnerBox) -> None:
     task_id = next(task_id for task_id in TASKS if load_tasks()[task_id].answer.endswith("kilometres"))
     turned = " ".join(reversed(load_tasks()[task_id].answer.split()))

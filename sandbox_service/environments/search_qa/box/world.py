@@ -68,10 +68,10 @@ class SearchQaWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
-        answer, expected = self.answer or "", grading["answer"]
-        success = exact_match(answer, expected)
+        answer, accepted = self.answer or "", grading["answers"]
+        success = any(exact_match(answer, each) for each in accepted)
         partial = self.partial_credit and not sparse
-        score = 1.0 if success else (f1(answer, expected) if partial else 0.0)
+        score = 1.0 if success else (max(f1(answer, each) for each in accepted) if partial else 0.0)
         details = {"answered": self.answer is not None, "searches": self.searches}
         # Words in another order have an F1 of 1 without being the answer.
         return Verdict(score if success else min(score, 0.99), success, details)

@@ -84,7 +84,9 @@ class SearchQaCatalog:
             "passages": self._config.passages,
             "max_steps": self._config.max_steps,
         }
-        return TaskPayload(task=body, grading={"answer": task.answer}, max_steps=self._config.max_steps)
+        return TaskPayload(
+            task=body, grading={"answers": list(task.accepted)}, max_steps=self._config.max_steps
+        )
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
         task = self._task(task_id)

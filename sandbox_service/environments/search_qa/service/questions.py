@@ -37,6 +37,8 @@ _NOUNS = {
     "setting": "the city in which {} is set",
 }
 """Relations whose value is an entity, as a part of a question."""
+_WITH_UNIT = ", with its unit?"
+_UNITS = ("metres", "kilometres")
 _QUESTIONS = {
     "capital": ("What is the capital of {}?", "From which capital is {} governed?"),
     "currency": ("What is the currency of {}?", "With which currency do people pay in {}?"),
@@ -47,8 +49,8 @@ _QUESTIONS = {
     "twin_city": ("With which city is {} twinned?", "What is the twin city of {}?"),
     "founded": ("In which year was {} founded?", "What is the year of the foundation of {}?"),
     "source": ("On which mountain does {} rise?", "On which mountain is the source of {}?"),
-    "length": ("How long is {}?", "What is the length of {}, with its unit?"),
-    "height": ("How high is {}?", "What is the height of {}, with its unit?"),
+    "length": ("How long is {}?", f"What is the length of {{}}{_WITH_UNIT}"),
+    "height": ("How high is {}?", f"What is the height of {{}}{_WITH_UNIT}"),
     "first_climber": ("Who was the first person to climb {}?", "Who first reached the summit of {}?"),
     "first_climbed": ("In which year was {} first climbed?", "When was the first ascent of {}?"),
     "headquarters": ("In which city does {} have its headquarters?", "Where is the head office of {}?"),
@@ -77,6 +79,14 @@ class SearchTask:
     answer: str
     entities: tuple[str, ...]
     """Names of the entities whose articles lead to the answer, from the one that the question names on."""
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Return the right answers: a number does without the unit that the question does not ask for."""
+        number, _, unit = self.answer.partition(" ")
+        if unit in _UNITS and not self.question.endswith(_WITH_UNIT):
+            return (self.answer, number)
+        return (self.answer,)
 
 
 @functools.cache
