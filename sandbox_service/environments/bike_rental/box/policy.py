@@ -40,9 +40,9 @@ lower_insurance, downgrade, voucher.
 (unpaid_fees); tell the unpaid amount. Cancellations, incidents and memberships are possible.
 
 New bookings
-5. A rental lasts 1 to 14 days (rental_length). Riders of electric and cargo bikes are born in 2008 or \
-earlier (minimum_age). Child seats go on city and cargo bikes only (child_seat); this holds for changes, \
-too.
+5. A rental lasts 1 to 14 days (rental_length). New bookings of electric and cargo bikes are for riders who \
+are born in 2008 or earlier (minimum_age); bookings that exist may be changed at any age. Child seats go on \
+city and cargo bikes only (child_seat); this holds for changes, too.
 6. If several bikes fit the request, take the one with the lowest day rate, and of these the one with the \
 lowest number. Tell the booking's number and total price.
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from sandbox_service.environments.bike_rental.box.policy import RULES
+from sandbox_service.environments.bike_rental.box.policy import RULES, system_prompt
 from sandbox_service.environments.bike_rental.box.rental_data import make_database
 from sandbox_service.environments.bike_rental.service.generator import TASKS, TWO_REQUESTS, generate_tasks
 from sandbox_service.environments.bike_rental.service.wishes import WISHES
@@ -43,6 +43,22 @@ def test_generating_again_gives_the_same_tasks() -> None:
 def test_every_task_expects_a_write(split: str) -> None:
     """So that doing nothing never solves one."""
     assert all(task.grading()["calls"] for task in generate_tasks(split))
+
+
+def test_riders_who_are_too_young_for_a_new_booking_may_change_one_as_the_policy_says() -> None:
+    """Rule 3 asks for the first rule that forbids a request, and the minimum age is the second of all."""
+    young = [
+        (wish.say, *wish.calls[0])
+        for split in TASKS
+        for task in generate_tasks(split)
+        if task.customer["birth_year"] > 2008
+        for wish in task.wishes
+    ]
+    changed = [name for _, name, _ in young if name in ("change_dates", "change_bike", "set_options")]
+    refused = {say for say, _, arguments in young if arguments.get("rule") == "minimum_age"}
+    assert changed
+    assert refused == {"I would like to rent a bike."}
+    assert "bookings that exist may be changed at any age" in system_prompt(customer=True)
 
 
 def test_requests_are_declined_for_every_rule() -> None:
