@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.bfcl.box.task_files import TaskFiles
 from sandbox_service.errors import ServiceError
 
-from .splits import make_splits
+from .splits import SUBTYPES, make_splits
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -28,7 +28,10 @@ _ACTION_FORMAT = (
     "the turn; the user's next message follows."
 )
 _PARAMS: dict[str, JsonValue] = {
-    "is_open_query": {"type": "boolean", "description": "End the episode after the first turn."},
+    "is_open_query": {
+        "type": "boolean",
+        "description": "End the episode after the first turn, and grade that alone.",
+    },
     "step_rewards": {
         "type": "boolean",
         "description": "Reward each turn, in equal shares, until the official checker rejects one.",
@@ -110,7 +113,16 @@ class BfclCatalog:
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:
-        return make_splits(self.files.categories, self._config.validation_share, self._config.split_seed)
+        share, seed = self._config.validation_share, self._config.split_seed
+        return make_splits(self.files.categories, share, seed, self._repeated())
+
+    def _repeated(self) -> Iterable[Sequence[str]]:
+        """Return groups of single-turn tasks that ask for the same with the same functions."""
+        groups: dict[str, list[str]] = {}
+        for task_id in (each for name in SUBTYPES["single_turn"] for each in self.files.categories[name]):
+            task = self.files.task(task_id)
+            groups.setdefault(json.dumps([task["turns"], task["functions"]]), []).append(task_id)
+        return [group for group in groups.values() if len(group) > 1]
 
     def _max_steps(self, task_id: str) -> int:
         if not task_id.startswith(("multi_turn", "memory")):

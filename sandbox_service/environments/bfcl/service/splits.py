@@ -7,7 +7,7 @@ one never meets the validation part of another. Standard library only.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 _NON_LIVE = (
     "simple_python",
@@ -52,14 +52,24 @@ SUBTYPES: dict[str, tuple[str, ...]] = {
 
 
 def make_splits(
-    categories: Mapping[str, Sequence[str]], validation_share: float, seed: int
+    categories: Mapping[str, Sequence[str]],
+    validation_share: float,
+    seed: int,
+    repeated: Iterable[Sequence[str]] = (),
 ) -> dict[str, tuple[str, ...]]:
-    """Return ids by split; ``train`` and ``validation`` are parts of ``all_scoring``."""
+    """Return ids by split; ``train`` and ``validation`` are parts of ``all_scoring``.
+
+    ``repeated`` has groups of tasks that are the same but for their ids. Of one that both parts would have,
+    all are for training.
+    """
     held_out = {
         task_id
         for category, ids in categories.items()
         for task_id in _held_out(category, ids, validation_share, seed)
     }
+    for group in repeated:
+        if not held_out.issuperset(group):
+            held_out.difference_update(group)
     whole = {
         name: tuple(id_ for each in names for id_ in categories[each]) for name, names in SUBTYPES.items()
     }

@@ -52,6 +52,14 @@ def test_sub_types_are_the_collections_that_can_be_run(catalog):
     assert sizes["train"] + sizes["validation"] == sizes["all_scoring"]
 
 
+def test_no_validation_question_is_one_of_the_training_questions(catalog):
+    def questions(split):
+        tasks = map(catalog.files.task, catalog.task_ids(f"single_turn_{split}"))
+        return {json.dumps([task["turns"], task["functions"]]) for task in tasks}
+
+    assert not questions("train") & questions("validation")
+
+
 def test_what_the_box_is_sent_is_small_and_without_ground_truth(catalog):
     payload = catalog.payload("multi_turn_long_context_0")
     assert len(json.dumps(payload.task)) < 200

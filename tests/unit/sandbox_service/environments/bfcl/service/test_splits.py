@@ -72,6 +72,13 @@ def test_a_category_of_one_task_is_for_training():
     assert (splits["train"], splits["validation"]) == (("one",), ())
 
 
+def test_no_validation_task_repeats_a_training_task(splits):
+    (held_out, *other), (trained, *_) = splits["live_simple_validation"], splits["live_simple_train"]
+    after = make_splits(CATEGORIES, 0.2, 3, repeated=[(held_out, trained), (*other[:2],)])
+    assert set(after["validation"]) == set(splits["validation"]) - {held_out}
+    assert {held_out, trained} <= set(after["train"])
+
+
 @pytest.mark.parametrize("family", ["multi_turn", "memory"])
 def test_a_held_out_conversation_is_held_out_under_every_condition(family):
     categories = {name: [f"{name}_{number}" for number in range(200)] for name in SUBTYPES[family]}
