@@ -34,6 +34,9 @@ class MemoryTask(MultiTurn):
 
     def __init__(self, files: TaskFiles, task: JsonObject, limits: JsonObject, options: Options) -> None:
         sessions = [] if options.memory is not None else files.sessions[task["scenario"]]
+        if sessions and options.is_open_query:
+            detail = "the question of a memory task is its last turn; is_open_query needs memory"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         spoken = [[{"role": "user", "content": said}] for session in sessions for said in session]
         lengths = [*map(len, sessions), 1]
         self.openings = frozenset(sum(lengths[:number]) for number in range(len(lengths)))

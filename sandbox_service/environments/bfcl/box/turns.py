@@ -33,7 +33,7 @@ class MultiTurn(Dialogue):
         self.limits = limits
         self.options = options
         self.category: str = task["category"]
-        self.turns: list[list[JsonObject]] = task["turns"]
+        self.turns: list[list[JsonObject]] = task["turns"][:1] if options.is_open_query else task["turns"]
         self.held: dict[str, list[str]] = task.get("held", {})
         self.objects = self._make(task)
         self.history: list[list[list[str]]] = [[]]
@@ -101,7 +101,7 @@ class MultiTurn(Dialogue):
         reward = self._turn_reward()
         self.messages_in_turn = 0
         number = len(self.history)
-        if number == len(self.turns) or self.options.is_open_query:
+        if number == len(self.turns):
             self.ended = True
             said = {"role": "user", "content": COMPLETED}
             return Outcome([said], reward, terminated=True, info={"turn": number - 1})
@@ -127,6 +127,8 @@ class MultiTurn(Dialogue):
             return 0.0
         done = len(self.history)
         truth = self.files.answer(self.task_id)["truth"][:done]
+        if self.limits["strict_irrelevance"] and checkers.makes_needless_calls(self.history, truth):
+            return 0.0
         valid = checkers.check_turns(self.files.task(self.task_id), self.history, truth).valid
         return 1.0 / len(self.turns) if valid else 0.0
 
@@ -135,6 +137,7 @@ class MultiTurn(Dialogue):
         return len(self.history) - (not self.ended)
 
     def grade(self, truth: Any) -> Graded:  # noqa: ANN401
+        truth = truth[: len(self.turns)]
         answered_turns = self.answered_turns()
         details: JsonObject = {"turns": len(self.turns), "turns_answered": answered_turns}
         if answered_turns != len(truth):

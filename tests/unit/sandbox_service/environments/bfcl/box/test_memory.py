@@ -90,3 +90,13 @@ def test_a_memory_of_another_form_is_refused(play, memory):
     with pytest.raises(WorldError) as refused:
         play(KEYS, memory=memory)
     assert refused.value.code == "invalid_request"
+
+
+def test_an_open_query_is_refused_where_the_question_would_not_be_asked(play):
+    with pytest.raises(WorldError, match="is_open_query needs memory") as refused:
+        play(KEYS, is_open_query=True)
+    assert refused.value.code == "invalid_request"
+    memory = play(KEYS).verdict().details["memory"]
+    episode = play(KEYS, is_open_query=True, memory=memory)
+    assert episode.say("{'answer': 'Michael'}").terminated
+    assert episode.verdict().success

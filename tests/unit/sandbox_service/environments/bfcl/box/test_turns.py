@@ -236,9 +236,36 @@ def test_without_the_parameter_steps_earn_nothing(play, catalog):
     assert {each.reward for each in play(BASE).all(catalog.reference(BASE))} == {0.0}
 
 
-def test_an_open_query_ends_after_the_first_turn(play):
-    outcome = play(BASE, is_open_query=True).say("Done.")
+def test_needless_calls_earn_no_step_reward_where_they_fail(play, catalog):
+    def rewards(settings):
+        episode = play(MISSING_FUNCTION, settings, step_rewards=True)
+        earned = []
+        for message in catalog.reference(MISSING_FUNCTION):
+            if not message.get("tool_calls"):
+                episode.call(("pwd", {}))
+            earned += [outcome.reward for outcome in episode.all([message])]
+        return sum(earned), episode.verdict().score
+
+    assert rewards({}) == (1.0, 1.0)
+    earned, score = rewards({"strict_irrelevance": True})
+    assert earned < 1.0
+    assert score == 0.0
+
+
+@pytest.mark.parametrize("params", [{}, {"step_rewards": True}, {"final_reward": True}], ids=str)
+def test_an_open_query_is_the_first_turn_alone(play, catalog, params):
+    reference = catalog.reference(BASE)
+    first = [message.get("tool_calls") is None for message in reference].index(True) + 1
+    episode = play(BASE, is_open_query=True, **params)
+    *_, outcome = episode.all(reference[:first])
     assert outcome.terminated
+    assert outcome.reward == float(bool(params))
+    verdict = episode.verdict()
+    assert (verdict.score, verdict.details["turns"], verdict.details["turns_answered"]) == (1.0, 1, 1)
+    idle = play(BASE, is_open_query=True)
+    assert not idle.verdict().success
+    idle.say("Done.")
+    assert not idle.verdict().success
 
 
 @pytest.mark.parametrize(
