@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import sys
 from importlib import resources
@@ -17,7 +18,7 @@ from sandbox_service.environments.registry import OWN_NAMES
 
 from .terminal import WRONG, fail, notes, results
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_NAME = re.compile(r"[a-z](?:[a-z0-9_-]{0,38}[a-z0-9])?")
 _TEMPLATES = resources.files("service_cli") / "environment_templates"
 
 
@@ -57,7 +58,12 @@ def new(
 
 def _problem(name: str, module: str) -> str | None:
     if not _NAME.fullmatch(name):
-        return f"{name!r} is no name: up to 40 lower-case letters, digits, _ and -, the first a letter"
+        return (
+            f"{name!r} is no name: up to 40 lower-case letters, digits, _ and -, the first a letter and the "
+            "last none of _ and -"
+        )
+    if keyword.iskeyword(module) or keyword.iskeyword(_class_name(module)):
+        return f"{name!r} is no name: a module or class of Python cannot have it"
     if name in OWN_NAMES:
         return f"there is an environment {name!r} already"
     if module in sys.stdlib_module_names or find_spec(module) is not None:
@@ -65,12 +71,16 @@ def _problem(name: str, module: str) -> str | None:
     return None
 
 
+def _class_name(module: str) -> str:
+    return "".join(part.capitalize() for part in module.split("_") if part)
+
+
 def _files(name: str, module: str, kind: str) -> dict[str, str]:
     """Return the files of the package by path."""
     words = {
         "name": name,
         "module": module,
-        "class_name": "".join(part.capitalize() for part in module.split("_") if part),
+        "class_name": _class_name(module),
         "api": API_VERSION,
     }
     templates = {

@@ -73,6 +73,10 @@ def test_the_page_quotes_the_package_and_counts_its_lines(written, tmp_path) -> 
     [
         ("Chess", "is no name"),
         ("9chess", "is no name"),
+        ("vault-", "is no name"),
+        ("vault_", "is no name"),
+        ("class", "a module or class of Python cannot have it"),
+        ("none", "a module or class of Python cannot have it"),
         ("code", "there is an environment 'code' already"),
         ("json", "there is a Python module 'json' already"),
         ("trainer", "there is a Python module 'trainer' already"),
