@@ -102,7 +102,7 @@ class GameCatalog:
                 many_per_worker=spec.many_per_worker,
             ),
             reward_range=(0.0, 1.0),
-            max_steps=facts.max_steps,
+            max_steps=max(self._max_steps(task) for task in self._tasks.values()),
             params=facts.params or nothing,
         )
 
@@ -115,7 +115,7 @@ class GameCatalog:
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
-        max_steps = task.max_steps or self._facts.max_steps
+        max_steps = self._max_steps(task)
         common: dict[str, JsonValue] = {"id": task.id, "category": task.category, "max_steps": max_steps}
         return TaskPayload(task={**task.task, **common}, grading={}, max_steps=max_steps)
 
@@ -133,6 +133,9 @@ class GameCatalog:
             for name in task.splits:
                 splits.setdefault(name, []).append(task.id)
         return {name: tuple(ids) for name, ids in splits.items()}
+
+    def _max_steps(self, task: GameTask) -> int:
+        return task.max_steps or self._facts.max_steps
 
     def _task(self, task_id: str) -> GameTask:
         try:

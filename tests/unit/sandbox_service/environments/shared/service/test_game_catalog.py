@@ -54,6 +54,12 @@ def test_the_box_gets_the_task_and_what_all_games_need(catalog):
     assert catalog.payload("b").max_steps == 7
 
 
+def test_the_descriptor_has_the_highest_limit_of_any_task(tmp_path):
+    long = {"id": "c", "category": "mate", "splits": ["train"], "max_steps": 90}
+    (tmp_path / TASKS_FILE).write_text("".join(json.dumps(line) + "\n" for line in [*LINES, long]))
+    assert GameCatalog(SPEC, FACTS, partial(read_tasks, tmp_path)).describe().max_steps == 90
+
+
 def test_the_reference_is_what_an_assistant_would_say(catalog):
     assert catalog.reference("a") == [{"role": "assistant", "content": "e4"}]
     assert catalog.reference("b") == []
