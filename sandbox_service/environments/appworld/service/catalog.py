@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.environments.appworld.box.prompts import TOOL
 from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
 from sandbox_service.environments.provisions import GROUP
 from sandbox_service.errors import ServiceError
@@ -69,6 +71,7 @@ class AppworldCatalog:
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
             default_split=next(iter(self._splits)),
             action_format=_ACTION_FORMAT,
+            tools=(Tool.model_validate(TOOL),),
             capabilities=Capabilities(
                 fork=True, files=True, agent_code=True, deterministic=False, many_per_worker=False
             ),

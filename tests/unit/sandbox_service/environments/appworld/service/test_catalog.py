@@ -77,6 +77,13 @@ def test_a_payload_holds_no_ground_truth(tmp_path: Path) -> None:
     assert catalog.payload("b_1").task["category"] == "unrated"
 
 
+def test_the_descriptor_has_the_tool_that_all_tasks_share(tmp_path: Path) -> None:
+    lay_out(tmp_path / "data", own_train="a_1")
+    (tool,) = catalog_of(tmp_path).describe().tools
+    assert tool.function.name == "appworld"
+    assert list(tool.function.parameters["properties"]) == ["code"]
+
+
 def test_references_are_blocks_of_python_where_there_are_any(tmp_path: Path) -> None:
     lay_out(tmp_path / "data", own="a_1\nb_1\n")
     catalog = catalog_of(tmp_path)
