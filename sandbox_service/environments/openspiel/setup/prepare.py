@@ -92,10 +92,30 @@ def solution(task: dict[str, Any], attempt: int) -> list[str] | None:
     return moves if total > 0 else None
 
 
+def beginning(task: dict[str, Any]) -> str:
+    """Return what distinguishes a task: the state in which the agent first moves, or all deals of a match.
+
+    Two openings may lead to one state: moves in another order, or one more that the opponent makes by itself.
+    """
+    import pyspiel
+
+    if len(task["rounds"]) > 1:
+        return json.dumps([task["rounds"], task["seat"]])
+    state = pyspiel.load_game(task["spec"]).new_initial_state()
+    for action in task["rounds"][0]:
+        state.apply_action(action)
+    ply = 0
+    while not state.is_terminal() and state.current_player() != task["seat"]:
+        state.apply_action(random_reply(state.legal_actions(), task["seed"], ply))
+        ply += 1
+    return json.dumps([task["spec"], task["seat"], str(state)])
+
+
 def tasks() -> Iterator[dict[str, object]]:
-    """Yield the tasks of all games; no opening of a game and seat is in two splits, and each can be won."""
+    """Yield the tasks of all games; each can be won, and none begins as one of another split does."""
     for name in GAMES:
         seen: set[str] = set()
+        begun_in: dict[str, str] = {}
         rng = random.Random(f"{_SEED} {name}")
         for split, count in SPLITS:
             for seat in (0, 1):
@@ -107,9 +127,14 @@ def tasks() -> Iterator[dict[str, object]]:
                         continue
                     seen.add(key)
                     task_id = f"{name}_{split}_{seat}_{made:02d}"
-                    line = complete(task_id, name, split, {**begun, "seat": seat, "seed": task_id})
+                    task = {**begun, "seat": seat, "seed": task_id}
+                    first = beginning(task)
+                    if begun_in.get(first, split) != split:
+                        continue
+                    line = complete(task_id, name, split, task)
                     if line["reference"]:
                         made += 1
+                        begun_in[first] = split
                         yield line
 
 
