@@ -7,6 +7,7 @@ level, and the box makes the question from it. So tasks of any seed may be creat
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,8 @@ _SEEDS = 2_000_000
 _TEST_SEED = 1_000_000
 """Seed of the test tasks, as in the preparation."""
 _ID_PARTS = 4
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
+"""A seed or index in an id, in the one spelling that it has there."""
 _PREPARED_TASKS = 16
 """Training tasks of a level where no number is configured, as the preparation makes them."""
 _DRAWN = "tasks of configured seeds and numbers are not compared, so levels of a dataset may share some"
@@ -233,7 +236,7 @@ class ReasoningGymCatalog:
     def _read_id(self, task_id: str) -> TaskName:
         """Return the parts of an id. Raises ServiceError(UNKNOWN_TASK), saying what is wrong."""
         parts = task_id.split("/")
-        if len(parts) != _ID_PARTS or not (parts[2].isdecimal() and parts[3].isdecimal()):
+        if len(parts) != _ID_PARTS or not all(_NUMBER.fullmatch(part) for part in parts[2:]):
             self._refuse(task_id, "an id is DATASET/LEVEL-DIGEST/SEED/INDEX")
         level_name, _, digest = parts[1].partition("-")
         dataset = self.datasets.get(parts[0])
