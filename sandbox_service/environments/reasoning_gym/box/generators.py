@@ -13,8 +13,9 @@ import functools
 import io
 import json
 import math
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import reasoning_gym
@@ -28,6 +29,8 @@ SIZE = 1000
 STORED_ANSWERS = {"graph_color": "possible_answer", "rubiks_cube": "example_correct_answer"}
 """Metadata that holds a solution, by dataset, where the entry's own answer is empty."""
 _MOST_DATASETS = 128
+_SETS_OF_LETTERS = ("isomorphic_strings", "ransom_note")
+"""Datasets that draw from a set of letters, whose order is another one in each process."""
 _NO_NUMBER = re.compile(r"\b(?:nan|inf|infinity)[ij]?\b", re.IGNORECASE)
 """Words that Python reads as numbers, whose distance from the right one some scorers take for none."""
 
@@ -39,8 +42,9 @@ def make_entry(dataset: str, config: JsonObject, seed: int, index: int) -> JsonO
     """
     if not 0 <= index < SIZE:
         raise IndexError(f"an index lies between 0 and {SIZE - 1}, not {index}")
-    with _apart():
-        entry: JsonObject = _dataset(dataset, json.dumps(config, sort_keys=True), seed)[index]
+    settings = json.dumps(config, sort_keys=True)
+    with _apart(), _seeded(f"{dataset}/{settings}/{seed}/{index}"):
+        entry: JsonObject = _dataset(dataset, settings, seed)[index]
     return entry
 
 
@@ -89,7 +93,31 @@ def _apart() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _seeded(name: str) -> Iterator[None]:
+    """Seed the random numbers of the whole process, which list_functions draws from, and restore them."""
+    before = random.getstate()
+    random.seed(name)
+    try:
+        yield
+    finally:
+        random.setstate(before)
+
+
+class _OrderedLetters(frozenset[str]):
+    """A set whose elements come in the order of the alphabet, whatever hash seed the process has."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__()))
+
+    def __sub__(self, other: Set[str]) -> _OrderedLetters:  # type: ignore[override]
+        return _OrderedLetters(super().__sub__(other))
+
+
 @functools.lru_cache(maxsize=_MOST_DATASETS)
 def _dataset(name: str, config: str, seed: int) -> Any:  # noqa: ANN401  # the package is not typed
     # Most datasets draw from ``seed + index``: seeds further apart than any index share no entry.
-    return reasoning_gym.create_dataset(name, seed=seed * SIZE, size=SIZE, **json.loads(config))
+    made = reasoning_gym.create_dataset(name, seed=seed * SIZE, size=SIZE, **json.loads(config))
+    if name in _SETS_OF_LETTERS:
+        made.letters = _OrderedLetters(made.letters)
+    return made

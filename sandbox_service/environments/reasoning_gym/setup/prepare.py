@@ -20,7 +20,7 @@ from typing import Any
 from .drawing import do_without_drawing
 
 Json = dict[str, Any]
-ENTRIES = 2
+ENTRIES = 3
 """Version of the entries that ``box/generators.py`` makes. The folder of prepared data is named after
 ``setup`` alone, so another version here makes data of older entries anew."""
 _DIGEST_CHARACTERS = 8
