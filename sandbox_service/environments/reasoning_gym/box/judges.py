@@ -1,11 +1,13 @@
 """Judges of our own, for datasets whose scorer executes the answer as Python or accepts wrong ones.
 
-They compare texts and read arithmetic; nothing is evaluated. Standard library only.
+They compare texts and read numbers and arithmetic; nothing is evaluated. Standard library only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +18,25 @@ Judge = Callable[[JsonObject, str], bool]
 """Takes an entry of the dataset and an answer; returns whether it is correct."""
 
 _TWENTY_FOUR = 24
+_NEAR_PROBABILITY = Fraction(1, 10_000)
+_NEAR_RARITY = Fraction(1, 10)
+_NUMBER = re.compile(
+    r"(?P<sign>[-+]?)\$?(?P<size>(?:[0-9]{1,3}(?:,[0-9]{3}){1,9}|[0-9]{0,30})"
+    r"(?:\.[0-9]{0,30}(?:e[-+]?[0-9]{1,2})?|e[-+]?[0-9]{1,2}|/[0-9]{1,30})?)",
+    re.IGNORECASE,
+)
+"""A whole or decimal number or a fraction, whose size is bounded, since it is computed exactly."""
+_FRACTION = re.compile(
+    r"\$?\s*(?:\\d?frac\s*\{\s*(\d{1,30})\s*\}\s*\{\s*(\d{1,30})\s*\}|(\d{1,30})\s*/\s*(\d{1,30}))\s*\$?",
+    re.ASCII,
+)
+"""A fraction as text or as LaTeX."""
+_DURATION = re.compile(
+    r"(?:(?P<days>-?\d{1,9})(?:\s*days?)?)?"
+    r"(?:(?:^|,\s*)(?P<hours>-?\d{1,9}):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}(?:\.\d{1,6})?))?)?",
+    re.ASCII | re.IGNORECASE,
+)
+"""Days, hours and minutes, or both."""
 
 
 def _lines(text: str) -> str:
@@ -29,8 +50,44 @@ def is_stored_answer(entry: JsonObject, answer: str) -> bool:
 
 
 def is_stored_word(entry: JsonObject, answer: str) -> bool:
-    """Return whether an answer is the stored word in whatever case, with or without a full stop."""
-    return answer.strip().rstrip(".").casefold() == str(entry["answer"]).casefold()
+    """Return whether an answer is the stored word, case, white space and a full stop aside."""
+    return "".join(answer.split()).rstrip(".").casefold() == str(entry["answer"]).strip().casefold()
+
+
+def is_stored_sentence(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer has the stored words, case and white space aside."""
+    return answer.casefold().split() == str(entry["answer"]).casefold().split()
+
+
+def is_stored_number(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is the stored number and nothing else, a dollar sign and commas aside."""
+    value = _number(answer)
+    return value is not None and value == _number(str(entry["answer"]))
+
+
+def is_stored_probability(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is the stored probability within 1e-4.
+
+    Where that or its complement is smaller, it is right within a tenth: 0 is no answer for a rare event.
+    """
+    value, right = _number(answer), _number(str(entry["answer"]))
+    if value is None or right is None:
+        return False
+    return abs(value - right) <= min(_NEAR_PROBABILITY, _NEAR_RARITY * min(right, 1 - right))
+
+
+def is_stored_duration(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is the stored number of days, the stored time, or both as the stored ones."""
+    duration = _duration(answer)
+    return duration is not None and duration == _duration(str(entry["answer"]))
+
+
+def is_simplified_fraction(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is the simplified fraction and nothing else, as text or as LaTeX."""
+    found = _FRACTION.fullmatch(answer.strip())
+    parts = [int(part) for part in found.groups() if part is not None] if found else []
+    metadata = entry["metadata"]
+    return parts == [metadata["simplified_numerator"], metadata["simplified_denominator"]]
 
 
 def is_valid_board(entry: JsonObject, answer: str) -> bool:
@@ -58,15 +115,46 @@ def _has_value(answer: str, numbers: list[int], value: int) -> bool:
     return expression.value == value and sorted(expression.numbers) == sorted(numbers)
 
 
+def _number(text: str) -> Fraction | None:
+    """Return the number that a text is, perhaps with a full stop; None if it is anything else."""
+    found = _NUMBER.fullmatch(text.strip().rstrip("."))
+    if found is None:
+        return None
+    try:
+        size = Fraction(found["size"].replace(",", ""))
+    except (ValueError, ZeroDivisionError):
+        return None
+    return -size if found["sign"] == "-" else size
+
+
+def _duration(text: str) -> tuple[int | None, Fraction | None] | None:
+    """Return the days and the seconds beside them that a text is; None if it is anything else."""
+    found = _DURATION.fullmatch(text.strip().rstrip("."))
+    if found is None:
+        return None
+    days = None if found["days"] is None else int(found["days"])
+    if found["hours"] is None:
+        return days, None
+    seconds = 3600 * int(found["hours"]) + 60 * int(found["minutes"]) + Fraction(found["seconds"] or 0)
+    return days, seconds
+
+
 JUDGES: MappingProxyType[str, Judge] = MappingProxyType(
     {
         "binary_matrix": is_stored_answer,
+        "coin_flip": is_stored_probability,
         "countdown": reaches_target,
+        "figlet_font": is_stored_word,
+        "fraction_simplification": is_simplified_fraction,
         "game_of_life_halting": is_stored_word,
+        "gsm_symbolic": is_stored_number,
+        "letter_jumble": is_stored_sentence,
         "n_queens": is_valid_board,
         "puzzle24": reaches_24,
+        "spell_backward": is_stored_word,
         "spiral_matrix": is_stored_answer,
         "string_insertion": is_stored_answer,
+        "time_intervals": is_stored_duration,
     }
 )
 """Judges by dataset; the package's scorers of these are never called."""

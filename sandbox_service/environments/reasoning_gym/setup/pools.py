@@ -1,8 +1,8 @@
 """Make and prove the tasks of one dataset at one level.
 
-A level is kept only if, for each of its tasks, the stored answer has the score 1 and empty and meaningless
-answers do not. Its generator is timed, and searched for repeated questions. No question is asked twice, in
-whatever split or level of the dataset.
+A level is kept only if its tasks differ in their answers, and if for each of them the stored answer has the
+score 1, and empty and meaningless answers, guesses and lists of several do not. Its generator is timed, and
+searched for repeated questions. No question is asked twice, in whatever split or level of the dataset.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ MOST_REPEATED = 0.01
 """Share of repeated questions from which on a generator is said to repeat itself."""
 MOST_FAILED = 0.1
 """Share of questions that may fail in that sample."""
+MOST_ALIKE = 0.8
+"""Share of a level's tasks that may have the same answer; with more, a constant answer would do."""
 _TRIAL = 3
 _LEAST_SAMPLE = 30
 _PROBED = 3
@@ -52,6 +55,7 @@ _LEAST_SHARE = 0.5
 _SPARE = 6
 """Questions to draw from for each task that is wanted, since some repeat others."""
 _JUNK = ("", " ", "zzz", "I do not know.", "{}", "[[", "<answer>", "1e400", "nan", "nan+nani", "zzz " * 50)
+_GUESSES = ("0", "1")
 
 
 class LevelError(Exception):
@@ -106,6 +110,9 @@ def make_pool(dataset: str, config: Json, asked: set[str]) -> Pool:
     # Held-out questions are drawn first, so that no training question repeats one of them.
     for split, seed in SEEDS.items():
         _draw(pool, dataset, config, split, seed, wanted[split], seen)
+    alike = max(Counter(task["answer"] for task in pool.tasks).values()) / len(pool.tasks)
+    if alike > MOST_ALIKE:
+        raise LevelError(f"{alike:.0%} of its tasks have the same answer")
     asked |= seen
     return pool
 
@@ -187,10 +194,22 @@ def _task(pool: Pool, dataset: str, config: Json, split: str, seed: int, index: 
     junk = _JUNK if len(pool.tasks) < _PROBED else _JUNK[:1]
     for each in (*junk, entry["question"]):
         pool.floor = max(pool.floor, _rejected(dataset, config, seed, entry, each))
+    for each in {*_GUESSES, answer[:1]}:
+        if not _same_number(each, answer):
+            _rejected(dataset, config, seed, entry, each)
     if others := sorted({other["answer"] for other in pool.tasks[:_PROBED]} - {answer}):
         # A list with the right answer in it deserves the part that a scorer gives for it, but not all.
-        _rejected(dataset, config, seed, entry, " ".join([*others, answer]))
+        for listed in ([*others, answer], [answer, *others]):
+            _rejected(dataset, config, seed, entry, " ".join(listed))
     return task
+
+
+def _same_number(guess: str, answer: str) -> bool:
+    """Return whether a guess is the answer or the number with which it begins, as 5 is for ``5 days``."""
+    try:
+        return guess == answer or float(guess) == float(answer.split()[0])
+    except (ValueError, IndexError):
+        return False
 
 
 def _rejected(dataset: str, config: Json, seed: int, entry: Json, junk: str) -> float:

@@ -54,3 +54,85 @@ def test_any_of_the_boards_that_solve_the_puzzle_is_right() -> None:
 )
 def test_a_word_is_the_stored_one(answer: str, correct: bool) -> None:
     assert JUDGES["game_of_life_halting"](entry("True"), answer) is correct
+
+
+@pytest.mark.parametrize(
+    ("stored", "right", "wrong"),
+    [
+        ("0.1171875", ["0.1171875", ".1172", "0.11718", "15/128", "1.171875e-1"], ["0", "0.1", "0.11", "1"]),
+        ("0.375", ["3/8", "0.3750", "0.375."], ["0.3", "37.5", "3", "0.375 or 0.5", "3/0", ""]),
+        ("1", ["1", "1.0", "8/8"], ["0.99995", "0", "10"]),
+        ("3.051757812e-05", ["1/32768", "0.00003", "3.05e-5"], ["0", "0.0001", "1e-99", "1e999999999"]),
+        ("0.9998779297", ["0.99988", "8191/8192"], ["1", "0.9997"]),
+    ],
+)
+def test_a_probability_is_the_stored_one_and_no_prefix_of_it(
+    stored: str, right: list[str], wrong: list[str]
+) -> None:
+    judge = JUDGES["coin_flip"]
+    assert [answer for answer in right if not judge(entry(stored), answer)] == []
+    assert [answer for answer in wrong if judge(entry(stored), answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "right", "wrong"),
+    [
+        (
+            "1234",
+            ["1234", "1,234", "$1,234", "1234.0", "1,234.00", " 1234. "],
+            ["1234 5", "5 1234", "1,23,4"],
+        ),
+        ("-7", ["-7", "-7.0", "-$7"], ["7", "-7 or 7", "--7", "7-"]),
+        ("2.5", ["2.5", "$2.50", "5/2"], ["2", "2.5 3", "2,5", "x", "", "."]),
+    ],
+)
+def test_a_number_is_the_stored_one_and_nothing_else(stored: str, right: list[str], wrong: list[str]) -> None:
+    judge = JUDGES["gsm_symbolic"]
+    assert [answer for answer in right if not judge(entry(stored), answer)] == []
+    assert [answer for answer in wrong if judge(entry(stored), answer)] == []
+
+
+@pytest.mark.parametrize(
+    "right", ["3/7", " 3 / 7 ", "$3/7$", r"\frac{3}{7}", r"$\dfrac{3}{7}$", r"$ \frac {3} { 7 } $"]
+)
+@pytest.mark.parametrize("more", ["", " 6/14", " or 1/2", "1", r" \frac{6}{14}"])
+def test_a_fraction_is_the_simplified_one_and_nothing_else(right: str, more: str) -> None:
+    stored = entry("3/7", simplified_numerator=3, simplified_denominator=7)
+    assert JUDGES["fraction_simplification"](stored, right + more) is (more == "")
+    assert not JUDGES["fraction_simplification"](stored, f"{more or '6/14'} {right}")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "stored", "right", "wrong"),
+    [
+        ("spell_backward", "nus", ["NUS", "n u s"], ["nus and more", "nusa", "nu", ""]),
+        ("figlet_font", "GRAPHOMETER", ["graphometer"], ["GRAPHOMETER DODMAN", "GRAPHOMETRE", ""]),
+        ("letter_jumble", "a New day", ["A new  day"], ["a new day and more", "a new", "new a day", ""]),
+    ],
+)
+def test_more_than_the_stored_words_is_no_answer(
+    dataset: str, stored: str, right: list[str], wrong: list[str]
+) -> None:
+    assert [answer for answer in right if not JUDGES[dataset](entry(stored), answer)] == []
+    assert [answer for answer in wrong if JUDGES[dataset](entry(stored), answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "right", "wrong"),
+    [
+        (
+            "19 days",
+            ["19 days", "19", "19 Days."],
+            ["19 days 20 days", "19 20", "456:00", "18 days", "", "days"],
+        ),
+        ("08:36", ["08:36", "8:36", "08:36:00"], ["08:36 09:00", "8", "0 days, 08:36", "08:37", "-8:36"]),
+        ("08:47:17.004", ["08:47:17.004"], ["08:47:17", "08:47:17.004 or 1"]),
+        ("-1 days, 23:10", ["-1 days, 23:10", "-1 day,23:10:00"], ["1 days, 23:10", "-1 days", "23:10"]),
+    ],
+)
+def test_a_duration_is_the_stored_one_and_nothing_else(
+    stored: str, right: list[str], wrong: list[str]
+) -> None:
+    judge = JUDGES["time_intervals"]
+    assert [answer for answer in right if not judge(entry(stored), answer)] == []
+    assert [answer for answer in wrong if judge(entry(stored), answer)] == []

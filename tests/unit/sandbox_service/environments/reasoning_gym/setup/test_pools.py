@@ -16,7 +16,14 @@ CONFIG = {"kinds": 10_000}
 
 def make_entry(dataset, config, seed, index):
     question = str((7 * index + seed) % config["kinds"])
-    return {"question": f"Say {question}.", "answer": question, "metadata": {}}
+    answer = config.get("answers", {}).get(index % 10, question)
+    return {"question": f"Say {question}.", "answer": answer, "metadata": {}}
+
+
+def raw_score(dataset, config, seed, entry, answer):
+    """Accept the right answer, and whatever else the configuration's ``accepts`` does."""
+    right = entry["answer"]
+    return float(answer == right or config.get("accepts", lambda *_: False)(answer, right))
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def pools(monkeypatch):
     generators = ModuleType("box.generators")
     generators.make_entry = make_entry
     generators.oracle_answer = lambda dataset, entry: entry["answer"]
-    generators.raw_score = lambda dataset, config, seed, entry, answer: float(answer == entry["answer"])
+    generators.raw_score = raw_score
     monkeypatch.setitem(sys.modules, "box", ModuleType("box"))
     monkeypatch.setitem(sys.modules, "box.generators", generators)
     spec = importlib.util.spec_from_file_location("pools", SOURCE)
@@ -79,3 +86,41 @@ def test_a_level_whose_questions_other_levels_ask_is_refused_and_asks_none(pools
 def test_a_generator_of_too_few_questions_is_refused_with_the_reason(pools, kinds) -> None:
     with pytest.raises(pools.LevelError, match="its questions repeat each other"):
         pools.make_pool("numbers", {"kinds": kinds}, set())
+
+
+@pytest.mark.parametrize(
+    "accepts",
+    [
+        lambda answer, right: answer == "0",
+        lambda answer, right: answer == "1",
+        lambda answer, right: len(answer) == 1 and right.startswith(answer),
+        lambda answer, right: answer.startswith(f"{right} "),
+        lambda answer, right: answer.endswith(f" {right}"),
+    ],
+    ids=["zero", "one", "beginning", "right answer first", "right answer last"],
+)
+def test_a_level_whose_scorer_accepts_a_guess_is_refused(pools, accepts) -> None:
+    with pytest.raises(pools.LevelError, match="has the score 1"):
+        pools.make_pool("numbers", {**CONFIG, "accepts": accepts}, set())
+
+
+def test_other_spellings_of_the_right_number_are_no_guesses(pools) -> None:
+    answers = dict(enumerate(["0.0", "1.0", "5 days"]))
+
+    def accepts(answer, right):
+        return (answer, right) in [("0", "0.0"), ("1", "1.0"), ("5", "5 days")]
+
+    pool = pools.make_pool("numbers", {**CONFIG, "answers": answers, "accepts": accepts}, set())
+    assert {*answers.values()} <= {task["answer"] for task in pool.tasks}
+
+
+@pytest.mark.parametrize(("constant", "offered"), [(7, True), (9, False)])
+def test_a_level_that_one_answer_solves_is_refused(pools, constant: int, offered: bool) -> None:
+    config = {**CONFIG, "answers": dict.fromkeys(range(constant), "all zero")}
+    asked: set[str] = set()
+    if offered:
+        assert len(pools.make_pool("numbers", config, asked).tasks) == 23
+        return
+    with pytest.raises(pools.LevelError, match="have the same answer"):
+        pools.make_pool("numbers", config, asked)
+    assert not asked
