@@ -23,6 +23,7 @@ from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.openspiel.box.moves import label_of
 from sandbox_service.environments.reasoning_gym.box.answers import tagged_answer
 from sandbox_service.environments.reasoning_gym.box.arithmetic import ArithmeticTextError, read_arithmetic
+from sandbox_service.environments.reasoning_gym.box.judges import JUDGES
 from sandbox_service.environments.search_qa.box.actions import parse_actions as search_actions
 from sandbox_service.environments.search_qa.box.scoring import exact_match, f1
 from sandbox_service.environments.search_qa.box.search import load_index
@@ -57,6 +58,12 @@ def judged(text: str) -> float | None:
 SCRIPT = {"facts": [], "wishes": [{"say": "Cancel it.", "values": ["B-1"], "facts": []}]}
 
 
+SOLUTION = {"numbers": [1], "target": 1, "valid_answers": ["Q"]}
+FRACTION = {"simplified_numerator": 3, "simplified_denominator": 7}
+ENTRY = {"answer": "1", "metadata": {**SOLUTION, **FRACTION}}
+"""What all judges of reasoning_gym need."""
+
+
 def arithmetic(text: str) -> object:
     try:
         return read_arithmetic(text)
@@ -74,6 +81,7 @@ PARSERS: dict[str, Parser] = {
     "babyai words": babyai_plain,
     "reasoning_gym answers": tagged_answer,
     "reasoning_gym arithmetic": arithmetic,
+    "reasoning_gym judges": lambda text: [judge(ENTRY, text) for judge in JUDGES.values()],
     "search_qa actions": lambda text: search_actions(said(text)),
     "search_qa scores": lambda text: (exact_match(text, "the answer"), f1(text, "the answer")),
     "search_qa queries": lambda text: load_index().find(text, 3),
@@ -113,6 +121,10 @@ KNOWN = [
     ("", "(", ""),
     ("1", "+1", ""),
     ("", "-", "1"),
+    ("1", " ", "/"),
+    ("3/7", " ", "x"),
+    ("1 days,", " ", "x"),
+    ("1", ",111", "x"),
     ("", "</think>", ""),
     ("score", "*", "1"),
     ("score: ", "1", "."),
