@@ -61,7 +61,7 @@ SCRIPT = {"facts": [], "wishes": [{"say": "Cancel it.", "values": ["B-1"], "fact
 SOLUTION = {"numbers": [1], "target": 1, "valid_answers": ["Q"]}
 FRACTION = {"simplified_numerator": 3, "simplified_denominator": 7}
 ENTRY = {"answer": "1", "metadata": {**SOLUTION, **FRACTION}}
-"""What all judges of reasoning_gym need."""
+"""An entry that has all that any judge of reasoning_gym reads."""
 
 
 def arithmetic(text: str) -> object:
