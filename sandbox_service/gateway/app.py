@@ -91,6 +91,10 @@ class Gateway:
         """Set the function that returns what this process knows about the fleet, for the metrics."""
         self._metrics.show_fleet(view)
 
+    def name_replica(self, name: str) -> None:
+        """Set the name of this process among the replicas of the gateway, for the metrics."""
+        self._metrics.name_replica(name)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._rest(scope, receive, send)

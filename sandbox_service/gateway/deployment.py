@@ -45,6 +45,7 @@ class GatewayReplica:
     def __serve_build_asgi_app__(self) -> ASGIApp:
         app = build_configured_app(self._config, self._router, self._tracing)
         app.show_fleet(self._discovery.view)
+        app.name_replica(serve.get_replica_context().replica_id.unique_id)
         collect_rarely()
         keep_freed_memory()
         return _without_request_id(app)

@@ -44,9 +44,14 @@ _TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed
 
 
 class Metrics:
-    """Counters of this replica; labels are routes, codes and environments, never ids or tenants."""
+    """Counters of this replica; labels are routes, codes and environments, never ids or tenants.
+
+    One address leads to any replica: without its name in a label, its counters would seem to fall and rise
+    again from one scrape to the next.
+    """
 
     def __init__(self) -> None:
+        self._replica = "gateway"
         self._view: Callable[[], FleetView] = FleetView
         self._registry = CollectorRegistry()
         registry = self._registry
@@ -107,6 +112,10 @@ class Metrics:
         """Set the function that returns what this replica knows about the fleet."""
         self._view = view
 
+    def name_replica(self, name: str) -> None:
+        """Set the name of this replica, which no other one may have at the same time."""
+        self._replica = name
+
     def observe_wait(self, seconds: float) -> None:
         """Record how long a request was queued."""
         self._wait_seconds.observe(seconds)
@@ -151,7 +160,25 @@ class Metrics:
 
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
         """Return the metrics of this replica and of the fleet in Prometheus's text format."""
-        return generate_latest(self._registry) + generate_latest(_Fleet(fleet, self._view()))
+        view = self._view()
+        own = _Own(self.collect_families(), view.restarted, self._replica)
+        return generate_latest(own) + generate_latest(_Fleet(fleet, view))
+
+
+class _Own(Collector):
+    """The metrics of a replica, with its name in the label ``replica``."""
+
+    def __init__(self, families: Sequence[Metric], restarted: int, replica: str) -> None:
+        self._families = families
+        self._restarted = restarted
+        self._replica = replica
+
+    def collect(self) -> Iterator[Metric]:
+        name = "sandbox_gateway_supervisors_restarted"
+        own = {"replica": self._replica}
+        for family in (*self._families, CounterMetricFamily(name, _RESTARTED, value=self._restarted)):
+            family.samples = [each._replace(labels={**each.labels, **own}) for each in family.samples]
+            yield family
 
 
 class _Fleet(Collector):
@@ -165,8 +192,6 @@ class _Fleet(Collector):
         name = "sandbox_fleet_supervisors"
         yield GaugeMetricFamily(name, "Supervisors that answered", value=len(self._fleet))
         yield GaugeMetricFamily("sandbox_fleet_excluded", _EXCLUDED, value=self._view.excluded)
-        name = "sandbox_gateway_supervisors_restarted"
-        yield CounterMetricFamily(name, _RESTARTED, value=self._view.restarted)
         boxes = GaugeMetricFamily(
             "sandbox_fleet_boxes", "Boxes by state", labels=[*_POOL, "sandbox", "state"]
         )

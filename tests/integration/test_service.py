@@ -137,6 +137,9 @@ def test_ray_in_this_process_is_as_it_was_before_the_service(tmp_path: Path):
     """A process that kept the service's token would refuse the calls of a cluster that has none."""
     with run_service(config_in(tmp_path, haproxy=False)) as service:
         assert play(service.url) == 1.0
+        assert 'replica="gateway"' not in httpx.get(f"{service.url}/metrics").text, (
+            "each has Serve's own name"
+        )
     with local_ray(num_cpus=1):
         assert ray.get(ray.remote(Answering).remote().answer.remote(), timeout=60) == 42
 

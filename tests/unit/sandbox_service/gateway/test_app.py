@@ -194,8 +194,8 @@ async def test_a_client_that_leaves_in_mid_step_does_not_disturb_the_count(backe
     with pytest.raises(asyncio.CancelledError):
         await task
     sent = await call(app, receive, "/metrics", "GET")
-    assert b'requests_total{code="499",route="/v1/step"} 1.0' in sent[1]["body"]
-    assert b"sandbox_gateway_in_flight 1.0" in sent[1]["body"]
+    assert b'requests_total{code="499",replica="gateway",route="/v1/step"} 1.0' in sent[1]["body"]
+    assert b'sandbox_gateway_in_flight{replica="gateway"} 1.0' in sent[1]["body"]
 
 
 async def test_a_defect_behind_the_framework_is_a_problem_too(client, backend, instance):

@@ -145,11 +145,11 @@ async def test_the_gateway_refuses_bodies_over_its_bound_and_ends_the_connection
         assert (answer.headers["retry-after"], answer.headers["connection"]) == ("1", "close")
         assert (await send("q", b"x" * MIB)).status_code not in (429, 500)
         figures = (await client.get("/metrics", headers={"x-api-key": "k"})).text
-        assert "sandbox_gateway_body_bytes 1.048576e+06" in figures
+        assert 'sandbox_gateway_body_bytes{replica="gateway"} 1.048576e+06' in figures
         arrived.set()
         await slow
         figures = (await client.get("/metrics", headers={"x-api-key": "k"})).text
-        assert "sandbox_gateway_body_bytes 0.0" in figures
+        assert 'sandbox_gateway_body_bytes{replica="gateway"} 0.0' in figures
 
 
 async def test_without_a_proxy_in_front_a_body_that_never_begins_is_given_up():

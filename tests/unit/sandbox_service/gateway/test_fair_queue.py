@@ -176,8 +176,8 @@ async def test_the_gateway_serves_tenants_in_turn_and_counts_queued_requests():
         backend.open.set()
         await asyncio.gather(first, *greedy)
         figures = (await client.get("/metrics", headers={"authorization": "Bearer q"})).text
-    assert "sandbox_gateway_waiting 0.0" in figures
-    assert "sandbox_gateway_wait_seconds_count 5.0" in figures
+    assert 'sandbox_gateway_waiting{replica="gateway"} 0.0' in figures
+    assert 'sandbox_gateway_wait_seconds_count{replica="gateway"} 5.0' in figures
 
 
 async def test_the_operations_of_a_batch_take_turns_with_other_tenants_requests():

@@ -1,0 +1,40 @@
+"""The metrics of a gateway replica, and of the fleet."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.fleet.members import FleetView
+from sandbox_service.gateway.metrics import Metrics
+
+
+def series_of(replica, *, errors):
+    """Return what a replica shows: the name and labels of each series, and its value."""
+    metrics = Metrics()
+    metrics.name_replica(replica)
+    metrics.show_fleet(lambda: FleetView(restarted=errors))
+    for _ in range(errors):
+        metrics.count_operation("step", ErrorCode.INTERNAL)
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(metrics.exposition([]).decode())
+        for sample in family.samples
+    }
+
+
+def test_replicas_behind_one_address_have_series_of_their_own():
+    """One series with the counts of two replicas by turns would rise at every other scrape."""
+    one, other = series_of("a", errors=1), series_of("b", errors=0)
+    own = {key for key in one if key[0].startswith("sandbox_gateway_")}
+    assert own
+    assert own.isdisjoint(other)
+    assert ("replica", "a") in next(iter(own))
+    restarted = "sandbox_gateway_supervisors_restarted_total"
+    assert (one[restarted, ("replica", "a")], other[restarted, ("replica", "b")]) == (1, 0)
+
+
+def test_the_fleet_is_the_same_from_each_replica():
+    fleet = {key for key in series_of("a", errors=0) if key[0].startswith("sandbox_fleet_")}
+    assert fleet
+    assert fleet <= series_of("b", errors=0).keys()
