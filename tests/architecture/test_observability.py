@@ -1,17 +1,22 @@
 """Dashboards, alerts and runbooks agree with the metrics that are served."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sandbox_contract.inspection import PoolStats, SupervisorStats
 from sandbox_contract.problems import ErrorCode, FailureClass
+from sandbox_service.config import EnvironmentsConfig, ServerConfig
+from sandbox_service.environments.registry import build_registry
 from sandbox_service.fleet.members import FleetView
 from sandbox_service.fleet.scaling import FleetScale
+from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.exchange import HttpExchange
 from sandbox_service.gateway.metrics import Metrics
 
@@ -93,6 +98,39 @@ def test_codes_and_classes_in_an_expression_exist(place):
         assert set(values.split("|")) <= {code.value for code in ErrorCode}
     for values in re.findall(r"failure_class=~?\"([a-z_|]+)\"", EXPRESSIONS[place]):
         assert set(values.split("|")) <= {each.value for each in FailureClass}
+
+
+OPERATIONS_IN_BOXES = {
+    *("create", "create_instance", "create_from_pool", "fork_instance", "reset"),
+    *("step", "evaluate", "run_agent", "call_tool"),
+}
+OTHER_POSTS = {"batch", "close", "get_env_profile", "get_info", "release", "release_instance"}
+
+
+def test_alerts_divide_by_the_operations_of_every_protocol():
+    """A client of a route that is missing in a ratio would have errors without operations."""
+    document = build_app(ServerConfig(), build_registry(EnvironmentsConfig()), backend=None)
+    posts = {path for path, verbs in paths_of(document).items() if "post" in verbs}
+    assert {path.rpartition("/")[2] for path in posts} == OPERATIONS_IN_BOXES | OTHER_POSTS
+
+    def verbs_in(alert):
+        (pattern,) = re.findall(r"route=~\"([^\"]+)\"", EXPRESSIONS[alert])
+        return {path.rpartition("/")[2] for path in posts if re.fullmatch(pattern, path)}
+
+    assert verbs_in("SandboxTimeouts") == OPERATIONS_IN_BOXES
+    assert verbs_in("SandboxWorldExceptions") == {"reset", "step", "evaluate", "run_agent", "call_tool"}
+    assert verbs_in("SandboxBoxesNotReused") == {"close", "release", "release_instance"}
+
+
+def paths_of(app):
+    """Return the paths of the gateway's own description."""
+
+    async def ask():
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.get("/openapi.json")).json()["paths"]
+
+    return asyncio.run(ask())
 
 
 def test_every_metric_is_on_a_dashboard():
