@@ -221,6 +221,8 @@ class PoolStats(Result):
     """Boxes started since the supervisor started."""
     destroyed_total: int
     """Boxes destroyed since then."""
+    retired_total: int = 0
+    """Those of them that were idle for too long."""
 
 
 class SupervisorStats(Result):

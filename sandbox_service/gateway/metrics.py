@@ -40,7 +40,7 @@ _EXCLUDED = "Supervisors that get no requests, such as those of another version"
 _RESTARTED = "Supervisors that were restarted since they did not answer"
 _RAISED = "Actions and gradings at which an environment raised an exception"
 _LIVE = "Live instances: in a box, waiting for one, or to be rebuilt in one at their next call"
-_TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
+_DESTROYED = "Boxes destroyed, since they were idle for too long or for other reasons"
 
 
 class Metrics:
@@ -204,9 +204,9 @@ class _Fleet(Collector):
         for attribute, text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"sandbox_fleet_{attribute}", text, labels=_POOL)
             yield self._filled(gauge, attribute)
-        for attribute, text in _TOTALS.items():
-            counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
-            yield self._filled(counter, attribute)
+        started = CounterMetricFamily("sandbox_fleet_boxes_started", "Boxes started", labels=_POOL)
+        yield self._filled(started, "started_total")
+        yield self._destroyed()
         yield self._raised()
         if self._view.scale is not None:
             for attribute, text in _SCALE.items():
@@ -218,6 +218,14 @@ class _Fleet(Collector):
         for each in self._fleet:
             for pool in each.pools:
                 family.add_metric([each.name, pool.environment], each.instances_of(pool))
+        return family
+
+    def _destroyed(self) -> Metric:
+        family = CounterMetricFamily("sandbox_fleet_boxes_destroyed", _DESTROYED, labels=[*_POOL, "reason"])
+        for supervisor, pool in self._pools():
+            family.add_metric([supervisor, pool.environment, "idle"], pool.retired_total)
+            others = pool.destroyed_total - pool.retired_total
+            family.add_metric([supervisor, pool.environment, "other"], others)
         return family
 
     def _raised(self) -> Metric:

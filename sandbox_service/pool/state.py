@@ -49,6 +49,8 @@ class PoolBox:
     wanted_by: str | None = None
     """The tenant for whose waiters it is started, or destroyed to make room."""
     idle_since: float = 0.0
+    retired: bool = False
+    """Destroyed only since no instance needs it."""
 
 
 class PoolState:
@@ -64,6 +66,8 @@ class PoolState:
         """No further box is started."""
         self.started_total = 0
         self.destroyed_total = 0
+        self.retired_total = 0
+        """Those among the destroyed boxes that were idle for too long."""
         self._instances: Counter[str] = Counter()
         self._setting_up: set[str] = set()
         self._serial = 0
@@ -221,11 +225,13 @@ class PoolState:
     def retire(self, box: PoolBox) -> None:
         """Destroy an idle box that nobody needs."""
         box.state = BoxState.DESTROYING
+        box.retired = True
 
     def destroyed(self, serial: int) -> None:
         """Remove a box of which nothing is left."""
-        del self.boxes[serial]
+        box = self.boxes.pop(serial)
         self.destroyed_total += 1
+        self.retired_total += box.retired
 
     def _in_use(self) -> Counter[str]:
         """Return how many boxes each tenant uses, those being started for it included."""

@@ -185,6 +185,7 @@ class BoxPool:
             capacity=state.policy.capacity,
             started_total=state.started_total,
             destroyed_total=state.destroyed_total,
+            retired_total=state.retired_total,
         )
 
     async def close(self) -> None:

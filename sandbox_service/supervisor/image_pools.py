@@ -42,6 +42,8 @@ class ImagePools:
         """Boxes started by pools that are closed."""
         self.destroyed_total = 0
         """Boxes destroyed by them."""
+        self.retired_total = 0
+        """Those of them that were idle for too long."""
 
     def __iter__(self) -> Iterator[BoxPool]:
         """Iterate over the pools that have boxes, those that are being closed included."""
@@ -93,6 +95,7 @@ class ImagePools:
             self._closing.discard(pool)
             self.started_total += pool.state.started_total
             self.destroyed_total += pool.state.destroyed_total
+            self.retired_total += pool.state.retired_total
 
 
 def _is_unused(pool: BoxPool) -> bool:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LAYER_S = 420.0
 """Time for building the service's own layer of an image and for its removal, besides the task's build."""
-_SUMMED = ("starting", "idle", "busy", "resetting", "instances", "queued", "started_total", "destroyed_total")
+_TOTALS = ("started_total", "destroyed_total", "retired_total")
+_SUMMED = ("starting", "idle", "busy", "resetting", "instances", "queued", *_TOTALS)
 
 
 class Pools:
@@ -139,6 +140,6 @@ class Pools:
             sums["instances"] -= verifier.instances
             sums["queued"] -= verifier.queued
         for images in (self._of_images[name], self._of_verifiers[name]):
-            sums["started_total"] += images.started_total
-            sums["destroyed_total"] += images.destroyed_total
+            for total in _TOTALS:
+                sums[total] += getattr(images, total)
         return own.model_copy(update=sums)

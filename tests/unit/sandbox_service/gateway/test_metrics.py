@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from sandbox_contract.inspection import PoolStats, SupervisorStats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.fleet.members import FleetView
 from sandbox_service.gateway.metrics import Metrics
@@ -32,6 +33,16 @@ def test_replicas_behind_one_address_have_series_of_their_own():
     assert ("replica", "a") in next(iter(own))
     restarted = "sandbox_gateway_supervisors_restarted_total"
     assert (one[restarted, ("replica", "a")], other[restarted, ("replica", "b")]) == (1, 0)
+
+
+def test_boxes_that_were_given_back_are_counted_apart_from_those_that_failed():
+    pool = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
+    stats = PoolStats.model_validate(pool | {"destroyed_total": 7, "retired_total": 5})
+    fleet = [SupervisorStats(name="s", node="n", draining=False, uptime_s=0, pools=(stats,))]
+    text = Metrics().exposition(fleet).decode()
+    for reason, count in (("idle", 5), ("other", 2)):
+        labels = f'environment="code",reason="{reason}",supervisor="s"'
+        assert f"sandbox_fleet_boxes_destroyed_total{{{labels}}} {count}.0\n" in text
 
 
 def test_the_fleet_is_the_same_from_each_replica():

@@ -238,6 +238,15 @@ def test_a_pool_that_grew_shrinks_to_its_minimum_once_its_boxes_have_been_idle_f
     pool.settle()
     assert [box.serial for box in pool.boxes(BoxState.IDLE)] == [4]
     assert len(pool.state.boxes) == 1
+    assert (pool.state.destroyed_total, pool.state.retired_total) == (3, 3)
+
+
+def test_boxes_that_failed_are_not_counted_among_those_that_nobody_needed() -> None:
+    pool = PoolInHand()
+    pool.leave(pool.take("ada"))
+    pool.finish_cleaning(clean=False)
+    pool.finish_destroying()
+    assert (pool.state.destroyed_total, pool.state.retired_total) == (1, 0)
 
 
 def test_a_box_with_an_instance_is_never_idle_and_none_goes_while_somebody_waits() -> None:
