@@ -142,7 +142,7 @@ class RayDiscovery:
             else:
                 await asyncio.to_thread(self._find_scaler, self._roster)
                 self._find_scaler = ensure_scaler
-                self.scale = await fleet_scale(self._roster)
+                self.scale = await fleet_scale(self._roster, self._node_id)
         except ray.exceptions.RayError as error:
             # Ray's control plane does not answer; the known supervisors are as good as before.
             logger.warning("supervisors_refresh_failed", reason=str(error))

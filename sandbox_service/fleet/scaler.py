@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -23,7 +24,7 @@ from sandbox_contract.inspection import SupervisorStats
 from sandbox_service.telemetry import configure_logging, get_logger
 
 from .members import mismatch_of
-from .scaling import FleetScale, NodeLoad, ScalingPlan, WantedNodes, plan
+from .scaling import FleetScale, GatewayNodes, NodeLoad, ScalingPlan, WantedNodes, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,10 +60,12 @@ class FleetScaler:
         self._wanted = WantedNodes(policy)
         self._retiring: set[str] = set()
         self._scale = FleetScale()
+        self._gateways = GatewayNodes(time.monotonic())
         self._rounds = asyncio.get_running_loop().create_task(self._run(), name="scale the fleet")
 
-    async def scale(self) -> FleetScale:
-        """Return the last decision."""
+    async def scale(self, node_id: str) -> FleetScale:
+        """Return the last decision to a replica of the gateway on a node, which is kept for it."""
+        self._gateways.called(node_id, time.monotonic())
         return self._scale
 
     async def settings(self) -> str:
@@ -91,12 +94,13 @@ class FleetScaler:
     async def _decide(self) -> None:
         handles = await asyncio.to_thread(self._roster.find)
         answers = await asyncio.gather(*(self._report_of(*pair) for pair in handles.items()))
-        reports = {name: answer for name, answer in zip(handles, answers, strict=True) if answer is not None}
-        loads = [load for load, _ in reports.values()]
-        placed = {name: node_id for name, (_, node_id) in reports.items()}
+        now = time.monotonic()
+        reports = [load for load in answers if load is not None]
+        loads = [replace(load, gateway=self._gateways.are_on(load.node_id, now)) for load in reports]
+        placed = {load.supervisor: load.node_id for load in loads}
         self._retiring &= {load.supervisor for load in loads if load.draining}
-        wanted = self._wanted.update(loads, time.monotonic())
-        decided = plan(wanted, loads, self._retiring, silent=len(handles) - len(reports))
+        wanted = self._wanted.update(loads, now)
+        decided = plan(wanted, loads, self._retiring, silent=len(handles) - len(loads))
         # Before supervisors start: their nodes must not be removed meanwhile.
         resource = self._roster.node_resource
         await asyncio.to_thread(request_resources, bundles=[{resource: 1}] * decided.request)
@@ -131,17 +135,15 @@ class FleetScaler:
         if decided.start:
             await asyncio.to_thread(self._roster.start_missing, set(handles), placed, decided.start)
 
-    async def _report_of(
-        self, name: str, handle: ActorHandle[SupervisorActor]
-    ) -> tuple[NodeLoad, str] | None:
-        """Return a supervisor's load and its node; None while it starts or does not answer."""
+    async def _report_of(self, name: str, handle: ActorHandle[SupervisorActor]) -> NodeLoad | None:
+        """Return a supervisor's load; None while it starts or does not answer."""
         address, stats = await asyncio.gather(_call(handle, "address"), _call(handle, "stats"))
         if address is not None and mismatch_of(name, address, self._roster.version) is not None:
             # As an operator's drain: the node exists for Ray, and is no place for instances.
-            return NodeLoad(name, draining=True), address.node_id
+            return NodeLoad(name, draining=True, node_id=address.node_id)
         if address is None or not stats:
             return None
-        return load_of(SupervisorStats.model_validate_json(stats)), address.node_id
+        return replace(load_of(SupervisorStats.model_validate_json(stats)), node_id=address.node_id)
 
 
 def ensure_scaler(roster: Roster) -> None:
@@ -179,10 +181,10 @@ def renew_scaler(roster: Roster) -> None:
     ensure_scaler(roster)
 
 
-async def fleet_scale(roster: Roster) -> FleetScale | None:
-    """Return the scaler's last decision; None if it does not answer."""
+async def fleet_scale(roster: Roster, node_id: str) -> FleetScale | None:
+    """Return the scaler's last decision to a gateway on a node; None if it does not answer."""
     handle = await asyncio.to_thread(_scaler, roster)
-    answer = None if handle is None else await _call(handle, "scale")
+    answer = None if handle is None else await _call(handle, "scale", node_id=node_id)
     return answer if isinstance(answer, FleetScale) else None
 
 

@@ -13,6 +13,9 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+GATEWAY_S = 30.0
+"""Time for which a replica of the gateway counts on its node after its last call."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
@@ -39,6 +42,10 @@ class NodeLoad:
     """By environment, the boxes with instances and those that the queued creates need."""
     max_boxes: Mapping[str, int] = field(default_factory=dict)
     """By environment, the boxes that the node may have."""
+    node_id: str = ""
+    """Ray's id of its node."""
+    gateway: bool = False
+    """A replica of the gateway is on the node, so that the node is never idle for Ray."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,22 @@ class WantedNodes:
         return self._needs[0][1]
 
 
+class GatewayNodes:
+    """The nodes with replicas of the gateway, which call the scaler every 5 s."""
+
+    def __init__(self, now: float) -> None:
+        self._started_at = now
+        self._called_at: dict[str, float] = {}
+
+    def called(self, node_id: str, now: float) -> None:
+        """Record a call of a replica on a node."""
+        self._called_at[node_id] = now
+
+    def are_on(self, node_id: str, now: float) -> bool:
+        """Return whether a node may have a replica: any node may, until all replicas had the time to call."""
+        return now - self._called_at.get(node_id, self._started_at) < GATEWAY_S
+
+
 def needed_nodes(loads: Sequence[NodeLoad], target_use: float) -> int:
     """Return the nodes whose boxes the demand fills to the target; the scarcest environment decides.
 
@@ -135,6 +158,9 @@ def plan(
             request, start=missing - len(resumed), resume=tuple(each.supervisor for each in resumed)
         )
     idle = tuple(load.supervisor for load in leaving if not load.instances)
-    surplus = sorted(active, key=lambda load: (load.instances, load.supervisor))
+    # A gateway's node would stay, and be of no use without its supervisor.
+    surplus = sorted(
+        (load for load in active if not load.gateway), key=lambda load: (load.instances, load.supervisor)
+    )
     drained = surplus[: max(0, len(active) - wanted)]
     return ScalingPlan(request, drain=tuple(each.supervisor for each in drained), end=idle)

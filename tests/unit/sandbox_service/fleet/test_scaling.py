@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_service.fleet.scaling import (
+    GatewayNodes,
     NodeLoad,
     ScalingPlan,
     ScalingPolicy,
@@ -16,9 +17,11 @@ from sandbox_service.fleet.scaling import (
 POLICY = ScalingPolicy(min_nodes=1, max_nodes=4, target_use=0.8, idle_s=300.0)
 
 
-def node(supervisor: str, code: float = 0, *, instances: int = 0, draining: bool = False) -> NodeLoad:
+def node(
+    supervisor: str, code: float = 0, *, instances: int = 0, draining: bool = False, gateway: bool = False
+) -> NodeLoad:
     """A node of ten boxes, of which demand needs ``code``."""
-    return NodeLoad(supervisor, draining, instances, {"code": code}, {"code": 10})
+    return NodeLoad(supervisor, draining, instances, {"code": code}, {"code": 10}, gateway=gateway)
 
 
 @pytest.mark.parametrize(("boxes", "nodes"), [(0, 0), (1, 1), (8, 1), (8.5, 2), (16, 2), (17, 3)])
@@ -86,6 +89,22 @@ def test_a_supervisor_that_starts_is_not_started_twice_and_its_node_is_kept() ->
 def test_the_emptiest_supervisors_are_drained_when_fewer_suffice() -> None:
     loads = [node("a", instances=5), node("b", instances=0), node("c", instances=2)]
     assert plan(1, loads, ()) == ScalingPlan(request=0, drain=("b", "c"))
+
+
+def test_a_node_with_a_gateway_keeps_its_supervisor_since_ray_keeps_the_node() -> None:
+    loads = [node("a", gateway=True), node("b", instances=2), node("c", instances=3, gateway=True)]
+    assert plan(2, loads, ()) == ScalingPlan(request=0, drain=("b",))
+    assert plan(1, loads, ()) == ScalingPlan(request=0, drain=("b",))
+
+
+def test_a_gateway_is_where_it_calls_from_and_anywhere_until_it_had_the_time_to_call() -> None:
+    gateways = GatewayNodes(now=100.0)
+    assert gateways.are_on("a", 101.0)
+    assert gateways.are_on("b", 101.0)
+    gateways.called("a", 110.0)
+    assert gateways.are_on("a", 135.0)
+    assert not gateways.are_on("b", 135.0)
+    assert not gateways.are_on("a", 145.0), "its replica has ended"
 
 
 def test_a_drained_supervisor_is_ended_when_its_last_instance_is_gone() -> None:
