@@ -78,8 +78,11 @@ class Fleet(Protocol):
         """Return the names of all supervisors, also of those that start, stop or hang."""
         ...
 
-    def begin_drain(self, name: str, *, move: bool) -> None:
-        """Have a supervisor refuse new instances; with ``move`` hand over those that can be rebuilt."""
+    def begin_drain(self, name: str, *, move: bool, replace: bool = False) -> None:
+        """Have a supervisor refuse new instances; with ``move`` hand over those that can be rebuilt.
+
+        With ``replace`` its node is kept for a successor, in a fleet that scales.
+        """
         ...
 
     def cancel_drain(self, name: str) -> None:
@@ -107,13 +110,15 @@ def drain_node(
     now: Callable[[], float] = time.monotonic,
     *,
     successors: Callable[[], Collection[str]] = tuple,
+    replace: bool = False,
 ) -> DrainResult:
     """Drain all supervisors of a node; return what is left there at the end.
 
     Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
     timeout. ``successors`` names supervisors of the store: once no other node of this cluster takes instances
     and another cluster has supervisors, the wait is over, since clients speak to that one. A supervisor of
-    this cluster that dies meanwhile is remembered as one. Raises UnknownNodeError.
+    this cluster that dies meanwhile is remembered as one. ``replace`` says that ``replace_supervisors``
+    follows. Raises UnknownNodeError.
     """
     deadline = now() + timeout_s
     chosen = _find(fleet, node, min(deadline, now() + FIND_S), report, pause, now)
@@ -131,7 +136,7 @@ def drain_node(
         for name in chosen & placed.keys():
             # Again when another node joins or the last one goes, and after a restart, which forgets it.
             if began.get(name) != move or not placed[name].draining:
-                fleet.begin_drain(name, move=move)
+                fleet.begin_drain(name, move=move, replace=replace)
                 began[name] = move
         earlier, result = result, _look(chosen, placed, names)
         if earlier != result:

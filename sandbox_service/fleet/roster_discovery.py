@@ -99,13 +99,18 @@ class Roster:
         ray.kill(handle, no_restart=False)
 
     def start_missing(
-        self, known: Collection[str], placed: Mapping[str, str], limit: int | None = None
+        self,
+        known: Collection[str],
+        placed: Mapping[str, str],
+        limit: int | None = None,
+        *,
+        nodes: Collection[str] | None = None,
     ) -> list[str]:
         """Start a supervisor on every sandbox node that lacks one, and return the names of the new ones.
 
         ``known`` are the names of all supervisors, ``placed`` the node of each that answers. While a
         supervisor of a host does not answer, the host's nodes get none: it may be about to come back. At most
-        ``limit`` are started.
+        ``limit`` are started, and on ``nodes`` only if they are given.
         """
         started: list[str] = []
         for node_id, host in sorted(self.sandbox_nodes().items()):
@@ -113,7 +118,7 @@ class Roster:
                 break
             part = host_name_part(self.fleet, host)
             silent = [name for name in known if name.startswith(part) and name not in placed]
-            if node_id in placed.values() or silent:
+            if node_id in placed.values() or silent or (nodes is not None and node_id not in nodes):
                 continue
             name = _free_name(part, {*known, *started})
             self._start(name, node_id)

@@ -24,7 +24,7 @@ from sandbox_contract.inspection import SupervisorStats
 from sandbox_service.telemetry import configure_logging, get_logger
 
 from .members import mismatch_of
-from .scaling import FleetScale, GatewayNodes, NodeLoad, ScalingPlan, WantedNodes, plan
+from .scaling import FleetScale, GatewayNodes, NodeLoad, Replacements, ScalingPlan, WantedNodes, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,12 +61,17 @@ class FleetScaler:
         self._retiring: set[str] = set()
         self._scale = FleetScale()
         self._gateways = GatewayNodes(time.monotonic())
+        self._replaced = Replacements()
         self._rounds = asyncio.get_running_loop().create_task(self._run(), name="scale the fleet")
 
     async def scale(self, node_id: str) -> FleetScale:
         """Return the last decision to a replica of the gateway on a node, which is kept for it."""
         self._gateways.called(node_id, time.monotonic())
         return self._scale
+
+    async def expect_successor(self, name: str) -> None:
+        """Start another supervisor on the node of one that an operator is about to drain and to remove."""
+        self._replaced.announce(name)
 
     async def settings(self) -> str:
         """Return the digest of the settings that its supervisors get."""
@@ -100,11 +105,16 @@ class FleetScaler:
         placed = {load.supervisor: load.node_id for load in loads}
         self._retiring &= {load.supervisor for load in loads if load.draining}
         wanted = self._wanted.update(loads, now)
-        decided = plan(wanted, loads, self._retiring, silent=len(handles) - len(loads))
+        waiting = self._replaced.update(loads, handles)
+        silent = len(handles) - len(loads) + len(waiting)
+        decided = plan(wanted, loads, self._retiring, silent=silent, replaced=self._replaced)
         # Before supervisors start: their nodes must not be removed meanwhile.
         resource = self._roster.node_resource
         await asyncio.to_thread(request_resources, bundles=[{resource: 1}] * decided.request)
         await self._carry_out(decided, handles, placed)
+        if waiting:
+            await asyncio.to_thread(self._roster.start_missing, set(handles), placed, nodes=waiting)
+            self._replaced.settle(waiting)
         scale = FleetScale(wanted, decided.request, len(self._retiring))
         if scale != self._scale:
             logger.info(
@@ -186,6 +196,15 @@ async def fleet_scale(roster: Roster, node_id: str) -> FleetScale | None:
     handle = await asyncio.to_thread(_scaler, roster)
     answer = None if handle is None else await _call(handle, "scale", node_id=node_id)
     return answer if isinstance(answer, FleetScale) else None
+
+
+def expect_successor(roster: Roster, name: str) -> None:
+    """Have the fleet's scaler, if there is one, keep the place of a supervisor for its successor. Blocks."""
+    handle: Any = _scaler(roster)
+    if handle is not None:
+        # One that does not answer starts another node meanwhile, and takes this one when it is needed.
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            ray.get(handle.expect_successor.remote(name), timeout=ANSWER_S)
 
 
 def end_scaler(roster: Roster, timeout_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 GATEWAY_S = 30.0
@@ -116,6 +116,37 @@ class GatewayNodes:
         return now - self._called_at.get(node_id, self._started_at) < GATEWAY_S
 
 
+class Replacements:
+    """The supervisors that an operator replaces: each node keeps its place, and gets a supervisor again."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, str] = {}
+        """The node of each one whose drain has begun; an empty name until then."""
+
+    def announce(self, supervisor: str) -> None:
+        """Record that a supervisor is about to be drained and to be replaced on its node."""
+        self._nodes.setdefault(supervisor, "")
+
+    def update(self, loads: Sequence[NodeLoad], known: Collection[str]) -> set[str]:
+        """Return the nodes whose supervisor is gone from the ``known`` ones, for its successor."""
+        reports = {load.supervisor: load for load in loads}
+        for name, node_id in list(self._nodes.items()):
+            load = reports.get(name)
+            if load is not None and load.draining:
+                self._nodes[name] = load.node_id
+            # It has come back, or its drain was cancelled; or it has left before it was drained.
+            elif (load is not None and node_id) or (name not in known and not node_id):
+                del self._nodes[name]
+        return {node_id for name, node_id in self._nodes.items() if name not in known}
+
+    def settle(self, nodes: Collection[str]) -> None:
+        """Forget supervisors whose nodes have got a successor, or are gone."""
+        self._nodes = {name: node_id for name, node_id in self._nodes.items() if node_id not in nodes}
+
+    def __contains__(self, supervisor: object) -> bool:
+        return supervisor in self._nodes
+
+
 def needed_nodes(loads: Sequence[NodeLoad], target_use: float) -> int:
     """Return the nodes whose boxes the demand fills to the target; the scarcest environment decides.
 
@@ -134,7 +165,12 @@ def _needed(loads: Sequence[NodeLoad], environment: str, target_use: float) -> i
 
 
 def plan(
-    wanted: int, loads: Sequence[NodeLoad], retiring: Collection[str], *, silent: int = 0
+    wanted: int,
+    loads: Sequence[NodeLoad],
+    retiring: Collection[str],
+    *,
+    silent: int = 0,
+    replaced: Container[str] = (),
 ) -> ScalingPlan:
     """Return what leads from the present fleet to the wanted nodes.
 
@@ -143,14 +179,21 @@ def plan(
         loads: the supervisors that answer.
         retiring: supervisors among them whose drain an earlier plan began; other drains are an operator's.
         silent: supervisors that do not answer, because they start or restart.
+        replaced: supervisors that an operator drains, and whose nodes get others.
     """
     active = [load for load in loads if not load.draining]
-    leaving = [load for load in loads if load.draining and load.supervisor in retiring]
-    by_operator = len(loads) - len(active) - len(leaving)
+    coming_back = [load for load in loads if load.draining and load.supervisor in replaced]
+    leaving = [
+        load
+        for load in loads
+        if load.draining and load.supervisor in retiring and load.supervisor not in replaced
+    ]
+    places = len(active) + len(coming_back)
+    by_operator = len(loads) - places - len(leaving)
     # The operator's nodes exist for Ray, and are no places for instances. The request stands until the
     # supervisors answer: until then a new node may seem idle.
-    request = wanted + by_operator if wanted > len(active) else 0
-    missing = wanted - len(active) - silent
+    request = wanted + by_operator if wanted > places else 0
+    missing = wanted - places - silent
     if missing > 0:
         # Those with the most instances have the most to lose.
         resumed = sorted(leaving, key=lambda load: -load.instances)[:missing]
@@ -162,5 +205,5 @@ def plan(
     surplus = sorted(
         (load for load in active if not load.gateway), key=lambda load: (load.instances, load.supervisor)
     )
-    drained = surplus[: max(0, len(active) - wanted)]
+    drained = surplus[: max(0, places - wanted)]
     return ScalingPlan(request, drain=tuple(each.supervisor for each in drained), end=idle)

@@ -69,7 +69,7 @@ def drain(
                 cancel_drain(fleet, chosen)
                 results().print(f"{chosen} takes instances again", markup=False)
                 return
-            result = drain_node(fleet, chosen, timeout, notes_line)
+            result = drain_node(fleet, chosen, timeout, notes_line, replace=replace)
             if replace:
                 _replace(fleet, chosen, resolved.fleet.start_timeout_s)
                 return

@@ -83,7 +83,8 @@ class FakeCore:
         if frame.op is Op.CREATE:
             return self._create(frame)
         if frame.op is Op.STATS:
-            return frame.reply(json.dumps({"name": self.name, "draining": self.draining}).encode())
+            stats = {"name": self.name, "draining": self.draining, "node": "here", "uptime_s": 1, "pools": []}
+            return frame.reply(json.dumps(stats).encode())
         if frame.op is Op.INSTANCES and not frame.instance_id:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
         if frame.op is Op.INSTANCES:

@@ -13,13 +13,15 @@ import psutil
 import pytest
 import ray
 
+from deploy.fleet_access import RayFleet
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, VersionMismatchError
 from sandbox_service.fleet.discovery import RayDiscovery
+from sandbox_service.fleet.draining import drain_node, replace_supervisors
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.fleet.scaler import NAME, end_scaler
-from sandbox_service.fleet.scaling import ScalingPolicy
+from sandbox_service.fleet.scaling import FleetScale, ScalingPolicy
 from sandbox_service.supervisor.options import running_version
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
@@ -193,6 +195,32 @@ async def test_a_gateway_that_starts_with_other_settings_replaces_the_scaler(two
         for gateway in (before, beside, after):
             await gateway.close()
         await asyncio.to_thread(end_scaler, former, 30)
+
+
+async def test_a_supervisor_that_is_replaced_comes_back_on_its_node_in_a_fleet_that_scales(two_nodes):
+    """As ``drain --replace`` does it; the other node is free, and stays so."""
+    policy = ScalingPolicy(min_nodes=1, max_nodes=2, target_use=1.0, idle_s=60.0, interval_s=0.2)
+    roster = Roster("fleet-replaced", build_fake_core, tcp=True, node_resource="replaced", scaling=policy)
+    discovery = RayDiscovery(roster)
+    nodes = [two_nodes.add_node(**NODE, resources={"replaced": 1}) for _ in range(2)]
+    fleet = RayFleet(roster)
+    try:
+        await members_of(discovery, 1)
+        (before,) = fleet.placed()
+        await asyncio.to_thread(drain_node, fleet, before.name, 30.0, print, replace=True)
+        await asyncio.sleep(5 * policy.interval_s)
+        assert set(roster.find()) == {before.name}
+        await discovery.refresh()
+        assert discovery.scale == FleetScale(wanted=1)
+        assert await asyncio.to_thread(replace_supervisors, fleet, before.name, 60.0)
+        (after,) = fleet.placed()
+        assert (after.node_id, after.draining) == (before.node_id, False)
+    finally:
+        await discovery.close()
+        await asyncio.to_thread(end_scaler, roster, 30)
+        roster.end_all(roster.find().values(), 30)
+        for node in nodes:
+            two_nodes.remove_node(node)
 
 
 async def test_stopped_supervisors_are_drained_and_gone(two_nodes):

@@ -29,6 +29,8 @@ class ScriptedFleet:
             for number, name in enumerate(names)
         }
         self.orders: list[tuple[str, bool]] = []
+        self.kept: set[str] = set()
+        """Supervisors whose nodes are kept for successors."""
         self.looks = 0
         self.now = 0.0
         self.hangs = False
@@ -49,7 +51,9 @@ class ScriptedFleet:
     def names(self) -> set[str]:
         return {*self.supervisors, *self.silent}
 
-    def begin_drain(self, name: str, *, move: bool) -> None:
+    def begin_drain(self, name: str, *, move: bool, replace: bool = False) -> None:
+        if replace:
+            self.kept.add(name)
         self.orders.append((name, move))
         self.change(name, draining=True)
 
@@ -228,6 +232,13 @@ def test_a_node_gets_a_new_supervisor_from_the_gateways() -> None:
     fleet.change("a", draining=True)
     assert replace_supervisors(fleet, "host-a", 60, fleet.pause, lambda: fleet.now)
     assert not fleet.supervisors["a"].draining
+
+
+def test_a_node_that_gets_another_supervisor_is_kept_from_the_beginning_of_its_drain() -> None:
+    for replace_it, kept in ((True, {"a"}), (False, set())):
+        fleet = ScriptedFleet("a", "b")
+        drain_node(fleet, "a", 60.0, print, fleet.pause, lambda: fleet.now, replace=replace_it)
+        assert fleet.kept == kept
 
 
 def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_end() -> None:

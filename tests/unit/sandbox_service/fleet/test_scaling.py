@@ -7,6 +7,7 @@ import pytest
 from sandbox_service.fleet.scaling import (
     GatewayNodes,
     NodeLoad,
+    Replacements,
     ScalingPlan,
     ScalingPolicy,
     WantedNodes,
@@ -122,3 +123,39 @@ def test_a_node_that_an_operator_drains_is_replaced_and_left_alone() -> None:
     loads = [node("a", 8), node("b", instances=0, draining=True)]
     assert plan(2, loads, ()) == ScalingPlan(request=3, start=1)
     assert plan(1, loads, ()) == ScalingPlan(request=0)
+
+
+def test_a_node_whose_supervisor_is_replaced_keeps_its_place_and_no_other_is_asked_for() -> None:
+    loads = [node("a", 7), node("b", 7), node("c", 7, draining=True)]
+    assert plan(3, loads, (), replaced={"c"}) == ScalingPlan(request=0)
+    assert plan(4, loads, (), replaced={"c"}) == ScalingPlan(request=4, start=1)
+    assert plan(3, loads[:2], (), silent=1, replaced={"c"}) == ScalingPlan(request=3), "its successor comes"
+    assert plan(3, loads, {"c"}, replaced={"c"}).end == (), "the operator ends it"
+
+
+def on_node(supervisor: str, *, draining: bool) -> NodeLoad:
+    return NodeLoad(supervisor, draining, node_id=f"id-{supervisor}")
+
+
+def test_a_node_gets_a_supervisor_again_when_the_replaced_one_is_gone() -> None:
+    replaced = Replacements()
+    replaced.announce("a")
+    assert replaced.update([on_node("a", draining=False)], {"a"}) == set(), "not drained yet"
+    assert replaced.update([on_node("a", draining=True)], {"a"}) == set()
+    assert "a" in replaced
+    assert replaced.update([], {"a"}) == set(), "it restarts, or ends"
+    assert replaced.update([], set()) == {"id-a"}
+    replaced.settle({"id-a"})
+    assert "a" not in replaced
+
+
+@pytest.mark.parametrize("drained", [True, False], ids=["cancelled", "gone before it was drained"])
+def test_a_replacement_that_does_not_take_place_is_forgotten(drained: bool) -> None:
+    replaced = Replacements()
+    replaced.announce("a")
+    if drained:
+        replaced.update([on_node("a", draining=True)], {"a"})
+        assert replaced.update([on_node("a", draining=False)], {"a"}) == set()
+    else:
+        assert replaced.update([], set()) == set()
+    assert "a" not in replaced
