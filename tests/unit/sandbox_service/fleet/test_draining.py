@@ -234,11 +234,13 @@ def test_a_node_gets_a_new_supervisor_from_the_gateways() -> None:
     assert not fleet.supervisors["a"].draining
 
 
-def test_a_node_that_gets_another_supervisor_is_kept_from_the_beginning_of_its_drain() -> None:
-    for replace_it, kept in ((True, {"a"}), (False, set())):
-        fleet = ScriptedFleet("a", "b")
-        drain_node(fleet, "a", 60.0, print, fleet.pause, lambda: fleet.now, replace=replace_it)
-        assert fleet.kept == kept
+@pytest.mark.parametrize(("replaced", "kept"), [(True, {"a"}), (False, set())])
+def test_a_node_is_kept_from_the_beginning_of_its_drain_for_another_supervisor(
+    replaced: bool, kept: set[str]
+) -> None:
+    fleet = ScriptedFleet("a", "b")
+    drain_node(fleet, "a", 60.0, print, fleet.pause, lambda: fleet.now, replace=replaced)
+    assert fleet.kept == kept
 
 
 def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_end() -> None:
