@@ -115,7 +115,8 @@ $(CHART_TOOLS)/.installed: scripts/chart_tools.txt | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(CHART_TOOLS) -r scripts/chart_tools.txt
 	@touch $@
 
-chart: $(CHART_TOOLS)/.installed ## Render the manifests of deploy/kubernetes from the Helm chart, and check them.
+chart: $(STAMP) $(CHART_TOOLS)/.installed ## Write the chart's schema and render deploy/kubernetes from the chart, and check them.
+	$(BIN)/python -m scripts.chart_schema
 	$(CHART_TOOLS)/bin/python -m scripts.render_chart
 
 SUPPLY_TOOLS := var/supply-tools

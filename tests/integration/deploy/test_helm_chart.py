@@ -38,6 +38,8 @@ ASKED = {
     "without secrets": {},
     "docker without group": {**SET, "boxes": {"kind": "docker"}},
     "a setting of the chart": {**SET, "config": {**KEYS, "store": {"url": "sqlite:///t"}}},
+    "an unknown setting": {**SET, "config": {**KEYS, "pol": {"max_boxes": 4}}},
+    "a setting of the wrong type": {**SET, "config": {**KEYS, "pool": {"max_boxes": "many"}}},
     "an unknown kind": {**SET, "boxes": {"kind": "process"}},
     "autoscaling without the API": {**SET, "sandbox": {"autoscaling": True}},
     "least": SET,
@@ -96,6 +98,8 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
     [
         ("docker without group", "boxes.docker.group"),
         ("a setting of the chart", "config.store.url is the chart's"),
+        ("an unknown setting", "additional properties 'pol' not allowed"),
+        ("a setting of the wrong type", "/config/pool/max_boxes"),
         ("an unknown kind", "'gvisor', 'docker'"),
         ("autoscaling without the API", "networkPolicy.apiServer"),
     ],

@@ -13,6 +13,7 @@ import yaml
 from deploy.exposure import check_reach
 from sandbox_service.config import ServiceConfig
 from sandbox_service.trajectories.engine import store_url
+from scripts.chart_schema import with_settings
 from scripts.install import Machine, choose
 from scripts.project_image import Recipe, recipe_of
 
@@ -253,6 +254,10 @@ WRONG = {
     "an unknown name": {"replicas": 3},
     "process boxes, which may not serve other machines": {"boxes": {"kind": "process"}},
     "a key in place of its digest": {"config": {"server": {"api_keys": {"sk-secret": "team-a"}}}},
+    "a setting that does not exist": {"config": {"pol": {"max_boxes": 4}}},
+    "a setting of the wrong type": {"config": {"pool": {"max_boxes": "many"}}},
+    "a setting out of its bounds": {"config": {"quota": {"box_share": 1.5}}},
+    "an environment that does not exist": {"config": {"environments": {"enabled": ["code"], "cod": {}}}},
     "a right that does not exist": {
         "config": {"server": {"api_keys": {"0" * 64: {"tenant": "a", "rights": "no"}}}}
     },
@@ -269,6 +274,22 @@ WRONG = {
 def test_wrong_values_are_refused(values) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, SCHEMA)
+
+
+def test_the_schema_has_the_settings_of_the_service() -> None:
+    text = (CHART / "values.schema.json").read_text()
+    assert text == with_settings(text), "python -m scripts.chart_schema"
+
+
+def test_settings_that_the_service_takes_are_accepted() -> None:
+    config = {
+        "pool": {"max_boxes": 4},
+        "pools": {"code": {"max_boxes": None}},
+        "deadline": {"step_s": 90.5, "agent_s": 3600},
+        "environments": {"enabled": ["code"], "code": {"task_files": ["/srv/tasks.jsonl"]}},
+    }
+    ServiceConfig.model_validate(config)
+    jsonschema.validate({"config": config}, SCHEMA)
 
 
 def test_a_key_may_be_read_only() -> None:
