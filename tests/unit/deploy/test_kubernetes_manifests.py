@@ -187,6 +187,28 @@ def test_policies_select_the_pods_and_open_only_the_api_to_clients(documents) ->
     assert budget["selector"]["matchLabels"].items() <= labels.items()
 
 
+def test_each_pod_that_is_always_there_has_a_gateway_and_so_can_be_ready(documents) -> None:
+    """Serve has a front on nodes with a replica only, and a second one there would leave a pod without."""
+    serve = service(documents)
+    (application,) = serve["applications"]
+    replicas = ServiceConfig.model_validate(application["args"]).server.replicas
+    cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert replicas == group["minReplicas" if cluster["enableInTreeAutoscaling"] else "replicas"]
+    assert application["deployments"] == [{"name": "gateway", "max_replicas_per_node": 1}]
+
+
+def test_one_ready_pod_may_be_evicted_at_a_time_and_never_the_head(documents) -> None:
+    """Kubernetes accepts no ``maxUnavailable`` for pods whose owner cannot be scaled, as KubeRay's cannot."""
+    config = ServiceConfig.model_validate(service(documents)["applications"][0]["args"])
+    budget = documents["PodDisruptionBudget", "sandbox-sandbox"]["spec"]
+    assert budget["minAvailable"] == config.server.replicas - 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    head = documents["PodDisruptionBudget", "sandbox-head"]["spec"]
+    assert head["minAvailable"] > 1, "also beside the head of a new cluster"
+    assert not any("maxUnavailable" in spec for spec in (budget, head))
+
+
 def test_trainers_ask_for_gpus_and_heads_for_none() -> None:
     cluster = read(DEPLOY / "kubernetes" / "gvisor.yaml")["RayCluster", "sandbox-trainer"]["spec"]
     (worker,) = cluster["workerGroupSpecs"]
@@ -258,6 +280,7 @@ WRONG = {
     "a setting of the wrong type": {"config": {"pool": {"max_boxes": "many"}}},
     "a setting out of its bounds": {"config": {"quota": {"box_share": 1.5}}},
     "an environment that does not exist": {"config": {"environments": {"enabled": ["code"], "cod": {}}}},
+    "a budget in percent, which KubeRay's pods cannot have": {"disruptionBudget": {"maxUnavailable": "50%"}},
     "a right that does not exist": {
         "config": {"server": {"api_keys": {"0" * 64: {"tenant": "a", "rights": "no"}}}}
     },

@@ -43,6 +43,16 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The sandbox pods that are always there. */}}
+{{- define "sandbox.pods" -}}
+{{- ternary .Values.sandbox.minReplicas .Values.sandbox.replicas .Values.sandbox.autoscaling | int | max 1 -}}
+{{- end -}}
+
+{{/* Replicas of the gateway: one for each of these pods, since a pod without one has no front and is never ready. */}}
+{{- define "sandbox.gateways" -}}
+{{- dig "server" "replicas" (include "sandbox.pods" .) .Values.config | int -}}
+{{- end -}}
+
 {{/* The configuration tree: the operator's, and what follows from the chart. */}}
 {{- define "sandbox.config" -}}
 {{- $boxes := dict "kind" .Values.boxes.kind -}}
@@ -59,7 +69,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $least := max 1 (int .Values.sandbox.minReplicas) -}}
 {{- $_ := set $fleet "scaling" (dict "enabled" true "min_nodes" $least "max_nodes" (int .Values.sandbox.maxReplicas)) -}}
 {{- end -}}
-{{- $own := dict "fleet" $fleet "server" (dict "host" "0.0.0.0" "port" 8080) "sandbox" $boxes "store" (dict "url" "postgresql+psycopg://") -}}
+{{- $own := dict "fleet" $fleet "server" (dict "host" "0.0.0.0" "port" 8080 "replicas" (include "sandbox.gateways" . | int)) "sandbox" $boxes "store" (dict "url" "postgresql+psycopg://") -}}
 {{- mergeOverwrite (deepCopy .Values.config) $own | toYaml -}}
 {{- end -}}
 
