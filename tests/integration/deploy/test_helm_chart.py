@@ -60,6 +60,19 @@ ASKED = {
     },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
     "an image of one's own": {**SET, "image": {"repository": "registry.example/mine", "tag": "7"}},
+    "fewer gateways than pods": {
+        **SET,
+        "config": {"server": {**KEYS["server"], "replicas": 2}},
+        "sandbox": {"replicas": 5},
+    },
+    "more gateways than pods": {
+        **SET,
+        "config": {"server": {**KEYS["server"], "replicas": 5}},
+        "disruptionBudget": {"maxUnavailable": 2},
+    },
+    "rolling": {**SET, "rollOnConfigChange": True},
+    "rolling, changed": {**SET, "rollOnConfigChange": True, "config": {**KEYS, "pool": {"max_boxes": 4}}},
+    "changed": {**SET, "config": {**KEYS, "pool": {"max_boxes": 4}}},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
 }
 
@@ -148,6 +161,39 @@ def test_only_the_head_of_an_autoscaled_cluster_calls_the_api_of_kubernetes(rend
         assert group["template"]["spec"]["automountServiceAccountToken"] is False
     (policy,) = [each for each in documents if each["metadata"]["name"].endswith("-autoscaler")]
     assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "head"
+
+
+@pytest.mark.parametrize(
+    ("values", "replicas", "on_a_node", "available"),
+    [
+        ("least", 2, 1, 1),
+        ("fewer gateways than pods", 2, 1, 1),
+        ("more gateways than pods", 5, 3, 0),
+        ("autoscaling", 1, 1, 0),
+    ],
+)
+def test_the_budget_counts_the_pods_that_a_gateway_makes_ready(
+    rendered, values, replicas, on_a_node, available
+) -> None:
+    documents = [each for each in yaml.safe_load_all(rendered["answers"][values]) if each]
+    (service,) = [each["spec"] for each in documents if each["kind"] == "RayService"]
+    (application,) = yaml.safe_load(service["serveConfigV2"])["applications"]
+    assert ServiceConfig.model_validate(application["args"]).server.replicas == replicas
+    assert application["deployments"] == [{"name": "gateway", "max_replicas_per_node": on_a_node}]
+    budgets = {each["metadata"]["name"]: each["spec"] for each in documents if "Budget" in each["kind"]}
+    assert budgets["sandbox-sandbox"]["minAvailable"] == available
+
+
+def test_a_changed_configuration_makes_a_new_cluster_only_if_it_is_asked_for(rendered) -> None:
+    """KubeRay makes one whenever ``rayClusterConfig`` differs."""
+
+    def cluster(values):
+        documents = [each for each in yaml.safe_load_all(rendered["answers"][values]) if each]
+        (service,) = [each["spec"] for each in documents if each["kind"] == "RayService"]
+        return service["rayClusterConfig"]
+
+    assert cluster("changed") == cluster("least")
+    assert cluster("rolling, changed") != cluster("rolling")
 
 
 def test_policies_can_be_left_to_the_platform(rendered) -> None:
