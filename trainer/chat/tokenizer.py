@@ -100,13 +100,14 @@ class ChatTokenizer:
         text = None if last is None else self.decode([last])
         return self._template.encode(self._template.following(messages, text), self.encode)
 
-    def turn(self, message: Message | str, prompt: Sequence[int] = ()) -> list[int]:
+    def turn(self, message: Message | str, prompt: Sequence[int] = (), *, calls: bool = False) -> list[int]:
         """Return the tokens of an assistant's turn with its stop token, as the model would have to write it.
 
         A message is rendered by the chat template, its thought included; a text is used unchanged.
-        ``prompt`` are the tokens before the turn; without them, it is the first answer to a user.
+        ``prompt`` are the tokens before the turn; without them, it is the first answer to a user. ``calls``:
+        whether a text has tool calls, behind which some templates end a turn in another way.
         """
-        calls = not isinstance(message, str) and bool(message.tool_calls) and not self._in_text
+        calls = calls or (not isinstance(message, str) and bool(message.tool_calls) and not self._in_text)
         head = self.decode(prompt[-HEAD_TOKENS:])
         ids = self.encode(message) if isinstance(message, str) else self._written(message, head)
         end = self._template.end_token(calls=calls)
@@ -132,10 +133,10 @@ class ChatTokenizer:
         return self.format.parse(marked(mark + text), first_call, tools)
 
     def reread(self, message: Message, tools: Sequence[Tool] = ()) -> Message:
-        """Return a recorded message with the calls and the thought that it has as text.
+        """Return a recorded message with the calls and the thought that it has as text; others as they are.
 
-        A run displays a turn as the model wrote it. As text, ``turn`` would write the marks that are special
-        tokens letter by letter, and a template may leave the thought out. Other texts stay as they are.
+        A run displays a turn as the model wrote it. The tokens of such a turn are those of its text: rendered
+        as a message, marks that are special tokens would become letters, and a template may change the rest.
         """
         if message.role != "assistant" or message.tool_calls or not message.content:
             return message

@@ -82,15 +82,16 @@ def tokenize_conversation(
 ) -> TokenizedConversation:
     """Return the tokens of a conversation whose ``completion`` begins with a turn.
 
-    Calls are numbered as in an episode. Messages after the last turn are left out. ``skipped`` are indices of
-    the completion's turns that carry no loss. Raises ConfigError where the chat template rejects a message.
+    Calls are numbered as in an episode; a turn with calls or a thought in its text, as a run displays it, is
+    tokenized as that text. Messages after the last turn are left out. ``skipped`` are indices of the
+    completion's turns that carry no loss. Raises ConfigError where the chat template rejects a message.
     """
-    messages = numbered([chat.reread(message, tools) for message in (*prompt, *completion)])
-    prompt, completion = messages[: len(prompt)], messages[len(prompt) :]
-    tokens = chat.opening(prompt, tools)
+    read = [chat.reread(message, tools) for message in completion]
+    messages = numbered([*prompt, *read])
+    tokens = chat.opening(messages[: len(prompt)], tools)
     turns: list[TurnSpan] = []
     between: list[Message] = []
-    for place, message in enumerate(completion):
+    for place, (given, message) in enumerate(zip(completion, messages[len(prompt) :], strict=True)):
         if message.role != "assistant":
             between.append(message)
             continue
@@ -98,6 +99,9 @@ def tokenize_conversation(
             tokens += chat.continuation(between, tokens[-1])
             between = []
         start = len(tokens)
-        tokens += chat.turn(message, tokens)
+        if read[place] is given:
+            tokens += chat.turn(message, tokens)
+        else:
+            tokens += chat.turn(given.content or "", tokens, calls=bool(message.tool_calls))
         turns.append(TurnSpan(start, len(tokens), trained=place not in skipped))
     return TokenizedConversation(tuple(tokens), tuple(turns))

@@ -140,6 +140,31 @@ def test_a_turn_that_a_run_displayed_is_learned_as_it_was_sampled(name, tool_for
     assert tokenize_conversation(chat, ASK, displayed) == sampled
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name":"python","arguments":{"code":"1"}}</tool_call>',
+        '<tool_call>\n{"arguments": {"code": "1"}, "name": "python"}\n</tool_call>',
+        'First.\n\n<tool_call>\n{"name": "python", "arguments": {"code": "1"}}\n</tool_call>\nThen I look.',
+    ],
+    ids=["spaces", "order", "words behind"],
+)
+@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "smollm3"])
+def test_a_displayed_turn_keeps_the_models_own_way_of_writing(name, text):
+    chat = chat_with(name, tool_format="hermes")
+    learned = tokenize_conversation(chat, ASK, (Message(role="assistant", content=text),))
+    (turn,) = learned.turns
+    assert list(learned.token_ids[turn.start : turn.end - 1]) == chat.encode(text)
+
+
+def test_an_example_in_the_opening_is_read_as_in_a_rollout():
+    chat = chat_with("mistral_nemo", tool_format="mistral")
+    example = Message(role="assistant", content='[TOOL_CALLS][{"name": "python", "arguments": {}}]')
+    opening = (*ASK, example, Message(role="user", content="And 3 + 4?"))
+    learned = tokenize_conversation(chat, opening, (SUBMIT,))
+    assert list(learned.token_ids[: learned.turns[0].start]) == chat.opening(opening)
+
+
 def test_a_text_without_a_call_is_learned_as_it_is():
     chat = chat_with("qwen3", tool_format="hermes")
     unfinished = Message(role="assistant", content='<tool_call>\n{"name": "python"')
