@@ -6,6 +6,7 @@ read without the earlier ones: the step that opens it says ``new_session``.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.environments.shared.box.calls import parse_calls, plain_text
@@ -34,15 +35,14 @@ class MemoryTask(MultiTurn):
 
     def __init__(self, files: TaskFiles, task: JsonObject, limits: JsonObject, options: Options) -> None:
         sessions = [] if options.memory is not None else files.sessions[task["scenario"]]
-        if sessions and options.is_open_query:
-            detail = "the question of a memory task is its last turn; is_open_query needs memory"
-            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         spoken = [[{"role": "user", "content": said}] for session in sessions for said in session]
         lengths = [*map(len, sessions), 1]
         self.openings = frozenset(sum(lengths[:number]) for number in range(len(lengths)))
         """Turns with which a conversation opens."""
         self.scenario: str = task["scenario"]
         self.last_text = ""
+        # The question is the last turn, and a run over several categories has the same parameters for all.
+        options = dataclasses.replace(options, is_open_query=False)
         super().__init__(files, {**task, "turns": [*spoken, *task["turns"]]}, limits, options)
 
     def _make(self, task: JsonObject) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _ACTION_FORMAT = (
 _PARAMS: dict[str, JsonValue] = {
     "is_open_query": {
         "type": "boolean",
-        "description": "End the episode after the first turn, and grade that alone.",
+        "description": "Multi-turn tasks: end the episode after the first turn, and grade that alone.",
     },
     "step_rewards": {
         "type": "boolean",

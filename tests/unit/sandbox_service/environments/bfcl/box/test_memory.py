@@ -92,11 +92,13 @@ def test_a_memory_of_another_form_is_refused(play, memory):
     assert refused.value.code == "invalid_request"
 
 
-def test_an_open_query_is_refused_where_the_question_would_not_be_asked(play):
-    with pytest.raises(WorldError, match="is_open_query needs memory") as refused:
-        play(KEYS, is_open_query=True)
-    assert refused.value.code == "invalid_request"
-    memory = play(KEYS).verdict().details["memory"]
+def test_an_open_query_of_a_memory_task_asks_its_question_all_the_same(play):
+    episode = play(KEYS, is_open_query=True)
+    assert episode.start.info["turns"] == play(KEYS).start.info["turns"]
+    sessions(episode)
+    assert episode.say("{'answer': 'Michael'}").terminated
+    assert episode.verdict().success
+    memory = episode.verdict().details["memory"]
     episode = play(KEYS, is_open_query=True, memory=memory)
     assert episode.say("{'answer': 'Michael'}").terminated
     assert episode.verdict().success
