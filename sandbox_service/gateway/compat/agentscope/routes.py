@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_contract.episodes import (
     CreateInstanceRequest,
@@ -29,6 +29,7 @@ from sandbox_service.gateway.schema_errors import SchemaError
 
 from .models import CompatRequest, json_response, success
 from .translation import (
+    CounterpartError,
     declared_params,
     encode_step,
     messages_of,
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject, Request
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
-    from sandbox_service.gateway.dispatch import Dispatcher
+    from sandbox_service.gateway.dispatch import Dispatcher, EncodedRequest
     from sandbox_service.gateway.exchange import HttpExchange
+
+
+_T = TypeVar("_T")
 
 
 class CompatRoutes:
@@ -81,8 +85,7 @@ class CompatRoutes:
 
     async def _handle_step(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         step = await self._parser.read(CompatRequest, body, encode_step)
-        reply = await self._dispatcher.send(exchange, step, idempotency_header(exchange))
-        return HttpResponse(200, await self._parser.apply(step_body, reply.body))
+        return HttpResponse(200, await self._step(exchange, step, step_body))
 
     async def _handle_release(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
@@ -112,7 +115,7 @@ class CompatRoutes:
         result = await self._run(exchange, native, keyed=False)
         try:
             refuse_counterpart(_object(result["info"]))
-        except ServiceError:
+        except CounterpartError:
             await self.release(exchange, CompatRequest(instance_id=str(result["instance_id"])))
             raise
         if request.instance_id:
@@ -124,9 +127,11 @@ class CompatRoutes:
         return {"state": state, "info": info}
 
     async def step(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
-        """Take one assistant message."""
-        reply = await self._dispatcher.send(exchange, encode_step(request), idempotency_header(exchange))
-        return await self._parser.apply(step_data, reply.body)
+        """Take one assistant message.
+
+        An instance that waits for a counterpart is released and refused, as by ``create``.
+        """
+        return await self._step(exchange, encode_step(request), step_data)
 
     async def evaluate(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Grade the instance: return a number if ``sparse`` is true, an object otherwise."""
@@ -170,6 +175,18 @@ class CompatRoutes:
                 return False
             raise
         return bool(result["released"])
+
+    async def _step(
+        self, exchange: HttpExchange, step: EncodedRequest, translate: Callable[[bytes], _T]
+    ) -> _T:
+        """Run a step and translate its result."""
+        reply = await self._dispatcher.send(exchange, step, idempotency_header(exchange))
+        try:
+            return await self._parser.apply(translate, reply.body)
+        except CounterpartError:
+            # The client does not see the episode's end, so what it has come to must not be graded.
+            await self.release(exchange, CompatRequest(instance_id=step.instance_id))
+            raise
 
     async def _check_live(self, exchange: HttpExchange, instance_id: str) -> None:
         """Raise ServiceError(DUPLICATE_INSTANCE) if a repeated create returned an instance that has ended."""

@@ -32,6 +32,18 @@ if TYPE_CHECKING:
 Native = TypeVar("Native", bound=BaseModel)
 
 
+class CounterpartError(ServiceError):
+    """An instance waits for its counterpart, which this protocol has no message for."""
+
+    def __init__(self, name: str) -> None:
+        detail = f"the episode needs a model that plays its {name!r}, which this protocol has no message for"
+        super().__init__(ErrorCode.INVALID_REQUEST, detail)
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[CounterpartError], tuple[str]]:
+        return (type(self), (self.name,))
+
+
 def encode_step(request: CompatRequest) -> EncodedRequest:
     """Return the native step of a request. Raises ServiceError."""
     return encode_request(
@@ -44,7 +56,7 @@ def encode_step(request: CompatRequest) -> EncodedRequest:
 
 
 def step_data(reply: bytes) -> JsonValue:
-    """Translate the result of a native step. Raises ServiceError if a counterpart's message comes next."""
+    """Translate the result of a native step. Raises CounterpartError if a counterpart's comes next."""
     result = json_object(reply)
     info = result.get("info")
     details: JsonObject = info if isinstance(info, dict) else {}
@@ -60,14 +72,13 @@ def step_data(reply: bytes) -> JsonValue:
 
 
 def refuse_counterpart(info: Mapping[str, JsonValue]) -> None:
-    """Raise ServiceError if an instance waits for its counterpart: what it shows is not for the agent."""
+    """Raise CounterpartError if an instance waits for its counterpart: what it shows is not for the agent."""
     if (name := info.get("awaits")) is not None:
-        detail = f"the episode needs a model that plays its {name!r}, which this protocol has no message for"
-        raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
+        raise CounterpartError(str(name))
 
 
 def step_body(reply: bytes) -> bytes:
-    """Return the body of the protocol's response to a step."""
+    """Return the body of the protocol's response to a step. Raises CounterpartError, as ``step_data``."""
     return success(step_data(reply))
 
 

@@ -9,6 +9,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app
+from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
@@ -68,6 +69,17 @@ async def test_instances_whose_ids_the_client_chose_end_with_their_box(client, b
     }
     assert await call(client, other, "evaluate", instance_id="mine", params={"sparse": True}) == 0.0
     assert await call(client, other, "release_instance", instance_id="mine") is True
+
+
+async def test_an_instance_that_comes_to_wait_for_a_counterpart_is_released(client, backend):
+    box = await make_box(client)
+    instance_id = (await call(client, box, "create_instance", task_id="echo-10"))["info"]["instance_id"]
+    backend.awaits = Op.STEP
+    arguments = {"instance_id": instance_id, "action": {"role": "assistant", "content": "secret"}}
+    body = {"identity": box, "tool_name": "step", "arguments": arguments}
+    reply = await client.post("/mgr/call_tool", json=body)
+    assert (reply.status_code, "secret" in reply.text) == (422, False)
+    assert backend.episodes[instance_id].released
 
 
 async def test_environments_with_hyphens_in_their_names_have_boxes():
