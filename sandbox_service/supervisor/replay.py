@@ -21,6 +21,7 @@ from .instances import end_error
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
+    from sandbox_service.runner.world import JsonObject
     from sandbox_service.trajectories.base import TrajectoryStore
     from sandbox_service.trajectories.records import EventRecord
 
@@ -114,12 +115,21 @@ class Replay:
 
 
 def _same_opening(events: Sequence[EventRecord], reply: Frame) -> bool:
-    """Return whether a set-up led to the observation on record, the create's own or that of a parent."""
+    """Return whether a set-up led to the observation on record, the create's own or that of a parent.
+
+    System messages are not compared: a release that words a prompt in another way changes no task.
+    """
     created = next((event for event in events if event.kind is EventKind.CREATE), None)
     if created is None or created.response == reply.body:
         return True
-    before, after = json.loads(created.response), json.loads(reply.body)
-    return bool(before.get("observation") == after.get("observation"))
+    return _shown(created.response) == _shown(reply.body)
+
+
+def _shown(response: bytes) -> JsonObject:
+    """Return the observation of a create without its system messages."""
+    observation: JsonObject = json.loads(response).get("observation") or {}
+    messages = [each for each in observation.get("messages", []) if each["role"] != "system"]
+    return {**observation, "messages": messages}
 
 
 def _same_outcome(event: EventRecord, reply: Frame) -> bool:

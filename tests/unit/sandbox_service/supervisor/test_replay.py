@@ -131,6 +131,18 @@ async def test_a_replay_that_goes_elsewhere_loses_the_instance(index: int, chang
         assert not any(box.runner.places for box in service.factory.alive)
 
 
+async def test_an_instance_outlives_a_system_prompt_that_a_release_has_reworded() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.step(instance, "hello")
+        events = service.store.own_events[instance]
+        created = json.loads(events[0].response)
+        created["observation"]["messages"].insert(0, {"role": "system", "content": "Formerly so."})
+        events[0] = replace(events[0], response=json.dumps(created).encode())
+        service.factory.home_of(instance).die()
+        assert (await service.step(instance))["step_index"] == 1
+
+
 async def test_a_rebuild_waits_until_its_former_place_is_clear() -> None:
     async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
         instance = await service.create("echo")
