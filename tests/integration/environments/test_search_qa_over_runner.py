@@ -58,6 +58,12 @@ def test_a_number_needs_no_unit_that_the_question_does_not_ask_for(box: RunnerBo
         assert play(box, CATALOG, task.id, [wrong]).verdict["success"] is False
 
 
+def test_a_wrong_unit_has_the_partial_credit_of_half_an_answer(box: RunnerBox) -> None:
+    task = next(each for each in load_tasks().values() if len(each.accepted) > 1)
+    wrong = f"<answer>{task.answer.split()[0]} miles</answer>"
+    assert play(box, CATALOG, task.id, [wrong], partial_credit=True).graded == (pytest.approx(0.5), False)
+
+
 def test_the_words_of_the_answer_in_another_order_are_not_the_answer(box: RunnerBox) -> None:
     task_id = next(task_id for task_id in TASKS if load_tasks()[task_id].answer.endswith("kilometres"))
     turned = " ".join(reversed(load_tasks()[task_id].answer.split()))

@@ -71,7 +71,8 @@ class SearchQaWorld(World):
         answer, accepted = self.answer or "", grading["answers"]
         success = any(exact_match(answer, each) for each in accepted)
         partial = self.partial_credit and not sparse
-        score = 1.0 if success else (max(f1(answer, each) for each in accepted) if partial else 0.0)
+        # Against a bare number, one with a wrong unit would have more words right than against the full answer.
+        score = 1.0 if success else (f1(answer, accepted[0]) if partial else 0.0)
         details = {"answered": self.answer is not None, "searches": self.searches}
         # Words in another order have an F1 of 1 without being the answer.
         return Verdict(score if success else min(score, 0.99), success, details)

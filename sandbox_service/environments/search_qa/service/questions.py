@@ -82,7 +82,7 @@ class SearchTask:
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """Return the right answers: a number does without the unit that the question does not ask for."""
+        """Return the right answers, the full one first: one may do without a unit that is not asked for."""
         number, _, unit = self.answer.partition(" ")
         if unit in _UNITS and not self.question.endswith(_WITH_UNIT):
             return (self.answer, number)
