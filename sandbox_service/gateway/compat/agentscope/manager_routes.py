@@ -8,6 +8,7 @@ also where the client has chosen one: it may go on with its own or with the one 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import secrets
 from collections.abc import Iterable
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .routes import CompatRoutes
 
 
+_MOST_CHARACTERS = 128
+"""Length of an instance id."""
+_INSTANCE_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.:-]{{0,{_MOST_CHARACTERS - 1}}}")
 _SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_-]{1,64})-[0-9a-f]{32}")
 
 
@@ -111,8 +115,15 @@ def _environment_of(identity: str) -> str:
 
 
 def _instance_of(identity: str, chosen: str) -> str:
-    """Return the id of an instance of the sandbox, of which a client may name the part that it chose."""
-    return chosen if chosen.startswith(f"{identity}.") else f"{identity}.{chosen}"
+    """Return the id of an instance of the sandbox, of which a client may name the part that it chose.
+
+    One that does not fit behind the sandbox id is hashed; one that is no id is left to be refused by itself.
+    """
+    if chosen.startswith(f"{identity}.") or not _INSTANCE_ID.fullmatch(chosen):
+        return chosen
+    room = _MOST_CHARACTERS - len(f"{identity}.")
+    fits = len(chosen) <= room
+    return f"{identity}.{chosen if fits else hashlib.sha256(chosen.encode()).hexdigest()[:room]}"
 
 
 def _compat_request(environment: str, arguments: dict[str, JsonValue]) -> CompatRequest:

@@ -71,6 +71,28 @@ async def test_instances_whose_ids_the_client_chose_end_with_their_box(client, b
     assert await call(client, other, "release_instance", instance_id="mine") is True
 
 
+async def test_a_chosen_id_that_does_not_fit_behind_the_sandbox_id_works_too(client, backend):
+    box = await make_box(client)
+    action = {"role": "assistant", "content": "hi"}
+    for chosen in ("a" * 128, "a" * 127, "a" * (127 - len(box))):
+        data = await call(client, box, "create_instance", task_id="echo-10", instance_id=chosen)
+        for known in (chosen, data["info"]["instance_id"]):
+            await call(client, box, "step", instance_id=known, action=action)
+    assert len(backend.episodes) == 3
+    assert f"{box}.{'a' * (127 - len(box))}" in backend.episodes
+    assert [each.steps for each in backend.episodes.values()] == [2, 2, 2]
+    assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
+    assert all(each.released for each in backend.episodes.values())
+
+
+@pytest.mark.parametrize("chosen", ["a" * 129, "a b", "b " * 60])
+async def test_a_chosen_id_that_is_no_instance_id_is_refused(client, chosen):
+    arguments = {"task_id": "echo-10", "instance_id": chosen}
+    body = {"identity": await make_box(client), "tool_name": "create_instance", "arguments": arguments}
+    reply = await client.post("/mgr/call_tool", json=body)
+    assert (reply.status_code, list(reply.json())) == (422, ["detail"])
+
+
 async def test_an_instance_that_comes_to_wait_for_a_counterpart_is_released(client, backend):
     box = await make_box(client)
     instance_id = (await call(client, box, "create_instance", task_id="echo-10"))["info"]["instance_id"]
