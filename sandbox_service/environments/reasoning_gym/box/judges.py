@@ -21,16 +21,18 @@ _TWENTY_FOUR = 24
 _NEAR_PROBABILITY = Fraction(1, 10_000)
 _NEAR_RARITY = Fraction(1, 10)
 _NUMBER = re.compile(
-    r"(?P<sign>[-+]?)\$?(?P<size>(?:[0-9]{1,3}(?:,[0-9]{3}){1,9}|[0-9]{0,30})"
-    r"(?:\.[0-9]{0,30}(?:e[-+]?[0-9]{1,2})?|e[-+]?[0-9]{1,2}|/[0-9]{1,30})?)",
+    r"(?P<sign>[-+]?)(?P<size>(?:[0-9]{1,3}(?:,[0-9]{3}){1,9}|[0-9]{0,30})"
+    r"(?:\.[0-9]{1,30}(?:e[-+]?[0-9]{1,2})?|e[-+]?[0-9]{1,2}|/[0-9]{1,30})?)",
     re.IGNORECASE,
 )
 """A whole or decimal number or a fraction, whose size is bounded, since it is computed exactly."""
-_FRACTION = re.compile(
-    r"\$?\s*(?:\\d?frac\s*\{\s*(\d{1,30})\s*\}\s*\{\s*(\d{1,30})\s*\}|(\d{1,30})\s*/\s*(\d{1,30}))\s*\$?",
-    re.ASCII,
-)
-"""A fraction as text or as LaTeX."""
+_FRACTION = re.compile(r"([0-9]{1,30})/([0-9]{1,30})")
+_LATEX_FRACTION = re.compile(r"([-+]?)\\[dt]?frac\s*\{\s*([0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}")
+_WRAPPED = re.compile(r"\$(.+)\$|\\\((.+)\\\)|\\\[(.+)\\\]|\\boxed\s*\{(.+)\}", re.DOTALL)
+"""What LaTeX sets around a formula or a result."""
+_MOST_WRAPPINGS = 4
+_CURRENCY = re.compile(r"([-+]?)\\?\$\s*")
+"""A dollar sign at the beginning of an amount, before or after its sign."""
 _DURATION = re.compile(
     r"(?:(?P<days>-?\d{1,9})(?:\s*days?)?)?"
     r"(?:(?:^|,\s*)(?P<hours>-?\d{1,9}):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}(?:\.\d{1,6})?))?)?",
@@ -60,9 +62,14 @@ def is_stored_sentence(entry: JsonObject, answer: str) -> bool:
 
 
 def is_stored_number(entry: JsonObject, answer: str) -> bool:
-    """Return whether an answer is the stored number and nothing else, a dollar sign and commas aside."""
-    value = _number(answer)
-    return value is not None and value == _number(str(entry["answer"]))
+    """Return whether an answer is the stored number and nothing else, a dollar sign and commas aside.
+
+    A quotient is an answer only where the stored number is not whole: the division is a part of the task.
+    """
+    value, right = _number(answer), _number(str(entry["answer"]))
+    if value is None or value != right:
+        return False
+    return value.denominator != 1 or "/" not in _plain_number(answer)
 
 
 def is_stored_probability(entry: JsonObject, answer: str) -> bool:
@@ -70,7 +77,7 @@ def is_stored_probability(entry: JsonObject, answer: str) -> bool:
 
     Where that or its complement is smaller, it is right within a tenth: 0 is no answer for a rare event.
     """
-    value, right = _number(answer), _number(str(entry["answer"]))
+    value, right = _share(answer), _number(str(entry["answer"]))
     if value is None or right is None:
         return False
     return abs(value - right) <= min(_NEAR_PROBABILITY, _NEAR_RARITY * min(right, 1 - right))
@@ -84,8 +91,8 @@ def is_stored_duration(entry: JsonObject, answer: str) -> bool:
 
 def is_simplified_fraction(entry: JsonObject, answer: str) -> bool:
     """Return whether an answer is the simplified fraction and nothing else, as text or as LaTeX."""
-    found = _FRACTION.fullmatch(answer.strip())
-    parts = [int(part) for part in found.groups() if part is not None] if found else []
+    found = _FRACTION.fullmatch(_plain_number(answer))
+    parts = [int(part) for part in found.groups()] if found else []
     metadata = entry["metadata"]
     return parts == [metadata["simplified_numerator"], metadata["simplified_denominator"]]
 
@@ -115,9 +122,49 @@ def _has_value(answer: str, numbers: list[int], value: int) -> bool:
     return expression.value == value and sorted(expression.numbers) == sorted(numbers)
 
 
+def _bare(text: str) -> str:
+    """Return a text without LaTeX's delimiters around it and one full stop, inside or outside of them."""
+    text = _unwrapped(text.replace("\N{MINUS SIGN}", "-"))
+    return _unwrapped(text[:-1]) if text.endswith(".") else text
+
+
+def _unwrapped(text: str) -> str:
+    text = text.strip()
+    for _ in range(_MOST_WRAPPINGS):
+        found = _WRAPPED.fullmatch(text)
+        if found is None:
+            break
+        text = found[found.lastindex or 0].strip()
+    return text
+
+
+def _plain_number(text: str) -> str:
+    """Return a number in digits, as ``1,234.5`` or ``3/7``, for the ways to write it in text and LaTeX."""
+    text = _bare(text)
+    if amount := _CURRENCY.match(text):
+        text = amount[1] + text[amount.end() :]
+    # Only a fraction alone: with a number before it, it is a mixed one.
+    if fraction := _LATEX_FRACTION.fullmatch(text):
+        return f"{fraction[1]}{fraction[2]}/{fraction[3]}"
+    return "/".join(part.strip() for part in text.split("/"))
+
+
+def _share(text: str) -> Fraction | None:
+    """Return the number that a text is, perhaps in per cent; None if it is anything else."""
+    text = _plain_number(text)
+    if not text.endswith("%"):
+        return _value(text)
+    value = _value(text[:-1].removesuffix("\\").rstrip())
+    return None if value is None else value / 100
+
+
 def _number(text: str) -> Fraction | None:
-    """Return the number that a text is, perhaps with a full stop; None if it is anything else."""
-    found = _NUMBER.fullmatch(text.strip().rstrip("."))
+    """Return the number that a text is; None if it is anything else."""
+    return _value(_plain_number(text))
+
+
+def _value(plain: str) -> Fraction | None:
+    found = _NUMBER.fullmatch(plain)
     if found is None:
         return None
     try:
@@ -129,7 +176,7 @@ def _number(text: str) -> Fraction | None:
 
 def _duration(text: str) -> tuple[int | None, Fraction | None] | None:
     """Return the days and the seconds beside them that a text is; None if it is anything else."""
-    found = _DURATION.fullmatch(text.strip().rstrip("."))
+    found = _DURATION.fullmatch(_bare(text))
     if found is None:
         return None
     days = None if found["days"] is None else int(found["days"])
