@@ -29,7 +29,7 @@ _NUMBER = re.compile(
 _FRACTION = re.compile(r"([0-9]{1,30})/([0-9]{1,30})")
 _LATEX_FRACTION = re.compile(r"([-+]?)\\[dt]?frac\s*\{\s*([0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}")
 _WRAPPED = re.compile(r"\$(.+)\$|\\\((.+)\\\)|\\\[(.+)\\\]|\\boxed\s*\{(.+)\}", re.DOTALL)
-"""What LaTeX sets around a formula or a result."""
+"""LaTeX's marks around a formula or a result."""
 _MOST_WRAPPINGS = 4
 _CURRENCY = re.compile(r"([-+]?)\\?\$\s*")
 """A dollar sign at the beginning of an amount, before or after its sign."""

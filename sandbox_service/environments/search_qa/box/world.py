@@ -71,7 +71,7 @@ class SearchQaWorld(World):
         answer, accepted = self.answer or "", grading["answers"]
         success = any(exact_match(answer, each) for each in accepted)
         partial = self.partial_credit and not sparse
-        # Against a bare number, one with a wrong unit would have more words right than against the full answer.
+        # Beside a bare number, one with a wrong unit would have more words right than beside the full answer.
         score = 1.0 if success else (f1(answer, accepted[0]) if partial else 0.0)
         details = {"answered": self.answer is not None, "searches": self.searches}
         # Words in another order have an F1 of 1 without being the answer.

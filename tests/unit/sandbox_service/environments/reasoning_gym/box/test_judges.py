@@ -111,10 +111,27 @@ def test_a_probability_is_the_stored_one_and_no_prefix_of_it(
                 "$1234$",
                 r"\$1,234",
                 r"\boxed{1234}",
-            ]
-            + [r"\[ \boxed{\$1,234} \]", r"\(1234\).", "$1,234.$"],
-            ["1234 5", "5 1234", "1,23,4", "2468/2", "1234/1", r"\frac{2468}{2}", "1234%", "$1234$ or $5$"]
-            + ["$$1234", r"\boxed{1234}{5}", r"\boxed{5}\boxed{1234}", "1234..", "$", "$$", r"\boxed{}"],
+                r"\[ \boxed{\$1,234} \]",
+                r"\(1234\).",
+                "$1,234.$",
+            ],
+            [
+                "1234 5",
+                "5 1234",
+                "1,23,4",
+                "2468/2",
+                "1234/1",
+                r"\frac{2468}{2}",
+                "1234%",
+                "$1234$ or $5$",
+                "$$1234",
+                r"\boxed{1234}{5}",
+                r"\boxed{5}\boxed{1234}",
+                "1234..",
+                "$",
+                "$$",
+                r"\boxed{}",
+            ],
         ),
         (
             "-7",
@@ -147,8 +164,10 @@ def test_a_number_is_the_stored_one_and_nothing_else(stored: str, right: list[st
         r"\frac{3}{7}",
         r"$\dfrac{3}{7}$",
         r"\tfrac{3}{7}",
-    ]
-    + [r"$ \frac {3} { 7 } $", r"\(\frac{3}{7}\)", r"\[\boxed{\frac{3}{7}}\]"],
+        r"$ \frac {3} { 7 } $",
+        r"\(\frac{3}{7}\)",
+        r"\[\boxed{\frac{3}{7}}\]",
+    ],
 )
 @pytest.mark.parametrize("more", ["", " 6/14", " or 1/2", "1", r" \frac{6}{14}", " $6/14$", "..", "}"])
 def test_a_fraction_is_the_simplified_one_and_nothing_else(right: str, more: str) -> None:
