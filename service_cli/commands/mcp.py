@@ -28,7 +28,10 @@ def mcp(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episode.")] = None,
     params: ParamsOption = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Write the verdict to standard error when the client has left.")
+        bool,
+        typer.Option(
+            "--evaluate", help="Write the verdict, or why there is none, to standard error at the end."
+        ),
     ] = False,
 ) -> None:
     """Start an instance and serve its tools over MCP at standard input and output, until the client leaves.
@@ -65,9 +68,9 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task_of_server.cancel)
     async with (
         service as client,
-        instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, episode),
+        instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, served),
     ):
         await serve_stdio(mcp_server)
         if evaluate:
-            verdict = await episode.evaluate()
+            verdict = await served.evaluate()
             sys.stderr.write(verdict.model_dump_json() + "\n")

@@ -20,7 +20,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from sandbox_client.counterparts import refuse_counterpart
-from sandbox_client.errors import PolicyError, RequestError, SandboxError
+from sandbox_client.errors import CounterpartFailed, PolicyError, RequestError, SandboxError
 
 from .conversation import text_of, tool_call_message
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_client.episodes import AsyncEpisode
+    from sandbox_contract.episodes import EvaluateResult
     from sandbox_contract.messages import Message
 
 META = "training-sandbox/"
@@ -42,7 +43,9 @@ class InstanceServer:
     """The MCP handlers of one episode."""
 
     def __init__(self, episode: AsyncEpisode) -> None:
-        self._episode = episode
+        self.episode = episode
+        self._failure: SandboxError | None = None
+        """The reason why the latest call was not carried out, where the agent is not to blame."""
         self._opening = episode.observation.messages
         self._task = text_of(self._opening)
         self._calls = itertools.count()
@@ -51,7 +54,7 @@ class InstanceServer:
     def server(self) -> Server[Any]:
         """Return the server, to be run over any of MCP's transports."""
         return Server(
-            f"training-sandbox-{self._episode.environment}",
+            f"training-sandbox-{self.episode.environment}",
             version=importlib.metadata.version("training-sandbox-client"),
             instructions=self._task,
             on_list_tools=self._list_tools,
@@ -59,6 +62,16 @@ class InstanceServer:
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
         )
+
+    async def evaluate(self) -> EvaluateResult:
+        """Grade the episode.
+
+        Raises SandboxError: that of the latest call if the service failed at it, after which a verdict would
+        be about an episode that was cut off; CounterpartFailed if any call came to a model's turn.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return await self.episode.evaluate()
 
     async def _list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -70,7 +83,7 @@ class InstanceServer:
                     description=tool.function.description,
                     input_schema={"type": "object", **tool.function.parameters},
                 )
-                for tool in self._episode.tools
+                for tool in self.episode.tools
             ]
         )
 
@@ -80,17 +93,22 @@ class InstanceServer:
         message = tool_call_message(params.name, params.arguments or {}, f"mcp_{next(self._calls)}")
         # Clients make calls at once, and an instance takes one at a time.
         async with self._lock:
-            if self._episode.finished:
+            if self.episode.finished:
                 return _answer("The episode is over; no tool can be called any more.", is_error=True)
             try:
-                result = await self._episode.step(message)
+                if isinstance(self._failure, CounterpartFailed):
+                    # A further call would be taken for the counterpart's message.
+                    raise self._failure
+                result = await self.episode.step(message)
                 refuse_counterpart(result.info)
             except (RequestError, PolicyError) as error:
                 return _answer(str(error), is_error=True)
             except SandboxError as error:
+                self._failure = error
                 # Not an answer of the tool, which the model would take for the outcome of its call.
                 problem = {"problem_code": error.code, "failure_class": error.failure_class.value}
                 raise MCPError(types.INTERNAL_ERROR, str(error), problem) from error
+            self._failure = None
         meta: dict[str, object] = {
             META + "reward": result.reward,
             META + "terminated": result.terminated,
@@ -102,7 +120,7 @@ class InstanceServer:
     async def _list_prompts(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        about = f"The task of this instance: {self._episode.environment}/{self._episode.task_id}."
+        about = f"The task of this instance: {self.episode.environment}/{self.episode.task_id}."
         return types.ListPromptsResult(prompts=[types.Prompt(name=TASK_PROMPT, description=about)])
 
     async def _get_prompt(
@@ -126,14 +144,15 @@ async def instance_server(
     *,
     seed: int | None = None,
     params: Mapping[str, JsonValue] | None = None,
-) -> AsyncIterator[tuple[Server[Any], AsyncEpisode]]:
-    """Create an instance and yield its MCP server and the episode; release the instance at the end.
+) -> AsyncIterator[tuple[Server[Any], InstanceServer]]:
+    """Create an instance and yield its MCP server and what it serves; release the instance at the end.
 
     Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart.
     """
     async with client.episode(environment, task_id, seed=seed, params=params) as episode:
         refuse_counterpart(episode.info)
-        yield InstanceServer(episode).server(), episode
+        served = InstanceServer(episode)
+        yield served.server(), served
 
 
 async def serve_stdio(server: Server[Any]) -> None:

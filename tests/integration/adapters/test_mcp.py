@@ -1,6 +1,11 @@
 """An MCP client sees the tools and the task of one instance."""
 
 import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -10,7 +15,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
-from sandbox_client.errors import CounterpartFailed
+from sandbox_client.errors import CounterpartFailed, SandboxError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -18,10 +23,10 @@ from tests.fakes.pictures import PNG
 
 
 async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backend):
-    async with instance_server(client, "tools", "echo-1") as (server, episode), Client(server) as mcp:
+    async with instance_server(client, "tools", "echo-1") as (server, served), Client(server) as mcp:
         assert mcp.instructions == "Say something."
         assert [tool.name for tool in (await mcp.list_tools()).tools] == [
-            t.function.name for t in episode.tools
+            t.function.name for t in served.episode.tools
         ]
         prompt = await mcp.get_prompt(TASK_PROMPT)
         assert prompt.messages[0].content.text == "Say something."
@@ -60,10 +65,49 @@ async def test_an_episode_whose_counterpart_is_a_model_is_not_served(client, bac
 
 
 async def test_what_a_counterpart_is_shown_is_no_answer_of_a_tool(client, backend):
-    async with instance_server(client, "tools", "echo-10") as (server, _), Client(server) as mcp:
+    async with instance_server(client, "tools", "echo-10") as (server, served), Client(server) as mcp:
         backend.awaits = Op.STEP
-        with pytest.raises(MCPError, match="a model that plays its 'user'"):
+        for _ in range(2):
+            with pytest.raises(MCPError, match="a model that plays its 'user'"):
+                await mcp.call_tool("shout", {})
+        with pytest.raises(CounterpartFailed, match="a model that plays its 'user'"):
+            await served.evaluate()
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
+
+
+async def test_an_episode_that_the_service_cut_off_has_no_verdict_and_one_that_went_on_has(client, backend):
+    async with instance_server(client, "tools", "echo-1") as (server, served), Client(server) as mcp:
+        backend.failures[Op.STEP] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        with pytest.raises(MCPError, match="broken"):
             await mcp.call_tool("shout", {})
+        with pytest.raises(SandboxError, match="broken"):
+            await served.evaluate()
+        del backend.failures[Op.STEP]
+        await mcp.call_tool("shout", {})
+        assert (await served.evaluate()).success
+
+
+def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
+    backend.awaits = Op.STEP
+    words = ["mcp", "--env", "tools", "--task", "echo-10", "--server", address, "--evaluate"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    sent = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}},
+    ]
+    started = [Path(sys.executable).with_name("sandbox-service"), *words]
+    with subprocess.Popen(started, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as command:
+        for request in sent:
+            command.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
+            command.stdin.flush()
+            answer = command.stdout.readline() if "id" in request else ""
+        assert "a model that plays its 'user'" in answer
+        _, notes = command.communicate(timeout=60)
+    assert command.returncode == 1
+    assert "a model that plays its 'user'" in notes
+    assert "score" not in notes
+    assert [episode.released for episode in backend.episodes.values()] == [True]
 
 
 async def test_an_unknown_prompt_is_refused(client):
