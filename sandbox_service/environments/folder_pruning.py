@@ -10,11 +10,11 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .in_use import reserved
-from .installation import locked
+from .in_use import Use, reserved
+from .installation import former_folder, locked
 
-_FOLDER = re.compile(r"(?P<name>.+?)-(?:[0-9a-f]{16}(?:\.kept)?|draft-[a-z0-9_]{8})")
-"""Results of a recipe, parts that a failed preparation kept, and drafts of one that was killed."""
+_FOLDER = re.compile(r"(?P<name>.+?)-(?:[0-9a-f]{16}(?:\.kept|\.former)?|draft-[a-z0-9_]{8})")
+"""Results of a recipe, parts that a failed preparation kept, and what one that was killed left."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class PrunedFolders:
 
     removed: list[Path] = field(default_factory=list)
     in_use: list[Path] = field(default_factory=list)
-    """Folders that a running service uses; they stay."""
+    """Folders that a running service uses, or may use where folders cannot be locked; they stay."""
     size: int = 0
     """Bytes of what was removed."""
 
@@ -53,8 +53,10 @@ def prune_folders(
             continue
         # A set-up in progress holds this lock while it fills its draft; who only looks need not wait for it.
         with nullcontext() if dry_run else locked(root, name):
+            # The next set-up gives a former folder without a successor its name back.
+            formers = {former_folder(path) for path in kept if not path.is_dir()}
             for folder in folders:
-                if folder not in spared and folder.is_dir():
+                if folder not in spared | formers and folder.is_dir():
                     _prune(folder, done, dry_run=dry_run)
     return done
 
@@ -69,8 +71,8 @@ def _by_name(root: Path) -> dict[str, list[Path]]:
 
 
 def _prune(folder: Path, done: PrunedFolders, *, dry_run: bool) -> None:
-    with reserved(folder) as free:
-        if not free:
+    with reserved(folder) as use:
+        if use is not Use.NONE:
             done.in_use.append(folder)
             return
         done.size += disk_bytes(folder)

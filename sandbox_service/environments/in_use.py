@@ -9,11 +9,23 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class Use(StrEnum):
+    """The use of a folder or file by running processes."""
+
+    NONE = "none"
+    """No process uses it, and none can mark it for now."""
+    MARKED = "marked"
+    """A process has marked it, or is just removing it."""
+    UNKNOWN = "unknown"
+    """It cannot be locked here. NFS, for one, grants no exclusive lock of a folder."""
 
 
 class UseMarks:
@@ -39,25 +51,30 @@ class UseMarks:
 
 
 @contextmanager
-def reserved(path: Path) -> Iterator[bool]:
-    """Yield whether no process uses a folder or file; if so, none can mark it within the block.
+def reserved(path: Path) -> Iterator[Use]:
+    """Yield the use of a folder or file; if there is none, no process can mark it within the block.
 
-    A path that is missing is unused. One that cannot be locked, as on some network file systems, counts as
-    used.
+    A path that is missing is unused.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield True
+        yield Use.NONE
         return
     except OSError:
-        yield False
+        yield Use.UNKNOWN
         return
     try:
-        free = False
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = True
-        yield free
+        yield _locked_use(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _locked_use(descriptor: int) -> Use:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Use.MARKED
+    except OSError:
+        return Use.UNKNOWN
+    return Use.NONE

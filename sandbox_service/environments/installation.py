@@ -22,7 +22,7 @@ from local_processes.prctl import end_with_parent
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .in_use import reserved
+from .in_use import Use, reserved
 from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, operator_note
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
     """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED).
 
     With ``force`` it is made again, and replaces the former one once it is complete, unless a running service
-    uses that.
+    uses that. Where folders cannot be locked it is replaced with a warning.
     """
     target = recipe.folder(root)
     if target.is_dir() and not force:
@@ -54,17 +54,18 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
     # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
     kept = target.with_name(f"{target.name}.kept")
     with locked(root, recipe.name):
+        _end_replacement(recipe, root)
         if target.is_dir() and not force:
             return target
         # Before the work too, which may take an hour and would be in vain.
-        with _unused(target):
+        with _unused(target, report):
             pass
         if force:
             shutil.rmtree(kept, ignore_errors=True)
         with _draft(recipe, root) as draft:
             _fill(recipe, draft, kept, report)
-            with _unused(target):
-                _replace(target, draft)
+            with _unused(target, lambda _: None):
+                _replace(recipe, root, draft)
             shutil.rmtree(kept, ignore_errors=True)
     return target
 
@@ -80,28 +81,49 @@ def _draft(recipe: Recipe, root: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _unused(folder: Path) -> Iterator[None]:
+def _unused(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Keep services from starting to use a folder. Raises ServiceError(SANDBOX_FAILED) if one does."""
-    with reserved(folder) as free:
-        if not free:
-            raise ServiceError(ErrorCode.SANDBOX_FAILED, f"stays, since a running service uses it: {folder}")
+    with reserved(folder) as use:
+        if use is Use.MARKED:
+            detail = f"a running service uses it: {folder}; stop that service first"
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+        if use is Use.UNKNOWN:
+            report(
+                f"cannot find out whether a running service uses {folder}, since it cannot be locked, as on "
+                "NFS; it is replaced, and services that use it have to be restarted"
+            )
         yield
 
 
-def _replace(target: Path, draft: Path) -> None:
+def former_folder(target: Path) -> Path:
+    """Return the name that a result has while another one takes its place."""
+    return target.with_name(f"{target.name}.former")
+
+
+def _replace(recipe: Recipe, root: Path, draft: Path) -> None:
     """Give the draft the target's name; what had it is removed, or keeps it if that fails."""
-    if not target.is_dir():
-        draft.rename(target)
-        return
-    # Under a draft's name it is removed by ``envs prune`` if this process is killed here.
-    former = Path(tempfile.mkdtemp(prefix=f"{draft.name.rpartition('-')[0]}-", dir=target.parent))
-    target.rename(former)
+    target = recipe.folder(root)
     try:
+        if target.is_dir():
+            target.rename(former_folder(target))
         draft.rename(target)
-    except BaseException:
+    finally:
+        _end_replacement(recipe, root)
+
+
+def _end_replacement(recipe: Recipe, root: Path) -> None:
+    """Remove the former result if another one has its place; otherwise give it back to it.
+
+    The next set-up does so if this one is killed while it replaces a result.
+    """
+    target = recipe.folder(root)
+    former = former_folder(target)
+    if former.is_dir() and not target.is_dir():
         former.rename(target)
-        raise
-    shutil.rmtree(former, ignore_errors=True)
+    elif former.is_dir():
+        # Renamed before it is removed, so that a former result is always complete.
+        with _draft(recipe, root) as discarded:
+            former.rename(discarded)
 
 
 def note_operator_data(name: str, root: Path, data: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.folder_pruning import disk_bytes
-from sandbox_service.environments.in_use import UseMarks, reserved
+from sandbox_service.environments.in_use import Use, UseMarks, reserved
 
 from .docker_images import DockerImages
 from .images import image_reference, parent_images
@@ -74,8 +74,8 @@ async def prune_images(
     before = await images.disk_bytes()
     found = [image for image in await images.named() if unused(image.reference)]
     for image in sorted(found, key=lambda image: _age(image.reference)):
-        with reserved(_mark(cache, image.reference)) as free:
-            if not free or not (dry_run or await images.remove(image.reference)):
+        with reserved(_mark(cache, image.reference)) as use:
+            if use is not Use.NONE or not (dry_run or await images.remove(image.reference)):
                 done.in_use.append(image.reference)
                 continue
         done.removed.append(image.reference)
@@ -98,8 +98,8 @@ def prune_root_folders(cache: Path, *, dry_run: bool = False) -> Pruned:
         found = _ROOT.fullmatch(path.name)
         if found is None or found[1] == root_folder(cache).name or not path.is_dir():
             continue
-        with reserved(cache / found[1]) as free:
-            if not free:
+        with reserved(cache / found[1]) as use:
+            if use is not Use.NONE:
                 done.in_use.append(str(path))
                 continue
             done.removed.append(str(path))

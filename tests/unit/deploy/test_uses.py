@@ -2,7 +2,7 @@ import logging
 
 from deploy.uses import mark_uses
 from sandbox_service.config import ServiceConfig
-from sandbox_service.environments.in_use import reserved
+from sandbox_service.environments.in_use import Use, reserved
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.sandboxes.images import image_reference
 from tests.harness.boxes import ECHO
@@ -11,8 +11,8 @@ CONFIG = ServiceConfig.model_validate({"environments": {"enabled": ["echo"]}})
 
 
 def is_free(path):
-    with reserved(path) as free:
-        return free
+    with reserved(path) as use:
+        return use is Use.NONE
 
 
 def test_the_images_of_served_environments_are_marked_until_the_supervisor_ends(tmp_path, monkeypatch):

@@ -50,6 +50,14 @@ def test_a_dry_run_does_not_wait_for_a_set_up(root):
         assert prune_folders(root, [], names={"code"}, dry_run=True).removed
 
 
+def test_a_former_result_stays_if_its_successor_did_not_take_its_place(root):
+    former = root / f"code-{NEW}.former"
+    (root / f"code-{NEW}").rename(former)
+    assert former.name not in names(prune_folders(root, [root / f"code-{NEW}"]).removed)
+    (root / f"code-{NEW}").mkdir()
+    assert names(prune_folders(root, [root / f"code-{NEW}"]).removed) == [former.name]
+
+
 def test_a_folder_that_a_service_uses_stays_until_the_service_has_ended(root):
     service = UseMarks()
     service.add(root / f"code-{OLD}")

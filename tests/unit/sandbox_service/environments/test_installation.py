@@ -1,5 +1,7 @@
 """Installation of an environment's packages and data on a machine."""
 
+import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox_service.environments.folder_pruning import prune_folders
 from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.provisions import GROUP, find, recipes
@@ -73,6 +76,80 @@ def test_force_replaces_nothing_that_a_running_service_uses(tmp_path, when):
     marks.close()
     install(recipe, root, lambda _: None, force=True)
     assert (folder / "data" / "secret.txt").read_text() == "made by tinylore"
+    assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
+
+
+def test_force_replaces_what_cannot_be_locked_and_says_what_follows(tmp_path, monkeypatch):
+    """NFS grants an exclusive lock only of what is open for writing, which a folder never is."""
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (folder / "data" / "secret.txt").write_text("changed")
+    lock = fcntl.flock
+
+    def lock_as_nfs_does(descriptor, operation):
+        if operation & fcntl.LOCK_EX and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_as_nfs_does)
+    said = []
+    install(recipe, root, said.append, force=True)
+    assert (folder / "data" / "secret.txt").read_text() == "made by tinylore"
+    assert len([line for line in said if "services that use it have to be restarted" in line]) == 1
+
+
+DIES_WHILE_IT_REPLACES = """
+import os, sys
+from pathlib import Path
+from sandbox_service.environments.installation import install
+from sandbox_service.environments.provisions import Recipe
+folder, digest, last = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+rename, renamed = Path.rename, []
+def rename_or_die(path, target):
+    renamed.append(target)
+    if len(renamed) == last:
+        os._exit(9)
+    return rename(path, target)
+Path.rename = rename_or_die
+install(Recipe("provided", folder / "setup", digest), folder / "root", lambda _: None, force=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "left"),
+    [(1, "the former"), (2, "the former"), (3, "made by tinylore")],
+    ids=["before both", "between them", "after both"],
+)
+def test_an_environment_survives_the_death_of_a_set_up_that_replaces_it(tmp_path, last, left):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (folder / "data" / "secret.txt").write_text("the former")
+    command = [sys.executable, "-c", DIES_WHILE_IT_REPLACES, str(tmp_path), recipe.digest, str(last)]
+    assert subprocess.run(command, cwd=Path(__file__).parents[4], check=False).returncode == 9
+    assert (install(recipe, root, lambda _: None) / "data" / "secret.txt").read_text() == left
+    prune_folders(root, [folder])
+    assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
+
+
+@pytest.mark.parametrize(
+    ("last", "left"), [(1, "the former"), (2, "made by tinylore")], ids=["between the two", "after both"]
+)
+def test_a_replacement_that_is_interrupted_leaves_one_of_the_two(tmp_path, monkeypatch, last, left):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (folder / "data" / "secret.txt").write_text("the former")
+    rename, renamed = Path.rename, []
+
+    def rename_until_interrupted(path, target):
+        renamed.append(rename(path, target))
+        if len(renamed) == last:
+            raise KeyboardInterrupt
+        return renamed[-1]
+
+    monkeypatch.setattr(Path, "rename", rename_until_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        install(recipe, root, lambda _: None, force=True)
+    assert (install(recipe, root, lambda _: None) / "data" / "secret.txt").read_text() == left
     assert sorted(path.name for path in root.iterdir()) == [folder.name, "provided.lock"]
 
 
