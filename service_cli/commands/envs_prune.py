@@ -51,7 +51,7 @@ def prune(
         names, kept = _served(environments, root)
         done = prune_folders(root, kept, spared_names=names, dry_run=dry_run)
     for folder in done.in_use:
-        notes().print(f"stays, since a running service uses it: {folder}", soft_wrap=True)
+        notes().print(f"stays, since a running service uses it, or may: {folder}", soft_wrap=True)
     for folder in done.removed:
         results().print(f"{'would remove' if dry_run else 'removed'}: {folder}", soft_wrap=True)
     results().print(f"{len(done.removed)} folders, {done.size / _MIB:.1f} MiB")

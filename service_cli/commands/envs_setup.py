@@ -117,7 +117,7 @@ def _remove_old(chosen: Sequence[Recipe], root: Path) -> None:
     for path in pruned.removed:
         notes().print(f"removed: {path}", soft_wrap=True)
     for path in pruned.in_use:
-        notes().print(f"stays, since a running service uses it: {path}", soft_wrap=True)
+        notes().print(f"stays, since a running service uses it, or may: {path}", soft_wrap=True)
 
 
 def _list(recipes_known: Iterable[Recipe], root: Path) -> None:

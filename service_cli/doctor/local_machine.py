@@ -8,7 +8,7 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -52,7 +52,9 @@ _GPU_DEVICE = Path("/dev/nvidia0")
 class LocalMachine:
     """Answers for this machine and one configuration; what takes long is asked once."""
 
-    def __init__(self) -> None:
+    def __init__(self, commands: Callable[[], Iterable[Sequence[str]]] = system_files.commands) -> None:
+        """``commands`` returns the words of each running process's command."""
+        self._commands = commands
         self._clock = WallClock()
         self._answers: dict[str, object] = {}
 
@@ -136,17 +138,15 @@ class LocalMachine:
         return None
 
     def try_connecting(self, address: str) -> str | None:
-        where = system_files.ray_address() if address == "auto" else address
-        if where is None:
-            return "no Ray cluster was started on this machine"
-        host, _, port = where.rpartition(":")
-        if not port.isdigit():
-            return f"{where} is no address such as 10.0.0.1:6379"
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
+        if address != "auto":
+            return _try_address(address)
+        reasons = []
+        for where in system_files.ray_addresses(self._commands()):
+            reason = _try_address(where)
+            if reason is None:
                 return None
-        except OSError as error:
-            return error.strerror or str(error)
+            reasons.append(f"{where}: {reason}")
+        return "; ".join(reasons) or "no Ray cluster was started on this machine"
 
     def find_service(self, url: str) -> bool:
         try:
@@ -205,6 +205,18 @@ class LocalMachine:
         if isinstance(answer, ServiceError):
             raise answer
         return answer  # type: ignore[return-value]  # each question has answers of one type
+
+
+def _try_address(address: str) -> str | None:
+    """Return why an address cannot be connected to; None if it can."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        return f"{address} is no address such as 10.0.0.1:6379"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _failed(detail: str) -> ServiceError:

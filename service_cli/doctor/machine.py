@@ -167,7 +167,7 @@ class ExaminedMachine(Protocol):
     def try_connecting(self, address: str) -> str | None:
         """Return why a cluster's address cannot be connected to; None if it can.
 
-        It is ``host:port``, or ``auto`` for the latest cluster that Ray started on this machine.
+        It is ``host:port``, or ``auto`` for a cluster that Ray finds on this machine.
         """
         ...
 

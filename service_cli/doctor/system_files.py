@@ -7,7 +7,7 @@ import os
 import platform
 import pwd
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_service.environments.provisions import GROUP, cache_root
@@ -22,6 +22,8 @@ _MIB = 1024**2
 _CGROUPS = Path("/sys/fs/cgroup")
 _SYSCTL = Path("/proc/sys")
 _SHARED_MEMORY = "/dev/shm"
+_HEAD_OPTION = "--gcs-address="
+"""With it Ray starts the processes of a node, and finds the clusters of a machine."""
 
 
 def kernel(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("/proc/self")) -> KernelFacts:
@@ -40,15 +42,33 @@ def kernel(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("
     )
 
 
-def ray_address(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the address that Ray takes for ``auto``: its variable's, or that of its latest cluster here."""
-    if address := environment.get("RAY_ADDRESS"):
-        return address
+def commands(proc: Path = Path("/proc")) -> Iterator[list[str]]:
+    """Yield the words of each running process's command."""
+    for file in proc.glob("[0-9]*/cmdline"):
+        try:
+            yield file.read_text(errors="replace").rstrip("\0").split("\0")
+        except OSError:
+            continue
+
+
+def ray_addresses(running: Iterable[Sequence[str]], environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the addresses that Ray may take for ``auto``, given the commands of running processes.
+
+    The variable's alone if it names one. Otherwise Ray looks for its processes, and takes the latest
+    cluster's address, which it keeps in a file, if they belong to several clusters or there are none.
+    """
+    address = environment.get("RAY_ADDRESS")
+    if address and address != "auto":
+        return [address]
+    raylets = [words for words in running if "raylet" in Path(words[0]).name]
+    options = [option for words in raylets for word in words for option in word.split()]
+    found = [each.removeprefix(_HEAD_OPTION) for each in options if each.startswith(_HEAD_OPTION)]
     folder = environment.get("RAY_TMPDIR") or environment.get("TMPDIR") or "/tmp"
     try:
-        return (Path(folder) / "ray" / "ray_current_cluster").read_text().strip() or None
+        found.append((Path(folder) / "ray" / "ray_current_cluster").read_text().strip())
     except OSError:
-        return None
+        pass
+    return [each for each in dict.fromkeys(found) if each]
 
 
 def _controllers(cgroups: Path, proc: Path) -> tuple[int, frozenset[str]]:

@@ -18,15 +18,39 @@ def rays_files(tmp_path, monkeypatch):
     return folder
 
 
+def machine(*commands: list[str]) -> LocalMachine:
+    """This machine with these commands as its processes."""
+    return LocalMachine(lambda: commands)
+
+
 def test_without_a_cluster_on_this_machine_auto_is_refused(rays_files) -> None:
-    assert LocalMachine().try_connecting("auto") == "no Ray cluster was started on this machine"
+    assert machine().try_connecting("auto") == "no Ray cluster was started on this machine"
 
 
-def test_auto_is_the_latest_cluster_of_this_machine(rays_files) -> None:
+@pytest.mark.parametrize("variable", [None, "", "auto"])
+def test_auto_is_the_latest_cluster_of_this_machine(rays_files, monkeypatch, variable) -> None:
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
     with socket.create_server(("127.0.0.1", 0)) as head:
         (rays_files / "ray_current_cluster").write_text(f"127.0.0.1:{head.getsockname()[1]}")
-        assert LocalMachine().try_connecting("auto") is None
-    assert "refused" in LocalMachine().try_connecting("auto")
+        assert machine().try_connecting("auto") is None
+    assert "refused" in machine().try_connecting("auto")
+
+
+@pytest.mark.parametrize("file", ["", "127.0.0.1:1"], ids=["no file", "a file of an earlier cluster"])
+def test_auto_is_a_cluster_that_runs_on_this_machine(rays_files, file) -> None:
+    (rays_files / "ray_current_cluster").write_text(file)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        raylet = ["/site-packages/ray/raylet", f"--gcs-address=127.0.0.1:{head.getsockname()[1]}", "--head"]
+        assert machine(["init"], raylet).try_connecting("auto") is None
+    assert "refused" in machine(["init"], raylet).try_connecting("auto")
+
+
+def test_a_named_cluster_of_the_environment_is_the_only_one_tried(rays_files, monkeypatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        (rays_files / "ray_current_cluster").write_text(f"127.0.0.1:{head.getsockname()[1]}")
+        assert "refused" in machine().try_connecting("auto")
 
 
 def test_an_address_without_a_port_is_refused() -> None:
