@@ -8,6 +8,7 @@ import platform
 import pwd
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox_service.environments.provisions import GROUP, cache_root
@@ -64,10 +65,8 @@ def ray_addresses(running: Iterable[Sequence[str]], environment: Mapping[str, st
     options = [option for words in raylets for word in words for option in word.split()]
     found = [each.removeprefix(_HEAD_OPTION) for each in options if each.startswith(_HEAD_OPTION)]
     folder = environment.get("RAY_TMPDIR") or environment.get("TMPDIR") or "/tmp"
-    try:
+    with suppress(OSError):
         found.append((Path(folder) / "ray" / "ray_current_cluster").read_text().strip())
-    except OSError:
-        pass
     return [each for each in dict.fromkeys(found) if each]
 
 
