@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,12 @@ _POSTGRES_PROMPT = {
 }
 
 _PASSWORDS = ("password", "sslpassword")
+_SECRETS = (
+    # Also the colons, slashes and @ of a password, which keep a text from being a URL.
+    (re.compile(r":(?!//).*@", re.DOTALL), ":***@"),
+    (re.compile(r"(password=)[^&]*"), r"\1***"),
+)
+"""Passwords in a text that is no URL, with their replacements."""
 
 _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -56,18 +63,26 @@ def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
 def shown_url(url: str | URL) -> str:
     """Return a URL as it may be shown: without passwords, also those among libpq's parameters.
 
-    A text that is no URL stays, since its reader looks for what is wrong with it.
+    Of a text that is no URL only what may be a password goes, since its reader looks for what is wrong.
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        return str(url)
+    # The second comes of a port that is no number.
+    except (ArgumentError, ValueError):
+        text = str(url)
+        for pattern, shown in _SECRETS:
+            text = pattern.sub(shown, text)
+        return text
     return parsed.difference_update_query(_PASSWORDS).render_as_string(hide_password=True)
 
 
 def store_url(text: str) -> URL:
     """Return a store's URL with the driver that is used for it. Raises ValueError for one of another kind."""
-    url = make_url(text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        # Without the first error, whose text may be a part of the password.
+        raise ValueError(f"store.url is no URL of a database: {shown_url(text)}") from None
     backend = url.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")

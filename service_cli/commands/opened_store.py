@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from sandbox_service.config import StoreConfig
 from sandbox_service.config.reading import read_config
@@ -50,7 +50,7 @@ def opened_store(url: str | None, config: Path | None) -> Iterator[Engine]:
     except FileNotFoundError as error:
         sentence = "name the service's store with --config or --url, or run the service first"
         raise fail(f"{error}; {sentence}") from error
-    except (ArgumentError, ValueError, StoreSchemaError) as error:
+    except (ValueError, StoreSchemaError) as error:
         raise fail(str(error)) from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]

@@ -136,6 +136,10 @@ def test_the_resolved_configuration_is_printed() -> None:
         ("postgresql+psycopg://sandbox:s3cret@db/t", "postgresql+psycopg://sandbox:***@db/t"),
         ("postgresql://db/t?password=s3cret&sslmode=require", "postgresql://db/t?sslmode=require"),
         ("sqlite:///var/t.sqlite", "sqlite:///var/t.sqlite"),
+        ("postgresql://sandbox:s3cret@db:port/t", "postgresql://sandbox:***@db:port/t"),
+        ("postgresql//sandbox:s3cret@db/t", "postgresql//sandbox:***@db/t"),
+        ("postgresql://sandbox:p@s:s3cret@db/t", "postgresql://sandbox:***@db/t"),
+        ("postgresql//db/t?password=s3cret&sslmode=require", "postgresql//db/t?password=***&sslmode=require"),
     ],
 )
 def test_the_printed_configuration_has_no_password_of_the_database(url, shown) -> None:

@@ -193,7 +193,7 @@ def test_export_to_a_place_that_cannot_be_written_says_so(run, url, tmp_path):
         pytest.param(("show", "s1.zz"), "`trajectories list` shows the latest", id="unknown instance"),
         pytest.param(("list", "--url", "sqlite:///nowhere/t.sqlite"), "--url", id="no file"),
         pytest.param(("list", "--url", "mysql://host/db"), "only sqlite and postgresql", id="other database"),
-        pytest.param(("list", "--url", "nonsense"), "Could not parse", id="no URL"),
+        pytest.param(("list", "--url", "nonsense"), "no URL of a database", id="no URL"),
         pytest.param(
             ("list", "--url", "postgresql://127.0.0.1:1/x"), "and the database running?", id="no server"
         ),
