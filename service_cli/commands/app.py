@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
+
 import typer
 
 from sandbox_plugins import remember_folder
@@ -68,7 +71,7 @@ def build_cli() -> typer.Typer:
     cli.command("drain")(drain.drain)
     cli.command("bench")(bench.bench)
     cli.command("node")(node.node)
-    cli.command("node-env")(node_env.node_env)
+    cli.command(node_env.NAME)(node_env.node_env)
     cli.command("plugins")(plugins.plugins)
     cli.command("mcp")(mcp.mcp)
     cli.add_typer(adapter.build(), name="adapter")
@@ -83,4 +86,6 @@ def main() -> None:
     """Run the command line; warnings of the service's parts go to standard error."""
     configure_logging("warning")
     remember_folder()
-    build_cli()()
+    # Around all of it, since wrong usage ends the program before the command begins.
+    with node_env.failing_in_the_shell() if sys.argv[1:2] == [node_env.NAME] else nullcontext():
+        build_cli()()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,8 @@ from sandbox_service.config.reading import read_config
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results
+
+NAME = "node-env"
 
 _REACH_OF_ONE_NODE = "Ray keeps to loopback: no other node can join (for several nodes: --cluster)"
 _REACH_OF_A_CLUSTER = (
@@ -54,29 +56,12 @@ def node_env(
 
         variables=$(sandbox-service node-env --cluster /srv/node) && eval "$variables" && ray start ...
     """
-    with _failing_in_the_shell():
-        _print_variables(folder, overrides or [], config, cluster=cluster, one_node=one_node)
-
-
-@contextmanager
-def _failing_in_the_shell() -> Iterator[None]:
-    """Print ``false`` at a failure: of ``eval "$(...)"`` a shell sees the text alone, and no exit code."""
-    try:
-        yield
-    except BaseException:
-        results().print("false")
-        raise
-
-
-def _print_variables(
-    folder: Path, overrides: Sequence[str], config: Path | None, *, cluster: bool, one_node: bool
-) -> None:
     if one_node:
         if cluster:
             raise fail("--one-node and --cluster exclude each other")
         notes_line("--one-node is the default and will be removed: leave it out")
     with explained():
-        resolved = read_config(config, overrides)
+        resolved = read_config(config, overrides or [])
         if resolved.server.haproxy and find_haproxy() is None:
             notes_line("HAProxy is not installed: slow clients are not limited")
         try:
@@ -88,3 +73,17 @@ def _print_variables(
     notes_line(_REACH_OF_A_CLUSTER if cluster else _REACH_OF_ONE_NODE)
     for name, value in variables.items():
         results().print(f"export {name}={shlex.quote(value)}", soft_wrap=True, markup=False)
+
+
+@contextmanager
+def failing_in_the_shell() -> Iterator[None]:
+    """Print ``false`` if the program within ends with a failure, also of wrong usage.
+
+    Of ``eval "$(...)"`` a shell sees the text alone, and no exit code. Raises what the program raises.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code:
+            results().print("false")
+        raise
