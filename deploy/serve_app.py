@@ -24,6 +24,7 @@ from local_processes.signals import Phase, SignalHandlers
 from local_processes.teardown import take_down
 from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
+from sandbox_plugins import is_reference
 from sandbox_service.config import ServiceConfig
 from sandbox_service.sandboxes.agent_packages import check_packages
 from sandbox_service.tracing import MISSING, is_installed
@@ -71,10 +72,30 @@ def fleet_name(config: ServiceConfig) -> str:
 def build_app(args: dict[str, object]) -> Application:
     """Return the Serve application for ``serve run`` and ``serve deploy``; ``args`` is a configuration tree.
 
-    It listens at Serve's address (``http_options``). Raises ExposureError if that is reachable by too many.
+    It listens at Serve's address (``http_options``). Raises ExposureError if that is reachable by too many,
+    and ServiceError if settings name environments or tasks that supervisors would not find.
     """
-    config = listening_with_serve(ServiceConfig.model_validate(args))
+    config = ServiceConfig.model_validate(args)
+    check_environments(config)
+    config = listening_with_serve(config)
     return _application(config, _roster(config, tcp=True))
+
+
+def check_environments(config: ServiceConfig) -> None:
+    """Raise ServiceError if a pool is for no environment that there is, or tasks cannot be served.
+
+    Supervisors would find out when they start, and there would be none. Where only some nodes get one, this
+    node may have neither packages nor tasks: then only the names of pools are checked.
+    """
+    from sandbox_service.environments.registry import Registry, build_registry
+
+    enabled = config.environments.enabled or ()
+    if config.fleet.node_resource is None:
+        registry = build_registry(config.environments)
+        registry.check_pools(config.pools)
+        registry.check_tasks()
+    elif not any(map(is_reference, enabled)):
+        Registry({}).check_pools(config.pools.keys() - set(enabled))
 
 
 @contextlib.contextmanager

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.serve_app import check_port, check_tls, fleet_name, service_url, with_absolute_paths
+from deploy.serve_app import (
+    build_app,
+    check_environments,
+    check_port,
+    check_tls,
+    fleet_name,
+    service_url,
+    with_absolute_paths,
+)
 from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
+from sandbox_service.errors import ServiceError
 
 
 def config(**tree: object) -> ServiceConfig:
@@ -38,6 +47,31 @@ def test_files_that_are_no_certificates_are_refused_before_anything_starts(tmp_p
     with pytest.raises(NotReadyError, match=r"fleet\.tls_certificate.* are no PEM files"):
         check_tls(config(fleet=fleet))
     check_tls(config())
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        ({"pools": {"cod": {}}}, "pools.cod: no environment 'cod'"),
+        ({"pools": {"cod": {}}, "fleet": {"node_resource": "sandbox_node"}}, "pools.cod: no environment"),
+        ({"environments": {"code": {"task_files": ["/nonexistent/mine.jsonl"]}}}, "/nonexistent/mine.jsonl"),
+    ],
+    ids=["a pool", "a pool of marked nodes", "a file of tasks"],
+)
+def test_a_deployment_is_refused_whose_supervisors_would_not_start(tree: dict[str, object], why: str):
+    with pytest.raises(ServiceError, match=why):
+        build_app(tree)
+
+
+def test_a_node_that_gets_no_supervisor_need_not_have_packages_and_tasks():
+    """The application may be built on the head, and only marked nodes have what supervisors need."""
+    check_environments(
+        config(
+            fleet={"node_resource": "sandbox_node"},
+            pools={"code": {}, "elsewhere": {}},
+            environments={"enabled": ["code", "elsewhere"], "code": {"task_files": ["/srv/mine.jsonl"]}},
+        )
+    )
 
 
 def test_services_of_different_ports_are_different_fleets():
