@@ -80,6 +80,11 @@ class ServerConfig(Branch):
 
     @property
     def tenants(self) -> frozenset[str]:
+        """The tenants that send requests: those with an API key."""
+        return frozenset(key.tenant for key in self.keys.values())
+
+    @property
+    def writing_tenants(self) -> frozenset[str]:
         """The tenants that may use boxes: those with an API key that may do more than read."""
         return frozenset(key.tenant for key in self.keys.values() if key.rights is Rights.WRITE)
 
@@ -169,7 +174,7 @@ class PoolConfig(Branch):
 
 
 class QuotaConfig(Branch):
-    """Limits of one tenant on one node; applied if ``server.api_keys`` lets several tenants write."""
+    """Limits of one tenant on one node, if several may write; those of requests if several have a key."""
 
     box_share: Annotated[float, Field(gt=0, le=1)] = 0.75
     """Share of an environment's boxes that one tenant may use; at least one box is left to others."""
@@ -358,7 +363,7 @@ class ServiceConfig(Branch):
     @property
     def tenants(self) -> int:
         """Number of tenants that share the boxes; 1 without API keys."""
-        return max(1, len(self.server.tenants))
+        return max(1, len(self.server.writing_tenants))
 
     def pool_of(self, environment: str) -> PoolConfig:
         """Return the pool settings of an environment."""

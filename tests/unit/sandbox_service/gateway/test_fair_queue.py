@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.config import QuotaConfig, ServerConfig
+from sandbox_service.config import ApiKeyConfig, QuotaConfig, Rights, ServerConfig
 from sandbox_service.errors import OverCapacityError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.fair_queue import FairQueue, Permit
@@ -137,7 +137,7 @@ async def test_a_permit_expires_while_the_operation_executes_in_its_box():
 
 
 class HeldBackend(EchoBackend):
-    """Steps that end when ``open`` is set."""
+    """Steps, and reads of trajectories, that end when ``open`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class HeldBackend(EchoBackend):
         self.begun: list[str] = []
 
     async def call(self, op: Op, **details: object) -> Frame:
-        if op is Op.STEP:
+        if op in (Op.STEP, Op.TRAJECTORY):
             self.begun.append(str(details["tenant"]))
             await self.open.wait()
         return await super().call(op, **details)
@@ -178,6 +178,23 @@ async def test_the_gateway_serves_tenants_in_turn_and_counts_queued_requests():
         figures = (await client.get("/metrics", headers={"authorization": "Bearer q"})).text
     assert 'sandbox_gateway_waiting{replica="gateway"} 0.0' in figures
     assert 'sandbox_gateway_wait_seconds_count{replica="gateway"} 5.0' in figures
+
+
+async def test_a_tenant_that_may_only_read_waits_for_its_turn_like_any_other():
+    reader = ApiKeyConfig(tenant="greedy", rights=Rights.READ)
+    config = ServerConfig(api_keys={digest("g"): reader, digest("q"): "quiet"})
+    backend, headers = HeldBackend(), {"authorization": "Bearer g"}
+    app = build_app(config, make_registry(), backend, quota=QuotaConfig(requests_at_once=2))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        reads = [
+            asyncio.create_task(client.get("/v1/instances/i/trajectory", headers=headers)) for _ in range(30)
+        ]
+        await until(lambda: backend.begun)
+        backend.open.set()
+        await asyncio.gather(*reads)
+        figures = (await client.get("/metrics", headers=headers)).text
+    assert "sandbox_gateway_wait_seconds_count" in figures
+    assert 'sandbox_gateway_wait_seconds_count{replica="gateway"} 0.0' not in figures
 
 
 async def test_the_operations_of_a_batch_take_turns_with_other_tenants_requests():
