@@ -1,4 +1,4 @@
-"""Stand-ins for the packages of tracking services: they keep what they are told."""
+"""Stand-ins for the packages of tracking services: they keep what they are given."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Mlflow:
 
 
 class MemoryTracker:
-    """Keeps metrics in order; fails at a step where told to, and answers only after an event."""
+    """Keeps metrics in order; fails at the step ``fails_at``, and answers only after the event ``waits_for``."""
 
     def __init__(self, fails_at=None, waits_for=None):
         self.waits_for = waits_for

@@ -59,6 +59,13 @@ class BackgroundTracker:
         try:
             while (line := self._lines.get()) is not None and not self._disabled:
                 self._tracker.log(*line)
+        except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
+            self._disable(str(error))
+        self._close()
+
+    def _close(self) -> None:
+        """Close the tracker, also one that failed: it may hold a connection or a run that is open."""
+        try:
             self._tracker.close()
         except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
             self._disable(str(error))

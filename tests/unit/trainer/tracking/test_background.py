@@ -30,3 +30,14 @@ def test_metrics_that_the_caller_changes_later_are_logged_as_they_were():
     tracker.request_close()
     tracker.join(10.0)
     assert slow.lines == [(0, {"a": 1.0})]
+
+
+def test_a_tracker_that_fails_is_closed_all_the_same(caplog):
+    failing = MemoryTracker(fails_at=0)
+    tracker = BackgroundTracker(failing)
+    with caplog.at_level(logging.WARNING):
+        tracker.log(0, {"a": 0.0})
+        tracker.request_close()
+        tracker.join(10.0)
+    assert (failing.lines, failing.closed) == ([], 1)
+    assert caplog.text.count("MemoryTracker failed and was disabled: no connection") == 1
