@@ -6,7 +6,6 @@ tokens of its own.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,10 @@ from .fields import check_conversation
 from .types import RecordedEpisode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from sandbox_contract.base import JsonObject
-    from trainer.types import Trajectory, Turn
+    from trainer.types import Trajectory
 
     from .types import RowOrigin
 
@@ -48,17 +49,16 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
 def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpisode:
     """Return a played episode as text. Raises RowError for one without a turn."""
     # Notes of other roles, such as an agent's error or a counterpart's own view, were not said to the model.
-    messages = tuple(
-        Message.model_validate({"role": line.role, "content": line.content})
-        for line in trajectory.lines
-        if line.role in _ROLES
-    )
+    kept = [place for place, line in enumerate(trajectory.lines) if line.role in _ROLES]
+    said = [trajectory.lines[place] for place in kept]
+    messages = tuple(Message.model_validate({"role": line.role, "content": line.content}) for line in said)
     try:
         check_conversation(messages)
     except RowError as error:
         raise type(error)(f"episode {trajectory.id}: {error}") from None
     failure = trajectory.failure
-    turns = sorted(trajectory.without_opponent().turns, key=_place)
+    own = trajectory.without_opponent()
+    rewards, shown = _steps(own, {line: place for place, line in enumerate(kept)}, messages)
     return RecordedEpisode(
         messages=messages,
         origin=origin,
@@ -68,12 +68,35 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         task_id=trajectory.task.task_id,
         score=trajectory.score if trajectory.outcome is None else trajectory.outcome,
         success=trajectory.success,
-        step_rewards=tuple(turn.reward for turn in turns),
+        step_rewards=rewards,
+        skipped=shown,
         failure_class=failure.failure_class if failure is not None else "",
         truncated=trajectory.stop in _CUT_OFF,
-        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in turns),
+        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in own.turns),
     )
 
 
-def _place(turn: Turn) -> float:
-    return math.inf if turn.line is None else turn.line
+def _steps(
+    trajectory: Trajectory, places: Mapping[int, int], messages: Sequence[Message]
+) -> tuple[tuple[float, ...], frozenset[int]]:
+    """Return a reward for each of the assistant's messages, and the places of those that no turn said.
+
+    Such messages are examples that the environment showed, or another player's: their reward is 0. In earlier
+    records, where it is unknown which message is a turn's, the rewards are those of the turns.
+
+    Args:
+        trajectory: the episode, without an opponent.
+        places: by index of a line, its place among the messages.
+        messages: of the episode.
+    """
+    lines = trajectory.lines_of_turns()
+    if all(line is None for line in lines):
+        return tuple(turn.reward for turn in trajectory.turns), frozenset()
+    rewards = {
+        places[line]: turn.reward
+        for line, turn in zip(lines, trajectory.turns, strict=True)
+        if line is not None and line in places
+    }
+    spoken = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    shown = frozenset(place for place in spoken if place not in rewards)
+    return tuple(rewards.get(place, 0.0) for place in spoken), shown

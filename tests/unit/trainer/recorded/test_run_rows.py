@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from pydantic_core import to_json
 
 from trainer.recorded.run_rows import read_group_row
-from trainer.recorded.types import RowOrigin
+from trainer.recorded.types import RecordedEpisode, RowOrigin
 from trainer.types import GroupSpec, Line, Segment, StopReason, TaskRef, Trajectory, TrajectoryGroup, Turn
 
 TASK = TaskRef("code", "tiny", "t/1")
+
+
+def read(played: Trajectory) -> RecordedEpisode:
+    """Return an episode as it is read from the file of its run."""
+    row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8), (played,))))
+    (episode,) = read_group_row(row, RowOrigin("trajectories.jsonl", 1))
+    return episode
 
 
 def test_rewards_are_in_the_order_of_the_messages() -> None:
@@ -19,6 +27,27 @@ def test_rewards_are_in_the_order_of_the_messages() -> None:
     turns = [tuple(Turn(1, 2, (), reward=each, line=each) for each in own) for own in ((2,), (1, 3))]
     segments = tuple(Segment((1, 2), (False, True), (0.0, -1.0), own) for own in turns)
     played = Trajectory("4.0", TASK, 0, segments, StopReason.TERMINATED, lines=lines)
-    row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8), (played,))))
-    (episode,) = read_group_row(row, RowOrigin("trajectories.jsonl", 1))
+    episode = read(played)
     assert episode.step_rewards == (1.0, 2.0, 3.0)
+    assert not episode.skipped
+
+
+def test_the_assistants_messages_that_an_environment_shows_are_no_steps_to_learn() -> None:
+    roles = ("note", "user", "assistant", "user", "assistant", "note", "user", "assistant")
+    lines = tuple(Line(role, f"line {place}") for place, role in enumerate(roles))
+    turns = (Turn(1, 2, (), reward=0.25, line=4), Turn(2, 3, (), reward=0.75, line=7))
+    segment = Segment((1, 2, 3), (False, True, True), (0.0, -1.0, -1.0), turns)
+    episode = read(Trajectory("4.0", TASK, 0, (segment,), StopReason.TERMINATED, lines=lines))
+    assert [message.content for message in episode.turns] == ["line 2", "line 4", "line 7"]
+    assert episode.step_rewards == (0.0, 0.25, 0.75)
+    assert [episode.messages[place].content for place in episode.skipped] == ["line 2"]
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_earlier_records_have_the_rewards_of_their_turns(shown: int) -> None:
+    roles = ("user", *["assistant"] * shown, "assistant", "user", "assistant")
+    turns = (Turn(1, 2, (), reward=0.25), Turn(2, 3, (), reward=0.75))
+    segment = Segment((1, 2, 3), (False, True, True), (0.0, -1.0, -1.0), turns)
+    lines = tuple(Line(role, "said") for role in roles)
+    episode = read(Trajectory("4.0", TASK, 0, (segment,), StopReason.TERMINATED, lines=lines))
+    assert (episode.step_rewards, episode.skipped) == ((0.25, 0.75), frozenset())
