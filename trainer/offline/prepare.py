@@ -22,6 +22,7 @@ from .step_rows import step_batches
 from .tokens import tokenize_conversation
 
 if TYPE_CHECKING:
+    from sandbox_contract.messages import Message
     from trainer.chat import ChatTokenizer
     from trainer.config import OfflineStageConfig
     from trainer.recorded.types import Record, RowOrigin
@@ -67,7 +68,7 @@ def stage_batches(
     """
     if isinstance(stage, ScoringStageConfig):
         context_tokens -= 1  # of the token that a score is read before
-    fitting = _Fitting(stage.overlong, context_tokens)
+    fitting = _Fitting(stage.overlong, context_tokens, marks=not isinstance(stage, ScoringStageConfig))
     rows = [row for group, record in enumerate(records) if (row := _row(record, group, chat, fitting))]
     fitting.bad.raise_any(len(records))
     if not rows:
@@ -96,6 +97,8 @@ class _Fitting:
 
     overlong: str
     context_tokens: int
+    marks: bool
+    """Whether turns may be marked as not to be trained on; a model that scores reads them all."""
     bad: BadRows = field(default_factory=BadRows)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -128,7 +131,7 @@ class _Fitting:
 
 def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> list[Sample]:
     """Return the samples of a record; none if it is left out."""
-    fitted = fitting.fit(record.origin, lambda: _tokenized(record, chat))
+    fitted = fitting.fit(record.origin, lambda: _tokenized(record, chat, marks=fitting.marks))
     if fitted is None:
         return []
     if not isinstance(record, RecordedEpisode) and not all(each.has_loss for each in fitted):
@@ -146,15 +149,21 @@ def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> 
     return [conversation.sample(f"{group}.0", group, weight=record.weight)]
 
 
-def _tokenized(record: Record, chat: ChatTokenizer) -> tuple[TokenizedConversation, ...]:
+def _tokenized(record: Record, chat: ChatTokenizer, *, marks: bool) -> tuple[TokenizedConversation, ...]:
+    """Return the conversations of a record; without ``marks``, all turns count as trained on."""
+    sides: tuple[tuple[Sequence[Message], frozenset[int]], ...]
     if isinstance(record, Preference):
         sides = ((record.chosen, record.chosen_skipped), (record.rejected, record.rejected_skipped))
-        return tuple(
-            tokenize_conversation(chat, record.prompt, completion, record.tools, skipped)
-            for completion, skipped in sides
+    elif isinstance(record, RecordedEpisode):
+        sides = ((record.completion, record.skipped_of_completion),)
+    else:
+        sides = ((record.completion, record.skipped),)
+    return tuple(
+        tokenize_conversation(
+            chat, record.prompt, completion, record.tools, skipped if marks else frozenset()
         )
-    skipped = record.skipped_of_completion if isinstance(record, RecordedEpisode) else record.skipped
-    return (tokenize_conversation(chat, record.prompt, record.completion, record.tools, skipped),)
+        for completion, skipped in sides
+    )
 
 
 def _with_mismatched(

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_contract.messages import Message
 from tests.harness.tiny_chat import tiny_chat
-from trainer.config import PreferencesStageConfig, SftStageConfig
+from trainer.config import PreferencesStageConfig, RewardModelStageConfig, SftStageConfig
 from trainer.errors import DataError
 from trainer.offline.prepare import stage_batches
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
@@ -62,6 +62,18 @@ def test_skipped_turns_of_completions_are_not_trained_on():
     nothing = Preference((user("Count."),), (turn("one"),), said, origin, chosen_skipped=frozenset({0}))
     with pytest.raises(DataError, match=r"rows\.jsonl:1: all turns of a completion are marked"):
         batches(PAIRS, [nothing])
+
+
+@pytest.mark.parametrize("more", [0, 90], ids=["whole", "truncated"])
+def test_a_reward_model_scores_completions_whose_turns_are_marked(more):
+    stage = RewardModelStageConfig(data=DATA, steps=1, batch=1, name="judge", held_out=0, overlong="truncate")
+    rejected = (turn("two"), user("Go on."), turn("three " * (1 + more)))
+    origin = RowOrigin("rows.jsonl", 1)
+    pair = Preference((user("Count."),), (turn("one"),), rejected, origin, rejected_skipped=frozenset({0, 2}))
+    batch = batches(stage, [pair], context=60).get_batch(0)
+    assert [sample.preferred for sample in batch.samples] == [True, False]
+    assert (batch.facts["data/rows"], batch.facts["data/dropped"]) == (1, 0)
+    assert batch.facts["data/truncated"] == (1 if more else 0)
 
 
 def test_a_labelled_completion_comes_with_its_prompt_and_the_completion_of_another():
