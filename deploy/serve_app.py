@@ -143,7 +143,14 @@ def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
         runs = {tenant: str(Path(folder).absolute()) for tenant, folder in server.console_runs.items()}
         server = server.model_copy(update={"console_runs": runs})
     branches = {name: _resolved(getattr(config, name)) for name in ("sandbox", "environments", "agents")}
-    return config.model_copy(update={"store": store, "server": server, **branches})
+    settled = config.model_copy(update={"store": store, "server": server, **branches})
+    # Links stay here, too: certificates are renewed by leading a link to another file.
+    fleet, sandbox = settled.fleet, settled.sandbox
+    files = {name: getattr(fleet, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
+    given = {name: file.absolute() for name, file in files.items() if file is not None}
+    if sandbox.runsc is not None and "/" in sandbox.runsc:
+        sandbox = sandbox.model_copy(update={"runsc": str(Path(sandbox.runsc).absolute())})
+    return settled.model_copy(update={"fleet": fleet.model_copy(update=given), "sandbox": sandbox})
 
 
 def _resolved(setting: object) -> object:

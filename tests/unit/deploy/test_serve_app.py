@@ -85,7 +85,8 @@ def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytes
         config(
             server={"console_runs": {"local": "var/runs"}},
             store={"url": "sqlite:///var/t.sqlite"},
-            sandbox={"state_dir": "state"},
+            sandbox={"state_dir": "state", "runsc": "./bin/runsc"},
+            fleet={"tls_certificate": "a.pem", "tls_key": "tls/key.pem", "tls_authority": "ca.pem"},
             environments={
                 "code": {"task_files": ["a.jsonl"], "mbpp_path": "mbpp.jsonl"},
                 "webshop": {"data": "shop"},
@@ -95,12 +96,22 @@ def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytes
     )
     assert settled.store.url == f"sqlite:///{tmp_path}/var/t.sqlite"
     assert settled.sandbox.state_dir == tmp_path / "state"
+    assert settled.sandbox.runsc == f"{tmp_path}/bin/runsc"
+    fleet = settled.fleet
+    names = ("a.pem", "tls/key.pem", "ca.pem")
+    assert (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority) == tuple(
+        tmp_path / name for name in names
+    )
     assert settled.environments.code.task_files == (tmp_path / "a.jsonl",)
     assert settled.environments.code.mbpp_path == tmp_path / "mbpp.jsonl"
     assert settled.environments.webshop.data == tmp_path / "shop"
     assert settled.agents.packages == {"mine": tmp_path / "agent"}
     assert settled.server.console_runs == {"local": f"{tmp_path}/var/runs"}
     assert settled.server.model_fields_set == {"console_runs"}
+
+
+def test_a_program_of_the_search_path_stays_a_name():
+    assert with_absolute_paths(config(sandbox={"runsc": "runsc"})).sandbox.runsc == "runsc"
 
 
 @pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
