@@ -20,6 +20,7 @@ from statistics import mean, median
 from typing import Any
 
 from tests.benchmarks import training_runs as runs
+from trainer.tracking.step_phases import STEP_PHASES
 
 SPLIT = "arithmetic_train_easy"
 REFERENCES = runs.REPOSITORY / "deploy/runs/data/arithmetic_easy.jsonl"
@@ -123,7 +124,7 @@ def _ours(
     name = f"ours-{turns}-turns-{index}"
     runs.trainer("train", at, name, [*runs.begins_with(model), *_words(options, turns)], "--force")
     steps = runs.Steps.of(at.root / name)
-    phases = {phase: steps.each(f"time/{phase}")[1:] for phase in runs.PHASES}
+    phases = {phase: steps.each(f"time/{phase}")[1:] for phase in STEP_PHASES}
     return _figures(
         steps.seconds()[1:], steps.each("tokens/trained")[1:], steps.each("reward/mean")[1:], phases
     )

