@@ -1,7 +1,7 @@
 """Derive one run from another, such as the evaluation of a run's model.
 
 ``model_copy`` validates nothing, and the processes of a run read its settings again as JSON: an invalid run
-would fail there, after the service, Ray and the engines have started. Whoever derives a run does it here.
+would fail there, after the service, Ray and the engines have started. Derived runs are made here.
 """
 
 from __future__ import annotations

@@ -40,9 +40,10 @@ _HEAD = (
 def write_evolution_report(
     folder: EvolutionFolder, name: str, settings: str, output: Path | None = None
 ) -> Path:
-    """Write the report of an evolution, finished or in progress, and return its path; by default it is
-    ``report.html`` in the folder. ``settings`` are those of the run file as a page shows
-    them, without secrets.
+    """Write the report of an evolution, finished or in progress, and return its path.
+
+    By default, it is ``report.html`` in the folder. ``settings`` are those of the run file as a page shows them,
+    without secrets.
     """
     target = output if output is not None else folder.report
     target.write_text(render_evolution_report(folder, name, settings), encoding="utf-8")

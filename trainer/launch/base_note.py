@@ -38,6 +38,6 @@ def check_same_base(folder: Path, model: Path) -> None:
         raise CheckpointError(f"{folder / _FILE} cannot be read: {error}") from error
     if PretrainedFiles.of(model).digest() != noted:
         raise ConfigError(
-            f"model.path: the weights in {model} changed since the run began, and what it has trained "
-            "belongs to those that it began with; restore them, or start over with --force"
+            f"the weights in {model} changed since the run began, and its checkpoints fit only those that "
+            "it began with; restore them, or start over with --force"
         )
