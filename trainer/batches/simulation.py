@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.config.derived_runs import derived_run
 from trainer.rollout.scripted import ScriptedPolicy
 
 from .build import build
@@ -115,16 +114,12 @@ async def simulate(
     """Go through the run's steps of reinforcement learning. Closes the client. Raises what a run raises.
 
     Args:
-        config: the run; flat groups are kept, since scripts often do as well each time.
+        config: the run, as ``simulated_run`` makes it.
         folder: an empty one, for the journal and the episodes.
         model: a Hugging Face folder, for its tokenizer.
         client: of the service.
         settings: of the simulated model and learner.
     """
-    kept = config.algorithm.model_copy(update={"drop_flat_groups": False})
-    tracking = config.tracking.model_copy(update={"trajectories": "all"})
-    played = {"algorithm": kept, "tracking": tracking, "warm_start": None, "stages": ()}
-    config = derived_run(config, played)
     made: list[tuple[ScriptedPolicy, MeteredPolicy]] = []
 
     def policy_of(chat: ChatTokenizer) -> Policy:

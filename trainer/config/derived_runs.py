@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from trainer.errors import ConfigError
+
 from .algorithm import AlgorithmConfig, ReturnToGo
 from .learned_reward import STAGE, STAGE_MODELS, LearnedRewardConfig
 from .learning import nothing_to_learn
@@ -69,6 +71,28 @@ def evaluation_run(config: RunConfig) -> RunConfig:
         "algorithm": algorithm,
         "evaluation": evaluation,
         "rollout": rollout,
+        "reward": reward,
+    }
+    return derived_run(config, changes)
+
+
+def simulated_run(config: RunConfig) -> RunConfig:
+    """Return the steps of reinforcement learning of a run, as they are played without a learner.
+
+    Flat groups are kept, since scripts often do as well each time, and all episodes are recorded. Raises
+    ConfigError for a run without such steps, and for one that is not valid.
+    """
+    if not config.steps:
+        raise ConfigError("a simulation plays steps of reinforcement learning, and the run has none")
+    algorithm = config.algorithm.model_copy(update={"drop_flat_groups": False})
+    reward = _without_stages_gone(config.reward, ())
+    if nothing_to_learn(config.rollout, algorithm, reward) is not None:
+        reward = RewardConfig()
+    changes = {
+        "warm_start": None,
+        "stages": (),
+        "algorithm": algorithm,
+        "tracking": config.tracking.model_copy(update={"trajectories": "all"}),
         "reward": reward,
     }
     return derived_run(config, changes)

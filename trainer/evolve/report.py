@@ -42,8 +42,8 @@ def write_evolution_report(
 ) -> Path:
     """Write the report of an evolution, finished or in progress, and return its path.
 
-    By default, it is ``report.html`` in the folder. ``settings`` are those of the run file as a page shows them,
-    without secrets.
+    By default, it is ``report.html`` in the folder. ``settings`` are those of the run file as a page shows
+    them, without secrets.
     """
     target = output if output is not None else folder.report
     target.write_text(render_evolution_report(folder, name, settings), encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trainer.batches.build import open_client
 from trainer.batches.simulation import SimulationSettings
 from trainer.batches.simulation import simulate as simulate_rollouts
+from trainer.config.derived_runs import simulated_run
 from trainer.models.folders import model_folder
 from trainer.rollout.scripted import Latency
 from trainer.sft.demonstrations import read_demonstrations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 def simulate(config: RunConfig, model: SimulatedModel) -> SimulationResult:
     """Run all steps with a simulated model. Leaves nothing behind. Raises TrainerError."""
+    config = simulated_run(config)
     settings = SimulationSettings(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
     key = os.environ.get(config.service.api_key_variable)
     with tempfile.TemporaryDirectory(prefix="simulation-") as name:

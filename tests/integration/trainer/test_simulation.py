@@ -7,6 +7,7 @@ from sandbox_conformance.serving import serve
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from trainer.batches.simulation import SimulationSettings, simulate
+from trainer.config.derived_runs import simulated_run
 from trainer.config.reading import read_run
 from trainer.models import model_folder
 from trainer.rollout.scripted import Latency
@@ -24,7 +25,7 @@ async def test_scripted_episodes_go_through_sandboxes_as_in_training(tmp_path, m
         "rollout.max_staleness=1",
         "tasks.limit=12",
     ]
-    config = read_run(Path("deploy/runs/cpu_demo.toml"), words)
+    config = simulated_run(read_run(Path("deploy/runs/cpu_demo.toml"), words))
     demonstrations = read_demonstrations(Path("deploy/runs/data/arithmetic_easy.jsonl"), "code")
     script = {each.task_id: each.messages for each in demonstrations}
     settings = SimulationSettings(script, Latency(median_s=0.005, most_s=0.05), update_s=0.05)

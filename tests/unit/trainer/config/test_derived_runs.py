@@ -6,8 +6,9 @@ from typing import get_args
 import pytest
 
 from trainer.config import RunConfig
-from trainer.config.derived_runs import derived_run, evaluation_run
+from trainer.config.derived_runs import derived_run, evaluation_run, simulated_run
 from trainer.config.reading import read_run, read_stored_run
+from trainer.config.reward import RewardConfig
 from trainer.config.stage_selection import StageKind, only_stages
 from trainer.errors import ConfigError
 
@@ -38,6 +39,25 @@ def test_every_shipped_run_can_be_evaluated(file: Path) -> None:
     found = stored(evaluation_run(run))
     assert found.name == f"{run.name}.evaluation"
     assert (found.steps, found.stages, found.warm_start) == (1, (), None)
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_every_shipped_run_with_steps_of_reinforcement_learning_can_be_simulated(file: Path) -> None:
+    run = read_run(file)
+    if not run.steps:
+        with pytest.raises(ConfigError, match="plays steps of reinforcement learning, and the run has none"):
+            simulated_run(run)
+        return
+    found = stored(simulated_run(run))
+    assert (found.steps, found.stages, found.warm_start) == (run.steps, (), None)
+    assert (found.algorithm.drop_flat_groups, found.tracking.trajectories) == (False, "all")
+
+
+def test_a_simulation_is_rewarded_by_what_is_left_without_the_models_of_stages() -> None:
+    reward = {"learned": {"models": ["stage:critic"]}, "outcome_weight": 0.0, "step_weight": 0.5}
+    assert simulated_run(config(stages=STAGES, reward=reward)).reward.step_weight == 0.5
+    only_learned = simulated_run(config(stages=STAGES, reward={**reward, "step_weight": 0.0}))
+    assert only_learned.reward == RewardConfig()
 
 
 @pytest.mark.parametrize("kind", get_args(StageKind))
