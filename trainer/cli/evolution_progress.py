@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .figures import interval_text, rate_text
+from .figures import rate_text, success_interval_text
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class EvolutionProgress:
         """Print the result of an iteration."""
         parts = []
         if evaluation is not None:
-            rate, interval = rate_text(evaluation.success_rate), interval_text(evaluation.interval)
-            parts.append(f"held out {rate} ({interval})")
+            rate, interval = rate_text(evaluation.success_rate), success_interval_text(evaluation)
+            parts.append(f"held out {rate} ({interval})" if interval else f"held out {rate}")
         if decision is not None:
             parts.append(decision.reason)
         self._print(f"iteration {number}/{self._iterations}: {'; '.join(parts)}")

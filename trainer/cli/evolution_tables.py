@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .figures import interval_text, rate_text
+from .figures import rate_text, success_interval_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,5 +53,5 @@ def _cells(result: IterationResult) -> Iterator[str]:
     yield "" if explored is None else rate_text(explored.success_rate)
     yield "" if selected is None else str(selected.total)
     yield "" if held_out is None else rate_text(held_out.success_rate)
-    yield "" if held_out is None else interval_text(held_out.interval)
+    yield "" if held_out is None else success_interval_text(held_out)
     yield result.verdict

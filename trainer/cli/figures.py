@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainer.evaluate.intervals import Interval
+    from trainer.evaluate.results import EvaluationResult
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -26,6 +27,11 @@ def rate_text(rate: float | None) -> str:
 def interval_text(interval: Interval) -> str:
     """Format a share's interval as ``55 to 68%``."""
     return f"{100 * interval.low:.0f} to {100 * interval.high:.0f}%"
+
+
+def success_interval_text(result: EvaluationResult) -> str:
+    """Format the interval of a success rate; empty where no episode has a verdict."""
+    return interval_text(result.interval) if result.episodes else ""
 
 
 def clock_text(seconds: float) -> str:

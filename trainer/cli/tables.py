@@ -13,7 +13,7 @@ from rich.text import Text
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
 
-from .figures import clock_text, interval_text, rate_text
+from .figures import clock_text, rate_text, success_interval_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,7 +55,7 @@ def _before_after(before: EvaluationResult | None, after: EvaluationResult | Non
         table.add_column(column, justify="left" if column == "held out" else "right")
     for name, result in (("before", before), ("after", after)):
         if result is not None:
-            rate, interval = rate_text(result.success_rate), interval_text(result.interval)
+            rate, interval = rate_text(result.success_rate), success_interval_text(result)
             table.add_row(name, str(result.episodes), rate, interval)
     if before is None or after is None:
         return table

@@ -41,10 +41,11 @@ class IterationResult:
         result = self.evaluation
         held_out = None
         if result is not None:
+            judged = result.episodes > 0
             held_out = {
                 "success": result.success_rate,
-                "low": result.interval.low,
-                "high": result.interval.high,
+                "low": result.interval.low if judged else None,
+                "high": result.interval.high if judged else None,
                 "episodes": result.episodes,
             }
         phases = {"explored": self.explored, "selected": self.selected, "trained": self.trained}

@@ -7,6 +7,7 @@ from typer.testing import CliRunner, Result
 from tests.fakes.training import FakeDriver, evaluation
 from trainer.cli.app import build_cli
 from trainer.config.reading import read_run
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
 def run(*words: object, driver: FakeDriver | None = None) -> Result:
@@ -53,6 +54,13 @@ def test_evolve_prints_json_for_programs(run_file: Path) -> None:
     assert told["kept"] == 1
     assert [each["iteration"] for each in told["iterations"]] == [0, 1]
     assert told["iterations"][1]["held_out"]["success"] == 0.9
+
+
+def test_a_model_without_a_verdict_has_no_interval(run_file: Path) -> None:
+    lost = EvaluationResult(0, "alone", "test", (TaskOutcome("a", "", 0, 0, 0.0, failures=4),))
+    done = run("evolve", run_file, driver=FakeDriver(result=lost))
+    assert "iteration 1/3: held out no verdict;" in done.stderr
+    assert "100%" not in done.stdout + done.stderr
 
 
 def test_force_starts_over_and_excludes_resuming(run_file: Path) -> None:

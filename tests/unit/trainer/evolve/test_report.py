@@ -43,8 +43,8 @@ def test_a_model_without_a_verdict_is_no_point_of_the_report(tmp_path: Path) -> 
     assert json.loads(text)[0]["data"][0]["x"] == [0]
     assert read_history(folder)[1].to_json()["held_out"] == {
         "success": None,
-        "low": 0.0,
-        "high": 1.0,
+        "low": None,
+        "high": None,
         "episodes": 0,
     }
 
