@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.fakes.training import evaluation
 from trainer.batches.payloads import group_to_json
+from trainer.evaluate.results import TaskOutcome
 from trainer.evolve.records import BaseModel, Trained
 from trainer.sft.warm_start import read_played, write_played
 from trainer.types import (
@@ -48,6 +49,8 @@ class FakePhases:
     """Scores of the episodes of each exploration."""
     interrupted_in: str = ""
     """The phase, such as ``1.train``, that an interrupt ends once."""
+    lost_in: str = ""
+    """The phase, such as ``1.evaluate``, in which no episode gets a verdict once."""
     demonstrations: int = 0
     calls: list[tuple[str, ...]] = field(default_factory=list)
     trained_on: dict[int, list[str]] = field(default_factory=dict)
@@ -96,8 +99,14 @@ class FakePhases:
         return Trained(f"model {folder.number}", str(start), 5)
 
     def evaluate(self, folder, model):
-        self._begin(f"{folder.number}.evaluate", str(model))
-        return evaluation("alone", self.successes[folder.number])
+        phase = f"{folder.number}.evaluate"
+        self._begin(phase, str(model))
+        result = evaluation("alone", self.successes[folder.number])
+        if phase != self.lost_in:
+            return result
+        self.lost_in = ""
+        lost = (TaskOutcome(each.task_id, each.difficulty, 0, 0, 0.0, failures=1) for each in result.tasks)
+        return replace(result, tasks=tuple(lost))
 
     def _begin(self, phase, *arguments):
         if phase == self.interrupted_in:

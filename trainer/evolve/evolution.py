@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.config.evolve import EvolvePreferences
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, TrainerError
 
 from .decision import decide, nothing_selected, rolled_back_in_a_row
 from .exploration import read_explored, summarise_explored
@@ -208,11 +208,17 @@ class Evolution:
         return trained
 
     def _evaluated(self, folder: IterationFolder, model: Path) -> EvaluationResult:
+        """Return the evaluation of a model; one without a verdict, which decides nothing, is not kept."""
         known = folder.read_evaluation()
-        if known is not None:
+        if known is not None and known.episodes:
             return known
         self._listener.begin_phase(folder.number, "evaluate", "held-out tasks")
         result = self._phases.evaluate(folder, model)
+        if not result.episodes:
+            raise TrainerError(
+                f"iteration {folder.number}: none of {result.failures} held-out episodes got a verdict; find "
+                f"the cause in the logs below {folder.path}, and continue with --resume"
+            )
         folder.write_evaluation(result)
         return result
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from tests.fakes.evolution import FakeEvolutionListener, FakePhases
 from trainer.config import RunConfig
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, TrainerError
 from trainer.evolve.evolution import Evolution, KeptModel
 from trainer.evolve.folder import EvolutionFolder
 from trainer.evolve.history import read_history
@@ -174,6 +174,24 @@ def test_an_evolution_that_was_interrupted_goes_on_in_that_phase(
     assert evolution(run, folder, phases) == expected
     assert phases.calls == whole.calls  # nothing was done twice
     assert phases.trained_on == whole.trained_on
+
+
+def test_an_evaluation_without_a_verdict_is_repeated_on_resume(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5], lost_in="1.evaluate")
+    run = config(iterations=1)
+    with pytest.raises(
+        TrainerError, match=r"iteration 1: none of 10 held-out episodes got a verdict.*--resume"
+    ):
+        evolution(run, tmp_path, phases)
+    assert evolution(run, tmp_path, phases).iteration == 1
+    assert [call[0] for call in phases.calls] == [
+        "0.base",
+        "0.evaluate",
+        "1.explore",
+        "1.train",
+        "1.evaluate",
+        "1.evaluate",
+    ]
 
 
 def test_a_finished_evolution_can_be_given_more_iterations(tmp_path: Path) -> None:
