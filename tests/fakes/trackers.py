@@ -73,7 +73,7 @@ class Mlflow:
 
 
 class MemoryTracker:
-    """Keeps metrics in order; fails at the step ``fails_at``, and answers only after the event ``waits_for``."""
+    """Keeps metrics in order; fails at step ``fails_at``, and answers only after the event ``waits_for``."""
 
     def __init__(self, fails_at=None, waits_for=None):
         self.waits_for = waits_for

@@ -13,7 +13,7 @@ from rich.text import Text
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
 
-from .figures import clock_text, rate_text, success_interval_text
+from .figures import clock_text, percent, rate_text, success_interval_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +65,8 @@ def _before_after(before: EvaluationResult | None, after: EvaluationResult | Non
         return Group(table, Text(str(error)))
     low, high = 100 * change.interval.low, 100 * change.interval.high
     sentence = (
-        f"change on {change.tasks} tasks: {100 * change.difference:+.0f} points ({low:+.0f} to {high:+.0f})"
+        f"change on {change.tasks} tasks, each counting the same: {100 * change.difference:+.0f} points from "
+        f"{percent(change.before)} to {percent(change.after)} ({low:+.0f} to {high:+.0f})"
     )
     return Group(table, Text(sentence, style="green" if change.interval.low > 0 else ""))
 

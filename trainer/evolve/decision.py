@@ -61,6 +61,8 @@ def rolled_back_in_a_row(decisions: Sequence[Decision]) -> int:
 
 def _reason(change: Comparison, rule: Rule, *, kept: bool) -> str:
     points = f"{100 * change.difference:+.1f} points"
+    rates = f"from {100 * change.before:.1f}% to {100 * change.after:.1f}%"
     interval = f"95% interval {100 * change.interval.low:+.1f} to {100 * change.interval.high:+.1f}"
     verdict = "kept" if kept else "rolled back"
-    return f"{verdict}: {points} ({interval}, {change.tasks} tasks; evolve.keep={rule})"
+    tasks = f"{change.tasks} tasks, each counting the same"
+    return f"{verdict}: {points} {rates} ({interval}, {tasks}; evolve.keep={rule})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from trainer.config import TinyModel
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
+from trainer.evaluate.summary import figures_of
 from trainer.tracking.step_phases import STEP_PHASES
 
 from .evaluation_text import rate_text
@@ -88,9 +90,8 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
     if run.warm:
         yield "steps on given data", str(_updates(run.warm))
     if run.evaluations:
-        first, last = run.evaluations[0], run.evaluations[-1]
-        shown = (first, last) if last is not first else (first,)
-        yield "success on held-out tasks", " → ".join(rate_text(each.success_rate) for each in shown)
+        rates = _success_by_task(run.evaluations[0], run.evaluations[-1])
+        yield "success on held-out tasks", " → ".join(map(rate_text, rates))
     rewards = [values.get("reward/mean", math.nan) for values in run.learning.values()]
     if latest := list(filter(math.isfinite, rewards))[-_LAST:]:
         yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
@@ -104,6 +105,20 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
     )
     if seconds:
         yield "in steps", _duration(seconds)
+
+
+def _success_by_task(first: EvaluationResult, last: EvaluationResult) -> Sequence[float | None]:
+    """Return the success rates that the change between two evaluations is of; one, if they are the same.
+
+    Each task counts the same, and only those that both have a score for, where there are any.
+    """
+    if first is not last:
+        with contextlib.suppress(DataError):
+            change = compare(first, last)
+            return (change.before, change.after)
+    shown = (first,) if first is last else (first, last)
+    found = [figures_of(each.tasks, by_task=True).success for each in shown]
+    return [None if each is None else each.value for each in found]
 
 
 def _updates(metrics: Mapping[int, Mapping[str, float]]) -> int:
@@ -153,7 +168,9 @@ def _change(run: RunData) -> str:
     earlier, later = first.parts(), last.parts()
     parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
     changes = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
-    title = "From the first to the last evaluation, on the same tasks (paired bootstrap):"
+    title = (
+        "From the first to the last evaluation, on the same tasks, each counting the same (paired bootstrap):"
+    )
     return f"<p>{title}</p><ul>{changes}</ul>"
 
 
@@ -163,8 +180,9 @@ def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> s
     except DataError as error:
         return f"{name or 'no difficulty'}: {error}"
     low, high = 100 * change.interval.low, 100 * change.interval.high
+    rates = f"from {rate_text(change.before)} to {rate_text(change.after)}"
     return (
-        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points, 95% interval {low:+.1f} to "
+        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points {rates}, 95% interval {low:+.1f} to "
         f"{high:+.1f}, on {change.tasks} tasks"
     )
 

@@ -36,7 +36,7 @@ class SweepTrialResult:
     reward: float | None = None
     """Mean of the last steps."""
     success: float | None = None
-    """Held-out success at the end."""
+    """Held-out success at the end; each task counts the same, so that failed episodes rank no trial."""
     interval: Interval | None = None
     """95% interval of the held-out success."""
     seconds: float = 0.0
@@ -76,7 +76,7 @@ def _read(folder: Path, trial: SweepTrial) -> SweepTrialResult:
         if math.isfinite(values.get("reward/mean", math.nan))
     ]
     clocks = [values["clock"] for values in run.steps if "clock" in values]
-    final = figures_of(run.evaluations[-1].tasks).success if run.evaluations else None
+    final = figures_of(run.evaluations[-1].tasks, by_task=True).success if run.evaluations else None
     return SweepTrialResult(
         name=trial.name,
         values=trial.values,

@@ -41,7 +41,7 @@ def test_train_shows_success_before_and_after_and_where_the_time_went(run_file):
     assert "before" in done.stdout
     assert "20%" in done.stdout
     assert "90%" in done.stdout
-    assert "change on 10 tasks: +70 points" in done.stdout
+    assert "+70 points from 20% to 90%" in done.stdout
     assert "update 1:02:05" in done.stdout
 
 

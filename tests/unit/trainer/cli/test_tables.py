@@ -28,3 +28,11 @@ def test_an_evaluation_without_a_verdict_has_no_interval() -> None:
     text = shown(evaluated("before", TaskOutcome("a", "", 4, 2, 0.5)), lost)
     (row,) = [line.split() for line in text.splitlines() if line.lstrip().startswith("after")]
     assert row == ["after", "0", "no", "verdict"]
+
+
+def test_the_change_by_task_has_the_rates_that_it_is_of() -> None:
+    """The rates above it count episodes, of which failures leave some tasks fewer than others."""
+    solved, unsolved = TaskOutcome("a", "", 4, 4, 1.0), TaskOutcome("b", "", 4, 0, 0.0)
+    fewer = TaskOutcome("b", "", 1, 0, 0.0, failures=3)
+    text = shown(evaluated("before", solved, unsolved), evaluated("after", solved, fewer))
+    assert "change on 2 tasks, each counting the same: +0 points from 50% to 50%" in text

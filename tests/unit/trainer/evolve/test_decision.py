@@ -22,6 +22,7 @@ def test_a_model_is_kept_by_the_interval_of_the_difference(before: int, after: i
         assert decision.kept is (rule in kept), rule
         assert decision.difference == pytest.approx((after - before) / 10)
         assert f"evolve.keep={rule}" in decision.reason
+        assert f"points from {10 * before}.0% to {10 * after}.0% (" in decision.reason
         assert ("kept" if decision.kept else "rolled back") in decision.reason
 
 

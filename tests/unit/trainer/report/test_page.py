@@ -116,6 +116,22 @@ def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
     )
 
 
+def test_episodes_that_failed_change_no_success_of_the_head(tmp_path):
+    """Of the solved tasks, one episode each got a verdict; by episode, success would seem to fall."""
+    folder = write_run(tmp_path / "run")
+    (folder / "evaluations.jsonl").unlink()
+    before = [TaskOutcome(f"held-{place}", "", 4, 4 * (place < 5), float(place < 5)) for place in range(10)]
+    after = [
+        replace(each, episodes=1, successes=1, failures=3) if each.successes else each for each in before
+    ]
+    for step, tasks in ((0, before), (50, after)):
+        result = EvaluationResult(step, "during", "arithmetic_test", tuple(tasks))
+        append_evaluation(folder / "evaluations.jsonl", result)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "<b>50.0% → 50.0%</b>" in page.source
+    assert any(line.startswith("all tasks: +0.0 points from 50.0% to 50.0%") for line in page.text["li"])
+
+
 def test_an_evaluation_without_a_verdict_is_no_point_and_no_success_of_0(tmp_path):
     folder = write_run(tmp_path / "run")
     lost = EvaluationResult(
@@ -154,7 +170,10 @@ def test_evaluations_are_a_table_with_intervals_and_the_change(page):
         "0.200",
         "0",
     ]
-    assert any(line.startswith("all tasks: +50.0 points, 95% interval") for line in page.text["li"])
+    assert any(
+        line.startswith("all tasks: +50.0 points from 20.0% to 70.0%, 95% interval")
+        for line in page.text["li"]
+    )
 
 
 def test_episodes_carry_what_was_said_and_what_it_earned(page):

@@ -10,6 +10,7 @@ import pytest
 from tests.harness.run_folder import write_run
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, TrainerError
+from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.launch.folder import check_same_settings
 from trainer.sweep.grid import SweepTrial
 from trainer.sweep.trial_process import SweepPlan, run_trial
@@ -98,3 +99,16 @@ def test_results_have_held_out_success_with_an_interval(tmp_path):
 def test_a_trial_that_never_began_has_no_result(tmp_path):
     (result,) = read_trials(tmp_path, [TRIAL])
     assert (result.done, result.reward, result.success) == (False, None, None)
+
+
+def test_episodes_that_failed_rank_no_trial(tmp_path):
+    """One trial lost episodes of its hard task, and solved as much as the other."""
+    solved, unsolved = TaskOutcome("a", "", 4, 4, 1.0), TaskOutcome("b", "", 4, 0, 0.0)
+    fewer = TaskOutcome("b", "", 1, 0, 0.0, failures=3)
+    trials = [SweepTrial(name, {}) for name in ("whole", "lost")]
+    for trial, tasks in zip(trials, ((solved, unsolved), (solved, fewer)), strict=True):
+        write_run(tmp_path / trial.name)
+        append_evaluation(
+            tmp_path / trial.name / "evaluations.jsonl", EvaluationResult(9, "after", "test", tasks)
+        )
+    assert [each.success for each in read_trials(tmp_path, trials)] == [0.5, 0.5]
