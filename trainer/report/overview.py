@@ -182,8 +182,8 @@ def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> s
     low, high = 100 * change.interval.low, 100 * change.interval.high
     rates = f"from {rate_text(change.before)} to {rate_text(change.after)}"
     return (
-        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points {rates}, 95% interval {low:+.1f} to "
-        f"{high:+.1f}, on {change.tasks} tasks"
+        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points {rates}, 95% interval "
+        f"{low:+.1f} to {high:+.1f}, on {change.tasks} tasks"
     )
 
 
