@@ -11,9 +11,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
+from sandbox_contract.base import IdempotencyKey
 from sandbox_contract.batches import BatchRequest, BatchResult
 from sandbox_contract.episodes import (
     CreateInstanceRequest,
@@ -50,11 +51,14 @@ if TYPE_CHECKING:
 
     from sandbox_contract.batches import BatchOperation
 
+    from .errors import SandboxError
+
 __all__ = ["Action", "ApiCall", "Lane"]
 
 ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+_KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
 _AGENT_S = 1800.0
 """The time that a client waits for an agent without a timeout of its own: the service's default."""
 
@@ -271,7 +275,7 @@ def stats() -> ApiCall[Stats]:
 
 
 def list_files(instance_id: str, path: str) -> ApiCall[FileList]:
-    query = f"?{urlencode({'path': path})}" if path else ""
+    query = f"?path={_quoted(path, safe='')}" if path else ""
     return _get("list_files", _instance_path(instance_id, f"/files{query}"), FileList)
 
 
@@ -282,6 +286,10 @@ def read_file(instance_id: str, path: str) -> ApiCall[bytes]:
 def write_file(
     instance_id: str, path: str, content: bytes, idempotency_key: str | None
 ) -> ApiCall[FileEntry]:
+    try:
+        key = _KEY.validate_python(idempotency_key or new_key())
+    except ValidationError as error:
+        raise _mismatch(f"idempotency_key: {error.errors()[0]['msg']}") from error
     return ApiCall(
         verb="write_file",
         method="PUT",
@@ -289,7 +297,7 @@ def write_file(
         read=FileEntry.model_validate_json,
         body=content,
         content_type="application/octet-stream",
-        idempotency_key=idempotency_key or new_key(),
+        idempotency_key=key,
     )
 
 
@@ -303,7 +311,14 @@ def _nothing(_: bytes) -> None:
 
 
 def _instance_path(instance_id: str, rest: str = "") -> str:
-    return f"/v1/instances/{quote(instance_id, safe=':')}{rest}"
+    return f"/v1/instances/{_quoted(instance_id, safe=':')}{rest}"
+
+
+def _quoted(text: str, safe: str = "/") -> str:
+    try:
+        return quote(text, safe=safe)
+    except UnicodeEncodeError as error:
+        raise _mismatch(str(error)) from error
 
 
 def _from(cursor: str | None) -> str:
@@ -315,7 +330,7 @@ def _file_path(instance_id: str, path: str) -> str:
     if any(part in ("", ".", "..") for part in path.split("/")):
         detail = f"{path!r} is not a plain path under the workspace"
         raise error_of(Failure(detail, ErrorCode.INVALID_PATH, FailureClass.REQUEST, instance_id=instance_id))
-    return _instance_path(instance_id, f"/files/{quote(path)}")
+    return _instance_path(instance_id, f"/files/{_quoted(path)}")
 
 
 def _build(model: type[ModelT], **fields: object) -> ModelT:
@@ -323,9 +338,14 @@ def _build(model: type[ModelT], **fields: object) -> ModelT:
     try:
         return model.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
-        wrong = tuple(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        code, kind = ErrorCode.INVALID_REQUEST, FailureClass.REQUEST
-        raise error_of(Failure("the request does not match its schema", code, kind, errors=wrong)) from error
+        wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise _mismatch(*wrong) from error
+
+
+def _mismatch(*wrong: str) -> SandboxError:
+    """Return the error of a request that is not sent."""
+    code, kind = ErrorCode.INVALID_REQUEST, FailureClass.REQUEST
+    return error_of(Failure("the request does not match its schema", code, kind, errors=wrong))
 
 
 def _post(
@@ -336,12 +356,17 @@ def _post(
     timeout_s: float | None = None,
     instance_id: str = "",
 ) -> ApiCall[ModelT]:
+    try:
+        body = request.model_dump_json(exclude_unset=True).encode()
+    # Models escape lone surrogates in JSON, and nest values without end; neither can be sent.
+    except (ValueError, RecursionError) as error:
+        raise _mismatch(str(error)) from error
     return ApiCall(
         verb=verb,
         method="POST",
         path=f"/v1/{verb}",
         read=result.model_validate_json,
-        body=request.model_dump_json(exclude_unset=True).encode(),
+        body=body,
         lane=lane,
         timeout_s=timeout_s,
         instance_id=instance_id,

@@ -18,6 +18,10 @@ _THOUGHT_END = "</think>"
 _CALL_KEYS = ("arguments", "parameters")
 _NAME_KEYS = ("name", "tool_name")
 _SPACE = re.compile(r"\s*")
+_QUOTED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_BRACKETS = re.compile(r"[\[\]{}]")
+MOST_NESTED = 64
+"""Levels of objects and lists in the arguments of a call: rendering deeper ones exhausts the stack."""
 
 
 class ToolFormat(Protocol):
@@ -93,12 +97,34 @@ def call_of(value: object, number: int) -> ToolCall | None:
 
 
 def named_call(name: object, arguments: dict[str, object] | str, number: int) -> ToolCall | None:
-    """Return a call with an id of nine digits, which the strictest templates require."""
+    """Return a call with an id of nine digits, which the strictest templates require.
+
+    None where the name is none, or the arguments are nested too deeply to be rendered again.
+    """
     if not isinstance(name, str) or not name or not name.isprintable():
         return None
     # Arguments stay text as the model wrote them: the environment reports errors in them.
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    try:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    except RecursionError:
+        return None
+    if _is_deep(text):
+        return None
+    # JSON can escape a lone surrogate, which no request can carry.
+    text = text.encode("utf-8", "replace").decode()
     return ToolCall(id=f"{number:09d}", function=FunctionCall(name=name, arguments=text))
+
+
+def _is_deep(text: str) -> bool:
+    """Return whether JSON has more than ``MOST_NESTED`` levels; brackets in strings are none."""
+    if text.count("[") + text.count("{") <= MOST_NESTED:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.findall(_QUOTED.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MOST_NESTED:
+            return True
+    return False
 
 
 def message_of(text: str, content: str = "", calls: Sequence[ToolCall] = ()) -> Message:

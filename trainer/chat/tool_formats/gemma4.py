@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import decode_json, listed, named_call, space_after
+from .base import MOST_NESTED, decode_json, listed, named_call, space_after
 from .markup import items, message_with_calls
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _OPEN, _CLOSE, _CALL = "<|tool_call>", "<tool_call|>", "call:"
 _QUOTE = '<|"|>'
 _KEY = re.compile(r"[^\s:,{}\[\]<]+")
-_DEEPEST = 64
-"""Levels of nested objects and lists."""
 _PARAGRAPH = """\
 # Tools
 
@@ -69,7 +67,7 @@ def _call(text: str, start: int, number: int) -> tuple[ToolCall, int]:
 
 def _value(text: str, start: int, depth: int) -> tuple[object, int]:
     start = space_after(text, start)
-    if depth > _DEEPEST:
+    if depth > MOST_NESTED:
         raise _MalformedError
     if text.startswith(_QUOTE, start):
         return _quoted(text, start)

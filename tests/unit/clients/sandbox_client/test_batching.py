@@ -50,6 +50,18 @@ async def test_one_failed_step_fails_nobody_else() -> None:
     assert isinstance(third, ConflictError)
 
 
+async def test_a_step_that_cannot_be_sent_fails_its_own_caller_alone() -> None:
+    service = EchoService()
+    service.live = {"i0": 0, "i1": 0, "i2": 0}
+    async with client_of(service) as client:
+        batcher = StepBatcher(client)
+        steps = (batcher.step(f"i{index}", text) for index, text in enumerate(("x", "\ud83d", "x")))
+        first, second, third = await asyncio.gather(*steps, return_exceptions=True)
+    assert isinstance(second, RequestError)
+    assert not isinstance(first, BaseException)
+    assert not isinstance(third, BaseException)
+
+
 async def test_steps_on_one_instance_never_share_a_batch() -> None:
     service = EchoService()
     service.live = {"i0": 0}

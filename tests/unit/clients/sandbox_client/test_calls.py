@@ -144,6 +144,30 @@ def test_a_path_with_strange_characters_is_quoted() -> None:
     assert call.idempotency_key
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: _calls.step(_calls.step_request("i", "\ud83d", 0, None, None)),
+        lambda: _calls.create_instance("echo", "\ud83d", None, None, None, False, None),
+        lambda: _calls.evaluate("i", {"a": ["\ud83d"]}, None, None),
+        lambda: _calls.read_file("i", "\ud83d"),
+        lambda: _calls.list_files("i", "\ud83d"),
+        lambda: _calls.instance("\ud83d"),
+    ],
+    ids=["step", "create", "evaluate", "read", "list", "instance"],
+)
+def test_half_a_character_is_an_invalid_request_and_never_leaves_the_client(call) -> None:
+    with pytest.raises(RequestError) as caught:
+        call()
+    assert caught.value.code == "invalid_request"
+
+
+@pytest.mark.parametrize("key", ["a\nb", "ä", "a b", "x" * 129])
+def test_a_key_that_no_header_carries_never_leaves_the_client(key: str) -> None:
+    with pytest.raises(RequestError, match="idempotency_key"):
+        _calls.write_file("i", "a.txt", b"x", key)
+
+
 def sent(action: object) -> dict[str, object]:
     """The message of a step, as it is sent."""
     request = _calls.step_request("i", action, None, None, "k")  # type: ignore[arg-type]

@@ -43,6 +43,13 @@ async def test_what_was_played_before_a_failure_is_kept() -> None:
     assert played.failure is not None
 
 
+@pytest.mark.parametrize("arguments", ['"{\\"answer\\": \\"\\ud83d\\"}"', '{"answer": "\\ud83d"}'])
+async def test_a_call_that_no_request_can_carry_fails_nothing(arguments: str) -> None:
+    text = f'<tool_call>{{"name": "submit", "arguments": {arguments}}}</tool_call>'
+    played = await play(ToldService([observed("95"), END]), text, SUBMIT, chat={"tool_format": "hermes"})
+    assert (played.failure, played.stop) == (None, StopReason.TERMINATED)
+
+
 class FailingPolicy:
     async def generate(self, request) -> Generation:
         raise EngineLost("it died")
