@@ -13,6 +13,7 @@ from sandbox_contract.agents import AgentStepResult, AgentTask
 from sandbox_contract.problems import FailureClass
 
 from ._answers import invalid_response, problem_error
+from .addresses import checked_key
 from .errors import Failure, TransportError
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ class AgentProgress:
     """State of an agent's episode."""
 
     def __init__(self, url: str, api_key: str, task: AgentTask | None, timeout_s: float) -> None:
+        """Raises AddressError for a key that cannot be sent."""
         self.url = url.rstrip("/")
         """Address of the episode at the trainer."""
-        self.api_key = api_key
+        self.api_key = checked_key(api_key) or ""
         """Key of this episode, for the model and for the episode's own address."""
         self.finished = False
         """The episode has ended: neither the environment nor the model takes another message."""
@@ -57,7 +59,7 @@ class AgentProgress:
         """The last step's messages begin a new conversation with the user."""
         self._task = task
         self._tools: tuple[JsonObject, ...] | None = None
-        self._headers = {"authorization": f"Bearer {api_key}"}
+        self._headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         self._timeouts = httpx.Timeout(timeout_s).as_dict()
 
     @property

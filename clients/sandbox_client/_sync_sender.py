@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
@@ -46,7 +47,7 @@ class Sender:
             Lane.ADMISSION: threading.BoundedSemaphore(limits.creating),
             Lane.AGENT: threading.BoundedSemaphore(limits.agents),
         }
-        self._transport = transport or _http_transport(limits.connections)
+        self._transport = transport or _http_transport(limits.connections, wire.is_encrypted)
         self._observer = observer
         self._tracing = tracing
 
@@ -111,8 +112,11 @@ def _body(response: httpx.Response) -> bytes:
         response.close()
 
 
-def _http_transport(connections: int) -> httpx.HTTPTransport:
+def _http_transport(connections: int, is_encrypted: bool) -> httpx.HTTPTransport:
+    # The machine's certificates, SSL_CERT_FILE among them, as in the asynchronous client. They take longer to
+    # read than the whole first request.
+    verify = ssl.create_default_context() if is_encrypted else False
     limits = httpx.Limits(
         max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0
     )
-    return httpx.HTTPTransport(limits=limits, trust_env=False)
+    return httpx.HTTPTransport(verify=verify, limits=limits, trust_env=False)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from sandbox_contract.problems import FailureClass
 
 from ._answers import invalid_response, problem_error, server_timing
+from .addresses import service_address
 from .errors import Failure, TransportError
 
 if TYPE_CHECKING:
@@ -49,21 +50,22 @@ class Wire:
     """Builds requests for one service and reads its answers."""
 
     def __init__(self, base_url: str, api_key: str | None, limits: ClientLimits) -> None:
-        self._base = base_url.rstrip("/")
-        parsed = httpx.URL(self._base)
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError(f"{base_url!r} is not an HTTP address such as http://127.0.0.1:8080")
+        """Raises AddressError for an address or a key that cannot be used."""
+        address, key = service_address(base_url, api_key)
+        self._base = str(address).rstrip("/")
+        self.is_encrypted = address.scheme == "https"
+        """Whether the connection needs certificates."""
         self._limits = limits
         self._urls: dict[str, httpx.URL] = {}
         # Plain answers: a step is small, and inflating it would cost more than sending it.
         self._headers = [
-            ("host", parsed.netloc.decode("ascii")),
+            ("host", address.netloc.decode("ascii")),
             ("accept", "application/json"),
             ("accept-encoding", "identity"),
             ("user-agent", "sandbox-client/0.1"),
         ]
-        if api_key is not None:
-            self._headers.append(("authorization", f"Bearer {api_key}"))
+        if key is not None:
+            self._headers.append(("authorization", f"Bearer {key}"))
 
     @property
     def base_url(self) -> str:

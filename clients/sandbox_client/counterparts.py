@@ -22,6 +22,7 @@ from sandbox_contract.images import chat_messages
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import FailureClass
 
+from .addresses import checked_key, shown_address
 from .errors import CounterpartFailed, Failure, RequestError
 
 if TYPE_CHECKING:
@@ -150,8 +151,11 @@ class ModelCounterpart:
             temperature: the server's default if None.
             max_tokens: most tokens of one answer; the server's default if None.
             transport: httpx's transport.
+
+        Raises AddressError for a key that cannot be sent.
         """
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        key = checked_key(api_key)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._timeout_s = timeout_s
         settings = {"temperature": temperature, "max_tokens": max_tokens}
@@ -189,7 +193,7 @@ class ModelCounterpart:
                 raise counterpart_failure("timeout", detail) from None
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if deadline - time.monotonic() <= wait_s:
-                    detail = f"{self._url} cannot be reached: {error!r}"
+                    detail = f"{shown_address(self._url)} cannot be reached: {error!r}"
                     raise counterpart_failure("unreachable", detail) from error
             else:
                 later = response.status_code in _REPEATED or response.status_code >= 500

@@ -7,6 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from sandbox_client.addresses import shown_address
+
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
@@ -14,7 +16,9 @@ def http_address(value: str | None) -> str | None:
     """Return the address of a service. Raises BadParameter for one without a scheme."""
     if value is not None and not value.startswith(("http://", "https://")):
         host = value.partition("://")[2] or value
-        raise typer.BadParameter(f"{value!r} is not an HTTP address; did you mean http://{host}?")
+        raise typer.BadParameter(
+            f"{shown_address(value)!r} is not an HTTP address; did you mean http://{shown_address(f'//{host}')[2:]}?"
+        )
     return value
 
 

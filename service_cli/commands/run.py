@@ -20,6 +20,7 @@ from sandbox_client import (
     SandboxError,
     TransportError,
 )
+from sandbox_client.addresses import shown_address
 from sandbox_client.errors import Failure
 from sandbox_contract.problems import FailureClass
 from sandbox_service.config.reading import read_config
@@ -172,7 +173,9 @@ async def run_policy(
     async with client:
         if not await client.healthy():
             raise TransportError(
-                Failure(f"no service answers at {server}", "transport_error", FailureClass.SANDBOX)
+                Failure(
+                    f"no service answers at {shown_address(server)}", "transport_error", FailureClass.SANDBOX
+                )
             )
         task_ids = await played.choose_tasks(client)
         with _progress() as progress:

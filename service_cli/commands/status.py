@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox_client import RetryPolicy, SandboxClient, SandboxError
+from sandbox_client.addresses import shown_address
 
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, results, write_json
@@ -68,7 +69,7 @@ def _watch(client: SandboxClient, server: str, interval: float) -> None:
 
 def stats_view(stats: Stats, server: str) -> RenderableType:
     """Return a table for each supervisor."""
-    head = Text(f"{server}: {stats.instances} instances, {stats.queued} waiting", style="bold")
+    head = Text(f"{shown_address(server)}: {stats.instances} instances, {stats.queued} waiting", style="bold")
     excluded = (Text(f"{name} gets no requests: {why}", style="red") for name, why in stats.excluded.items())
     parts = (part for supervisor in stats.supervisors for part in _supervisor(supervisor))
     return Group(head, *excluded, *parts)

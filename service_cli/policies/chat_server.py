@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sandbox_client.addresses import checked_key, shown_address
 from sandbox_contract.messages import Message
 
 from .model_address import api_base
@@ -74,13 +75,15 @@ class ChatServer:
     """One model server, used from one event loop."""
 
     def __init__(self, url: str, api_key: str | None = None, *, timeout_s: float = 240.0) -> None:
+        """Raises PolicyRunError for an address that is none, AddressError for a key that cannot be sent."""
         self._base = api_base(url)
+        key = checked_key(api_key)
         self._timeout_s = timeout_s
         # Without a key the client would send the one in the environment, which is for another server.
-        self._options: RequestOptions = {} if api_key else {"headers": {"Authorization": openai.Omit()}}
+        self._options: RequestOptions = {} if key else {"headers": {"Authorization": openai.Omit()}}
         self._client = openai.AsyncOpenAI(
             base_url=self._base,
-            api_key=api_key or "none",
+            api_key=key or "none",
             timeout=timeout_s,
             max_retries=_retries_within(timeout_s),
         )
@@ -98,7 +101,8 @@ class ChatServer:
             return  # A busy server may answer later.
         except openai.APIConnectionError as error:
             raise PolicyRunError(
-                f"no model server answers at {self._base}: {_reason(error)}", "model_unreachable"
+                f"no model server answers at {shown_address(self._base)}: {_reason(error)}",
+                "model_unreachable",
             ) from error
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):

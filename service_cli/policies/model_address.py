@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from sandbox_client.addresses import shown_address
+
 from .policies import PolicyRunError
 
 
@@ -28,7 +30,9 @@ def api_base(url: str) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise PolicyRunError(f"{url!r} is not an address of a model server; write http://HOST:PORT", "usage")
+        raise PolicyRunError(
+            f"{shown_address(url)!r} is not an address of a model server; write http://HOST:PORT", "usage"
+        )
     last = parts.path.rpartition("/")[2]
     versioned = last.startswith("v") and last[1:2].isdigit()
     return base if versioned else f"{base}/v1"

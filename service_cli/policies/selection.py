@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_client import ModelCounterpart
+from sandbox_client.addresses import shown_address
 from sandbox_service.environments.registry import build_registry
 
 from .model_address import api_base, model_and_url
@@ -65,12 +66,17 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Episod
 
 
 def make_counterpart(text: str | None, api_key: str | None, timeout_s: float) -> ModelCounterpart | None:
-    """Make the second party of episodes from ``MODEL@URL``; None without. Raises PolicyRunError."""
+    """Make the second party of episodes from ``MODEL@URL``; None without.
+
+    Raises PolicyRunError, and AddressError for a key that cannot be sent.
+    """
     if text is None:
         return None
     found = model_and_url(text)
     if found is None:
-        raise PolicyRunError(f"invalid counterpart {text!r}; write MODEL@http://HOST:PORT", "usage")
+        raise PolicyRunError(
+            f"invalid counterpart {shown_address(text)!r}; write MODEL@http://HOST:PORT", "usage"
+        )
     model, url = found
     return ModelCounterpart(api_base(url), model, api_key, timeout_s=timeout_s)
 
@@ -92,5 +98,7 @@ def _server(url: str, choice: PolicyChoice) -> ChatServer:
 def _model_of(name: str) -> tuple[str, str]:
     found = model_and_url(name.removeprefix(_MODEL))
     if found is None:
-        raise PolicyRunError(f"invalid policy {name!r}; write {_MODEL}MODEL@http://HOST:PORT", "usage")
+        raise PolicyRunError(
+            f"invalid policy {shown_address(name)!r}; write {_MODEL}MODEL@http://HOST:PORT", "usage"
+        )
     return found

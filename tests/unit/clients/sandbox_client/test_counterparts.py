@@ -64,10 +64,12 @@ async def test_a_server_that_stays_busy_or_is_not_there_is_given_up() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("nobody listens", request=request)
 
-    absent = ModelCounterpart("http://m", "m", timeout_s=0.2, transport=httpx.MockTransport(refuse))
-    with pytest.raises(CounterpartFailed) as caught:
+    address = "http://user:password@m"
+    absent = ModelCounterpart(address, "m", timeout_s=0.2, transport=httpx.MockTransport(refuse))
+    with pytest.raises(CounterpartFailed, match="http://m/chat/completions cannot be reached") as caught:
         await absent.write_reply(ASKED)
     assert caught.value.code == "counterpart_unreachable"
+    assert "password" not in str(caught.value)
 
 
 async def test_an_answer_that_does_not_come_in_time_is_a_timeout() -> None:

@@ -43,6 +43,13 @@ def test_an_address_that_is_not_http_is_refused(address: str) -> None:
         Wire(address, None, ClientLimits())
 
 
+def test_a_key_in_the_address_is_sent_as_any_other() -> None:
+    request = Wire("http://key:secret@service:8080", None, ClientLimits()).request(STATS)
+    assert str(request.url) == "http://service:8080/v1/stats"
+    assert request.headers["host"] == "service:8080"
+    assert request.headers["authorization"] == "Bearer secret"
+
+
 def test_a_written_file_travels_as_bytes_with_its_key_in_a_header() -> None:
     request = WIRE.request(_calls.write_file("i", "a.bin", b"\x00", "k1"))
     assert request.method == "PUT"

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from sandbox_client.addresses import AddressError
 from service_cli.policies.chat_server import ChatServer
 from service_cli.policies.model_address import api_base
 from service_cli.policies.policies import ContextFullError, PolicyRunError
@@ -157,3 +158,19 @@ async def test_a_server_without_keys_gets_none(monkeypatch: pytest.MonkeyPatch) 
         assert (await server.complete({"model": "m", "messages": []})).message.content == "hi"
         await server.aclose()
     assert seen == []
+
+
+async def test_a_server_that_is_absent_is_named_without_its_password() -> None:
+    server = ChatServer("http://user:password@127.0.0.1:9", timeout_s=5.0)
+    with pytest.raises(PolicyRunError, match=r"http://127\.0\.0\.1:9/v1") as caught:
+        await server.probe()
+    await server.aclose()
+    assert "password" not in str(caught.value)
+
+
+async def test_a_key_is_sent_without_its_line_end_or_refused() -> None:
+    assert (
+        await answer_of(FakeChatServer([says("hello")], key="secret"), "secret\n")
+    ).message.content == "hello"
+    with pytest.raises(AddressError, match="visible ASCII"):
+        ChatServer("http://h", "SECR€T")
