@@ -15,14 +15,23 @@ from sandbox_contract.problems import FailureClass
 from .errors import Failure, InvalidResponse, error_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import httpx
     from pydantic import JsonValue
 
-    from sandbox_contract.batches import OperationResult
+    from sandbox_contract.batches import BatchResult, OperationResult
 
     from .errors import SandboxError
 
-__all__ = ["invalid_response", "operation_error", "problem_error", "server_timing", "step_outcome"]
+__all__ = [
+    "invalid_response",
+    "made_in_batch",
+    "operation_error",
+    "problem_error",
+    "server_timing",
+    "step_outcome",
+]
 
 # What a proxy in front of the service answers in its place when it cannot reach it.
 _PROXY_STATUSES = frozenset({429, 502, 503, 504})
@@ -42,6 +51,20 @@ class _ForeignProblem(BaseModel):
     instance: str | None = None
     retry_after_s: float | None = None
     errors: tuple[str, ...] = ()
+
+
+def made_in_batch(operations: Sequence[str], batched: BatchResult) -> tuple[str, ...]:
+    """Return the instances that the operations of a batch, by their names, created or forked."""
+    made: list[str] = []
+    for operation, outcome in zip(operations, batched.results, strict=False):
+        body = outcome.body
+        if outcome.status >= 400 or not isinstance(body, dict):
+            continue
+        if operation == "create_instance":
+            made.append(str(body.get("instance_id")))
+        elif operation == "fork_instance" and isinstance(copies := body.get("instance_ids"), list):
+            made += map(str, copies)
+    return tuple(made)
 
 
 def step_outcome(outcome: OperationResult) -> StepResult | SandboxError:

@@ -17,12 +17,14 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
+from sandbox_contract.problems import ErrorCode
+
 from ._calls import Lane, probe, release_instance
 from ._wire import transport_error
-from .errors import SandboxError
+from .errors import InvalidResponse, SandboxError, TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ._calls import ApiCall
     from ._retry import RetryPolicy
@@ -87,43 +89,63 @@ class AsyncSender:
             return followed.note_result(await self._send(followed.call))
 
     async def _send(self, call: ApiCall[ResultT]) -> ResultT:
+        if call.instances_made is None:
+            return await self._repeat(call, self._exchange)
+        attempts: list[asyncio.Task[ResultT]] = []
+
+        async def see_through(attempt: ApiCall[ResultT]) -> ResultT:
+            attempts.append(asyncio.create_task(self._exchange(attempt)))
+            return await asyncio.shield(attempts[-1])
+
+        # A cancelled create would leave an instance that nobody knows; it is seen through, and undone.
+        try:
+            return await self._repeat(call, see_through)
+        except asyncio.CancelledError:
+            if attempts:
+                undoing = asyncio.create_task(self._undo(call, attempts[-1], call.instances_made))
+                self._undoing.add(undoing)
+                undoing.add_done_callback(self._undoing.discard)
+            raise
+
+    async def _repeat(
+        self, call: ApiCall[ResultT], attempt_of: Callable[[ApiCall[ResultT]], Awaitable[ResultT]]
+    ) -> ResultT:
         attempt, elapsed = 0, 0.0
+        retry = self._retry.within(call.give_up_s)
         slots = self._slots[call.lane]
         while True:
             attempt += 1
             async with slots:
                 started = time.monotonic()
                 try:
-                    return await self._attempt(call)
+                    return await attempt_of(call.after(elapsed))
                 except SandboxError as error:
                     failure = error
             elapsed += time.monotonic() - started
-            wait = self._retry.wait_s(
-                failure.failure, attempt, elapsed, random.random(), call.timeout_s or 0.0
-            )
+            wait = retry.wait_s(failure.failure, attempt, elapsed, random.random(), call.timeout_s or 0.0)
             if wait is None:
                 raise failure
             await asyncio.sleep(wait)
             elapsed += wait
 
-    async def _attempt(self, call: ApiCall[ResultT]) -> ResultT:
-        if call.instances_made is None:
-            return await self._exchange(call)
-        # A cancelled create would leave an instance that nobody knows; it is seen through, and undone.
-        task = asyncio.create_task(self._exchange(call))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            undoing = asyncio.create_task(self._undo(task, call.instances_made))
-            self._undoing.add(undoing)
-            undoing.add_done_callback(self._undoing.discard)
-            raise
-
     async def _undo(
-        self, made: asyncio.Task[ResultT], instances_of: Callable[[ResultT], tuple[str, ...]]
+        self,
+        call: ApiCall[ResultT],
+        last: asyncio.Task[ResultT],
+        instances_of: Callable[[ResultT], tuple[str, ...]],
     ) -> None:
-        with contextlib.suppress(SandboxError):
-            for instance_id in instances_of(await made):
+        """Release what a cancelled call has made; where its last attempt did not say, ask under its key."""
+        try:
+            made = await last
+        except SandboxError as error:
+            if not _may_have_acted(error):
+                return
+            try:
+                made = await self._exchange(call)
+            except SandboxError:
+                return
+        for instance_id in instances_of(made):
+            with contextlib.suppress(SandboxError):
                 await self.send(release_instance(instance_id, None))
 
     async def _exchange(self, call: ApiCall[ResultT]) -> ResultT:
@@ -140,6 +162,11 @@ class AsyncSender:
         finally:
             if self._observer is not None:
                 self._observer(self._wire.exchange(call, time.monotonic() - started, response))
+
+
+def _may_have_acted(error: SandboxError) -> bool:
+    """Return whether a call may have been executed though this was its outcome."""
+    return isinstance(error, TransportError | InvalidResponse) or error.code == ErrorCode.OUTCOME_UNKNOWN
 
 
 async def _body(response: httpx.Response) -> bytes:

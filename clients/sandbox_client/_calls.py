@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -42,6 +43,7 @@ from sandbox_contract.inspection import (
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode, FailureClass
 
+from ._answers import made_in_batch
 from .errors import Failure, error_of
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
+_LEAST_S = 0.1
+"""The time that a last attempt is given."""
 _AGENT_S = 1800.0
 """The time that a client waits for an agent without a timeout of its own: the service's default."""
 
@@ -96,12 +100,20 @@ class ApiCall(Generic[ResultT]):
     """Sent as a header, where the body has no place for it."""
     timeout_s: float | None = None
     """Least time that one attempt must be given."""
+    give_up_s: float | None = None
+    """Longest time in attempts and waits, in place of the retry policy's."""
     instance_id: str = ""
     """The live instance that it is about, if it is about one."""
     traceparent: str | None = None
     """Its position in a trace, sent as a header."""
     instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
     """The instances that somebody must release, should nobody be there to take the answer."""
+
+    def after(self, elapsed_s: float) -> ApiCall[ResultT]:
+        """Return the call as an attempt sends it after so many seconds of attempts and waits."""
+        if self.give_up_s is None:
+            return self
+        return replace(self, give_up_s=max(self.give_up_s - elapsed_s, _LEAST_S))
 
 
 def new_key() -> str:
@@ -194,10 +206,13 @@ def evaluate(
     return _post("evaluate", request, EvaluateResult, lane, timeout_s, instance_id)
 
 
-def release_instance(instance_id: str, idempotency_key: str | None) -> ApiCall[ReleaseInstanceResult]:
+def release_instance(
+    instance_id: str, idempotency_key: str | None, give_up_s: float | None = None
+) -> ApiCall[ReleaseInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ReleaseInstanceRequest, instance_id=instance_id, idempotency_key=key)
-    return _post("release_instance", request, ReleaseInstanceResult, instance_id=instance_id)
+    call = _post("release_instance", request, ReleaseInstanceResult, instance_id=instance_id)
+    return replace(call, give_up_s=give_up_s)
 
 
 def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> ApiCall[ForkInstanceResult]:
@@ -240,7 +255,9 @@ def batch(operations: Sequence[BatchOperation], timeout_s: float | None) -> ApiC
     steps_s = (op.request.timeout_s or 0.0 for op in operations if op.operation == "step")
     longest = max((timeout_s or 0.0, *steps_s))
     lane = Lane.ADMISSION if admits else Lane.WORK if timeout_s is None else Lane.AGENT
-    return _post("batch", request, BatchResult, lane, timeout_s=longest or None)
+    call = _post("batch", request, BatchResult, lane, timeout_s=longest or None)
+    made = partial(made_in_batch, [operation.operation for operation in operations])
+    return replace(call, instances_made=made) if admits else call
 
 
 def environments() -> ApiCall[Environments]:

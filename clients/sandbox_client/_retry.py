@@ -7,7 +7,7 @@ since waiting is what it asks for; everything else also has a bound on attempts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import FailureClass
@@ -29,8 +29,13 @@ class RetryPolicy:
     cap_s: float = 5.0
     """Longest wait, unless the service asks for a longer one."""
     total_s: float = 900.0
-    """Longest time in attempts and waits, beyond the time that the call itself may take; time in the client's
-    own queue is not counted."""
+    """Longest time in attempts and waits after which another attempt begins, beyond the time that the call
+    itself may take. An attempt in progress is not interrupted: it ends by ``ClientLimits.attempt_s``. Time in
+    the client's own queue is not counted."""
+
+    def within(self, give_up_s: float | None) -> RetryPolicy:
+        """Return the policy with this total deadline, where there is one and it is shorter."""
+        return self if give_up_s is None else replace(self, total_s=min(self.total_s, give_up_s))
 
     def wait_s(
         self, failure: Failure, attempt: int, elapsed_s: float, jitter: float, timeout_s: float = 0.0

@@ -72,19 +72,18 @@ class Sender:
 
     def _send(self, call: ApiCall[ResultT]) -> ResultT:
         attempt, elapsed = 0, 0.0
+        retry = self._retry.within(call.give_up_s)
         slots = self._slots[call.lane]
         while True:
             attempt += 1
             with slots:
                 started = time.monotonic()
                 try:
-                    return self._exchange(call)
+                    return self._exchange(call.after(elapsed))
                 except SandboxError as error:
                     failure = error
             elapsed += time.monotonic() - started
-            wait = self._retry.wait_s(
-                failure.failure, attempt, elapsed, random.random(), call.timeout_s or 0.0
-            )
+            wait = retry.wait_s(failure.failure, attempt, elapsed, random.random(), call.timeout_s or 0.0)
             if wait is None:
                 raise failure
             time.sleep(wait)

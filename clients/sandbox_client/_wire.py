@@ -6,6 +6,7 @@ it builds and hand the answer back to it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -82,7 +83,9 @@ class Wire:
         if call.traceparent is not None:
             headers = [*headers, ("traceparent", call.traceparent)]
         read_s = max(self._limits.attempt_s, (call.timeout_s or 0.0) + _GRACE_S)
-        timeout = {"connect": self._limits.connect_s, "read": read_s, "write": read_s, "pool": None}
+        most_s = math.inf if call.give_up_s is None else call.give_up_s
+        read_s, connect_s = min(read_s, most_s), min(self._limits.connect_s, most_s)
+        timeout = {"connect": connect_s, "read": read_s, "write": read_s, "pool": None}
         return httpx.Request(
             call.method,
             self._url(call),

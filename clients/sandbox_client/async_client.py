@@ -133,10 +133,13 @@ class AsyncSandboxClient:
         return await self._sender.send(_calls.evaluate(instance_id, params, timeout_s, idempotency_key))
 
     async def release_instance(
-        self, instance_id: str, *, idempotency_key: str | None = None
+        self, instance_id: str, *, idempotency_key: str | None = None, give_up_s: float | None = None
     ) -> ReleaseInstanceResult:
-        """End the instance; releasing twice is no error."""
-        return await self._sender.send(_calls.release_instance(instance_id, idempotency_key))
+        """End the instance; releasing twice is no error.
+
+        ``give_up_s``: the seconds after which it fails, where the retry policy has more.
+        """
+        return await self._sender.send(_calls.release_instance(instance_id, idempotency_key, give_up_s))
 
     async def fork_instance(
         self, instance_id: str, *, count: int = 1, idempotency_key: str | None = None

@@ -179,12 +179,12 @@ class Episode(Progress):
         return tuple(self._copy(instance_id, forked) for instance_id in forked.instance_ids)
 
     def release(self) -> None:
-        """End the episode."""
+        """End the episode; a service that does not answer is given up after half a minute."""
         if self._instance_id is None or self._released:
             return
         self._released = True
         try:
-            self._client.release_instance(self._instance_id)
+            self._client.release_instance(self._instance_id, give_up_s=_RELEASE_S)
         except SandboxError as error:
             self._release_failed(error)
 

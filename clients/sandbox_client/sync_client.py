@@ -53,7 +53,10 @@ __all__ = ["SandboxClient"]
 
 
 class SandboxClient:
-    """One service, seen from any number of threads. Use it as a context manager."""
+    """One service, seen from any number of threads. Use it as a context manager.
+
+    A create that Ctrl-C interrupts may leave an instance, which its lease ends.
+    """
 
     def __init__(
         self,
@@ -133,10 +136,13 @@ class SandboxClient:
         return self._sender.send(_calls.evaluate(instance_id, params, timeout_s, idempotency_key))
 
     def release_instance(
-        self, instance_id: str, *, idempotency_key: str | None = None
+        self, instance_id: str, *, idempotency_key: str | None = None, give_up_s: float | None = None
     ) -> ReleaseInstanceResult:
-        """End the instance; releasing twice is no error."""
-        return self._sender.send(_calls.release_instance(instance_id, idempotency_key))
+        """End the instance; releasing twice is no error.
+
+        ``give_up_s``: the seconds after which it fails, where the retry policy has more.
+        """
+        return self._sender.send(_calls.release_instance(instance_id, idempotency_key, give_up_s))
 
     def fork_instance(
         self, instance_id: str, *, count: int = 1, idempotency_key: str | None = None

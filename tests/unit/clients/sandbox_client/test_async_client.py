@@ -15,6 +15,7 @@ from sandbox_client import (
     RetryPolicy,
     TransportError,
 )
+from sandbox_contract.batches import BatchRequest
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
 
@@ -160,6 +161,65 @@ async def test_the_instance_of_a_cancelled_create_is_released() -> None:
         "/v1/release_instance",
     ]
     assert transport.closed
+
+
+async def test_the_instances_of_a_cancelled_batch_are_released() -> None:
+    sent, free = asyncio.Event(), asyncio.Event()
+    released: list[str] = []
+    results = [
+        {"status": 200, "body": CREATED},
+        {"status": 429, "body": {"instance_id": "refused"}},
+        {"status": 200, "body": {"instance_id": "i0", "instance_ids": ["j", "k"], "step_index": 0}},
+        {"status": 200, "body": STEP | {"instance_id": "stepped"}},
+    ]
+
+    async def pause(request: httpx.Request) -> None:
+        if request.url.path.endswith("batch"):
+            sent.set()
+            await free.wait()
+
+    def script(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("batch"):
+            return ok(json={"results": results})
+        released.append(json.loads(request.content)["instance_id"])
+        return problem(ErrorCode.UNKNOWN_INSTANCE) if len(released) == 1 else ok(json=RELEASED)
+
+    create = {"operation": "create_instance", "request": {"environment": "echo", "task_id": "t"}}
+    fork = {"operation": "fork_instance", "request": {"instance_id": "i0", "count": 2}}
+    message = {"role": "assistant", "content": "x"}
+    step = {"operation": "step", "request": {"instance_id": "stepped", "message": message}}
+    operations = BatchRequest.model_validate({"operations": [create, create, fork, step]}).operations
+    async with client_of(ScriptedTransport(script, pause=pause)) as client:
+        batch = asyncio.create_task(client.batch(operations))
+        await sent.wait()
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        free.set()
+    assert released == ["i", "j", "k"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verbs"),
+    [
+        (httpx.ReadError("broken"), ["create_instance", "create_instance", "release_instance"]),
+        (httpx.Response(504), ["create_instance", "create_instance", "release_instance"]),
+        (problem(ErrorCode.OUTCOME_UNKNOWN), ["create_instance", "create_instance", "release_instance"]),
+        (problem(ErrorCode.QUEUE_FULL), ["create_instance"]),
+    ],
+    ids=["broken", "proxy", "unknown", "full"],
+)
+async def test_a_create_cancelled_between_attempts_leaves_no_instance(outcome, verbs: list[str]) -> None:
+    transport = ScriptedTransport(in_turn(outcome, ok(json=CREATED), ok(json=RELEASED)))
+    async with client_of(transport, retry=RetryPolicy(base_s=3600.0, cap_s=3600.0, total_s=7200.0)) as client:
+        create = asyncio.create_task(client.create_instance("echo", "t"))
+        await asyncio.sleep(0.02)
+        create.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await create
+    assert [request.url.path.rpartition("/")[2] for request in transport.requests] == verbs
+    creates = {each.content for each in transport.requests if each.url.path.endswith("create_instance")}
+    assert len(creates) == 1
 
 
 async def test_a_create_cancelled_in_the_clients_own_queue_is_never_sent() -> None:

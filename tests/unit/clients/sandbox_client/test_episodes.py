@@ -6,8 +6,9 @@ import httpx
 import pytest
 
 from sandbox_client import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.echo_service import EchoService
-from tests.fakes.scripted_transport import ScriptedTransport
+from tests.fakes.scripted_transport import ScriptedTransport, problem
 from tests.fakes.told_service import ToldService
 
 QUICK = RetryPolicy(base_s=0.0, attempts=2)
@@ -147,6 +148,24 @@ async def test_a_release_that_fails_is_logged_and_hides_nothing(caplog: pytest.L
         async with client, client.episode("echo", "t"):
             raise ZeroDivisionError
     assert "its lease will end it" in caplog.text
+
+
+def test_a_release_that_a_service_never_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, slept, allowed = EchoService(), list[float](), list[float]()
+
+    def script(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("release_instance"):
+            return service(request)
+        allowed.append(request.extensions["timeout"]["read"])
+        return problem(ErrorCode.DRAINING, retry_after_s=8.0)
+
+    monkeypatch.setattr("time.sleep", slept.append)
+    client = SandboxClient("http://service", transport=ScriptedTransport(script))
+    with client, client.episode("echo", "t"):
+        pass
+    assert 8.0 <= sum(slept) <= 30.0
+    assert allowed[0] == 30.0
+    assert sum(slept) + allowed[-1] <= 30.0
 
 
 async def test_an_episode_says_when_it_has_not_begun() -> None:
