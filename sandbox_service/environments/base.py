@@ -220,5 +220,8 @@ class Catalog(Protocol):
         ...
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
-        """Return assistant messages that solve the task, for the reference policy; empty without any."""
+        """Return assistant messages that solve the task, for the reference policy; empty without any.
+
+        Raises ServiceError(UNKNOWN_TASK).
+        """
         ...

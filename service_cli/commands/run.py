@@ -139,9 +139,14 @@ def _check_environment(env: str, server: str, api_key: str | None) -> None:
 
 @contextmanager
 def _reporting_interruption(played: PolicyRun, as_json: bool) -> Iterator[None]:
-    """Print the finished episodes after a Ctrl-C."""
+    """Print the finished episodes after a Ctrl-C or an unexpected error."""
     try:
         yield
+    except Exception:
+        if played.outcomes:
+            notes().print("stopped by an error; finished episodes:")
+            report(played, None, as_json=as_json)
+        raise
     except KeyboardInterrupt:
         notes().print("interrupted; finished episodes:")
         report(played, None, as_json=as_json)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message, Tool
+from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -128,7 +129,12 @@ class ReferencePolicy(StatelessPolicy):
         self._catalog = catalog
 
     def make_actor(self, task_id: str, seed: int) -> Actor:
-        reference = self._catalog.reference(task_id)
+        try:
+            reference = self._catalog.reference(task_id)
+        except ServiceError as error:
+            # The service may have other settings than this machine, such as more task files.
+            advice = "give the service's settings with --config"
+            raise PolicyRunError(f"on this machine, {error.detail}; {advice}") from error
         if not reference:
             raise PolicyRunError(f"{task_id} has no reference solution")
         return FixedActor(_MESSAGES.validate_python(reference))

@@ -55,18 +55,24 @@ class EchoCatalog:
             raise ServiceError(ErrorCode.UNKNOWN_SPLIT, f"echo has no split {split!r}") from None
 
     def payload(self, task_id: str) -> TaskPayload:
-        if task_id not in _STEPS:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"echo has no task {task_id!r}")
         task: dict[str, JsonValue] = {
             "prompt": "Say something.",
-            "steps": _STEPS[task_id],
+            "steps": _steps(task_id),
             "category": "echo",
             "max_steps": _MAX_STEPS,
         }
         return TaskPayload(task=task, grading={}, max_steps=_MAX_STEPS)
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
-        steps = _STEPS[task_id]
+        steps = _steps(task_id)
         if steps == _MAX_STEPS:
             return []
         return [{"role": "assistant", "content": f"step {index}"} for index in range(steps)]
+
+
+def _steps(task_id: str) -> int:
+    """Return the steps of a task. Raises ServiceError(UNKNOWN_TASK)."""
+    try:
+        return _STEPS[task_id]
+    except KeyError:
+        raise ServiceError(ErrorCode.UNKNOWN_TASK, f"echo has no task {task_id!r}") from None

@@ -71,6 +71,14 @@ def test_an_infrastructure_failure_is_a_bad_exit_and_no_score(server: str, backe
     assert "sandbox" in result.stdout
 
 
+def test_an_unexpected_error_leaves_the_finished_episodes(server: str) -> None:
+    words = ("--policy", "empty", "-n", "1", "--output", "/dev/full")
+    result = invoke("run", "--env", "echo", "--server", server, *words)
+    assert result.exit_code == 1
+    assert "stopped by an error; finished episodes:" in result.stderr
+    assert "empty policy on echo/train: 1 episodes" in result.stdout
+
+
 def test_a_script_is_played(server: str, tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"task_id": "echo-1", "messages": [{"role": "assistant", "content": "hello"}]}\n')

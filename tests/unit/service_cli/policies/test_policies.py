@@ -37,6 +37,11 @@ def test_a_task_without_a_reference_is_named() -> None:
         ReferencePolicy(NoReference()).make_actor("echo-1", 0)
 
 
+def test_a_task_that_this_machine_does_not_know_is_named_with_a_remedy() -> None:
+    with pytest.raises(PolicyRunError, match="no task 'mine-1'; give the service's settings with --config"):
+        ReferencePolicy(EchoCatalog()).make_actor("mine-1", 0)
+
+
 async def test_the_empty_policy_says_nothing_once() -> None:
     assert await said(EmptyPolicy(), "any") == [""]
 
