@@ -20,7 +20,7 @@ from service_cli.bench.session import BenchPlan, measure
 from service_cli.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
 from service_cli.bench.variants import VariantError, playable
 
-from .terminal import INTERRUPTED, WRONG, explained, fail, notes_line, write_json
+from .terminal import INTERRUPTED, WRONG, explained, fail, notes_line, prepare_output, write_json
 
 if TYPE_CHECKING:
     from service_cli.bench.context import Figures
@@ -83,6 +83,8 @@ def bench(
     sizes = Sizes.quick() if quick else Sizes()
     if docker_instances is not None:
         sizes = replace(sizes, docker_instances=docker_instances)
+    if output is not None:
+        prepare_output(output)
     figures = _measured(chosen, kind, sizes, env or (), clients or _CLIENTS)
     write_json(figures, output)
     if wrong := problems(figures):

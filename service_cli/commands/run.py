@@ -54,7 +54,7 @@ from .run_options import (
     ToolsOption,
     create_params,
 )
-from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, results, write_json
+from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, prepare_output, results, write_json
 from .trajectory_view import trajectory_panels
 from .unknown_names import unknown_environment
 
@@ -159,6 +159,7 @@ def _writing_episodes(output: Path | None, played: PolicyRun, temperature: float
     if output is None:
         yield
         return
+    prepare_output(output)
     with EpisodeFile(output, played.environment, played.policy_name, temperature) as file:
         played.on_episode = file.write
         yield

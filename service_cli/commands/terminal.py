@@ -50,6 +50,20 @@ def write_json(value: object, also: Path | None = None) -> None:
         also.write_text(text, encoding="utf-8")
 
 
+def prepare_output(path: Path) -> None:
+    """Check, before long work, that its result can be written to a file, and leave what the file has.
+
+    Raises Exit if it cannot.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A pipe is not opened here: its reader would see the end of the data.
+        if path.is_file() or not path.exists():
+            path.open("a").close()
+    except OSError as error:
+        raise fail(f"cannot write {path}: {error.strerror or error}", WRONG) from error
+
+
 def fail(sentence: str, code: int = FAILED) -> typer.Exit:
     """Print an error message and return the exception to raise."""
     notes().print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from .conversation import EpisodeConversation
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 class EpisodeFile:
     """A file of episodes, written line by line, so that an interrupted run keeps the finished ones.
 
+    It is opened with the first episode: a run that plays none leaves the episodes of an earlier one.
     ``temperature`` is that of the policy's sampling, where it was chosen.
     """
 
     def __init__(self, path: Path, environment: str, policy: str, temperature: float | None = None) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("w", encoding="utf-8", buffering=1)
+        self._path = path
+        self._file: TextIO | None = None
         self._head: dict[str, object] = {"environment": environment, "policy": policy}
         if temperature is not None:
             self._head["temperature"] = temperature
@@ -32,10 +33,14 @@ class EpisodeFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def write(self, outcome: PlayedOutcome, conversation: EpisodeConversation) -> None:
-        """Add an episode."""
+        """Add an episode. Raises OSError if the file cannot be written."""
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("w", encoding="utf-8", buffering=1)
         line = {
             **self._head,
             **asdict(outcome),

@@ -27,3 +27,14 @@ def test_each_episode_is_a_line_with_its_messages_as_soon_as_it_is_written(tmp_p
     assert first["messages"] == [{"role": "user", "content": "Tu és."}]
     assert first["tools"][0]["function"]["name"] == "act"
     assert (second["messages"], second["score"]) == ([], None)
+
+
+def test_an_earlier_file_is_replaced_with_the_first_episode_and_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_text("precious\n")
+    with EpisodeFile(path, "echo", "random"):
+        pass
+    assert path.read_text() == "precious\n"
+    with EpisodeFile(path, "echo", "random") as file:
+        file.write(PlayedOutcome("a", 1.0), EpisodeConversation())
+    assert [json.loads(line)["task_id"] for line in path.read_text().splitlines()] == ["a"]
