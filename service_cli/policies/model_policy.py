@@ -2,7 +2,7 @@
 
 The server gets the conversation and the current tools; its unchanged answer is the action. If the server
 fails, the episode fails and has no score. If the conversation exceeds the model's context, the episode ends
-and is graded in its current state.
+and is graded in its current state, unless the model has not had a single turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sandbox_contract.images import with_image_parts
 from sandbox_contract.messages import FunctionCall, Message
 from sandbox_contract.tool_prompt import tool_prompt
 
-from .policies import Actor, ContextFullError, ModelUsage, View
+from .policies import Actor, ContextFullError, ModelUsage, PolicyRunError, View
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
     from sandbox_contract.messages import Tool, ToolCall
 
-    from .chat_server import ChatServer
+    from .chat_server import ChatAnswer, ChatServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,12 @@ class _ModelActor:
 
     async def act(self, view: View) -> Message | None:
         try:
-            answer = await self._server.complete(self._body(view))
-        except ContextFullError:
+            answer = await self._complete(self._body(view))
+        except ContextFullError as error:
+            if not self.usage.calls:
+                # The grade would be of the server's settings: the model has done nothing.
+                detail = f"the model server refused the first request of the episode: {error}"
+                raise PolicyRunError(detail, "model_refused") from error
             self.usage.ended = "context_length"
             return None
         self.usage.calls += 1
@@ -74,6 +78,16 @@ class _ModelActor:
         self.usage.tokens_out += answer.tokens_out
         self.usage.cut += answer.cut
         return self._action(answer.message)
+
+    async def _complete(self, body: JsonObject) -> ChatAnswer:
+        """Return a completion. Raises ContextFullError if the conversation itself is too long."""
+        try:
+            return await self._server.complete(body)
+        except ContextFullError:
+            if "max_tokens" not in body:
+                raise
+        # Servers count max_tokens towards the context. Without it, the answer gets the room that is left.
+        return await self._server.complete({key: body[key] for key in body if key != "max_tokens"})
 
     def _body(self, view: View) -> JsonObject:
         messages: list[JsonValue] = [*with_image_parts(map(_sent, view.messages))]

@@ -111,6 +111,23 @@ async def test_a_full_context_ends_the_episode_which_is_graded_and_counted() -> 
     assert run.summary().endings == {"context_length": 1}
 
 
+async def test_max_tokens_above_the_room_that_is_left_does_not_end_the_episode() -> None:
+    fake = FakeChatServer(lambda body: FULL if "max_tokens" in body else calls("act", action="go north"))
+    run = await played(fake, ["corridor-2"], ChatSampling(temperature=0.5, max_tokens=64))
+    (outcome,) = run.outcomes
+    assert (outcome.success, outcome.ended, outcome.model_calls) == (True, "", 2)
+    assert ["max_tokens" in body for body in fake.bodies] == [True, False] * 2
+    assert {body["temperature"] for body in fake.bodies} == {0.5}
+
+
+async def test_a_model_that_never_had_a_turn_has_no_grade() -> None:
+    run = await played(FakeChatServer(lambda _: FULL), ["corridor-2"], ChatSampling(max_tokens=64))
+    (outcome,) = run.outcomes
+    assert outcome.failed is not None
+    assert (outcome.failed.qualified_code, outcome.score) == ("policy/model_refused", None)
+    assert "maximum context length is 9 tokens" in outcome.failed.detail
+
+
 async def test_answers_that_were_cut_are_counted() -> None:
     run = await played(FakeChatServer([says("go nor", "length"), says("go north")]), ["corridor-1"])
     assert (run.summary().cut, run.summary().model_calls) == (1, 2)
