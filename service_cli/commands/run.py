@@ -227,8 +227,7 @@ def report(played: PolicyRun, shown: InstanceTrajectory | None, *, as_json: bool
     """Print a run as tables, or as JSON."""
     summary = played.summary()
     if as_json:
-        body = asdict(summary) | {
-            "episodes_per_s": summary.episodes_per_s,
+        body = summary.figures() | {
             "episodes": [asdict(outcome) for outcome in played.outcomes],
             "trajectory": shown.model_dump(mode="json") if shown else None,
         }

@@ -46,7 +46,8 @@ def _success(summary: PolicyRunSummary) -> Table:
     table = Table()
     table.add_column("tasks", overflow="fold")
     columns = ["episodes", "graded", "solved", "success"]
-    columns += [f"pass@{summary.repeat}"] if summary.repeat > 1 else []
+    if summary.repeat > 1:
+        columns.append(f"pass@{summary.repeat}" + (", incomplete" if _incomplete(summary) else ""))
     columns += ["mean score", "mean steps"]
     columns += ["tokens in", "tokens out"] if summary.model_calls else []
     for column in columns:
@@ -70,12 +71,17 @@ def _group_row(row: GroupSummary, summary: PolicyRunSummary) -> tuple[str, ...]:
     return tuple(cells)
 
 
+def _incomplete(summary: PolicyRunSummary) -> bool:
+    """Return whether a task has fewer graded episodes than pass@k needs."""
+    return summary.repeat > 1 and 0 < summary.overall.fewest_graded < summary.repeat
+
+
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}%"
 
 
 def _remarks(summary: PolicyRunSummary) -> list[str]:
-    """Return notes on repeated episodes, on endings by the policy and on truncated answers."""
+    """Return notes on repeated episodes, endings by the policy, truncated answers and missing episodes."""
     lines = [
         f"played again in a fresh instance after {name}: {_times(count)}"
         for name, count in summary.retries.items()
@@ -83,6 +89,11 @@ def _remarks(summary: PolicyRunSummary) -> list[str]:
     lines += [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
     if summary.cut:
         lines.append(f"{summary.cut} of {summary.model_calls} answers were truncated at the maximum length")
+    if _incomplete(summary):
+        fewest = summary.overall.fewest_graded
+        lines.append(
+            f"pass@{summary.repeat} is incomplete: a task has {fewest} of {summary.repeat} episodes graded"
+        )
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class GroupSummary:
     """Distinct tasks with a graded episode."""
     tasks_solved: int = 0
     """Tasks that at least one of their k episodes solved, for pass@k."""
+    fewest_graded: int = 0
+    """Graded episodes of the task with the fewest, of those that have one: if less than k, pass@k is too low.
+    """
     tokens_in: int = 0
     tokens_out: int = 0
 
@@ -38,6 +41,10 @@ class GroupSummary:
     def pass_at_k(self) -> float | None:
         """Share of the graded tasks that were solved at least once."""
         return self.tasks_solved / self.tasks if self.tasks else None
+
+    def figures(self) -> dict[str, object]:
+        """Return all figures by name."""
+        return asdict(self) | {"success_rate": self.success_rate, "pass_at_k": self.pass_at_k}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +80,22 @@ class PolicyRunSummary:
         """Episodes per second."""
         return self.overall.episodes / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
+    def figures(self) -> dict[str, object]:
+        """Return all figures by name."""
+        return asdict(self) | {
+            "overall": self.overall.figures(),
+            "by_difficulty": [each.figures() for each in self.by_difficulty],
+            "by_category": [each.figures() for each in self.by_category],
+            "episodes_per_s": self.episodes_per_s,
+        }
+
 
 def group(name: str, outcomes: Iterable[PlayedOutcome]) -> GroupSummary:
     """Summarise a group of episodes."""
     members = list(outcomes)
     graded = [outcome for outcome in members if outcome.score is not None]
     scores = [outcome.score for outcome in graded if outcome.score is not None]
+    graded_by_task = Counter(outcome.task_id for outcome in graded)
     return GroupSummary(
         name=name,
         episodes=len(members),
@@ -86,8 +103,9 @@ def group(name: str, outcomes: Iterable[PlayedOutcome]) -> GroupSummary:
         successes=sum(outcome.success is True for outcome in graded),
         mean_score=sum(scores) / len(scores) if scores else None,
         mean_steps=sum(outcome.steps for outcome in graded) / len(graded) if graded else None,
-        tasks=len({outcome.task_id for outcome in graded}),
+        tasks=len(graded_by_task),
         tasks_solved=len({outcome.task_id for outcome in graded if outcome.success}),
+        fewest_graded=min(graded_by_task.values(), default=0),
         tokens_in=sum(outcome.tokens_in for outcome in members),
         tokens_out=sum(outcome.tokens_out for outcome in members),
     )

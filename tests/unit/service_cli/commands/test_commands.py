@@ -49,6 +49,7 @@ def test_a_run_as_json_has_every_episode(server: str) -> None:
     assert result.exit_code == 0, result.output
     body = json.loads(result.stdout)
     assert body["overall"]["episodes"] == 2
+    assert (body["overall"]["success_rate"], body["overall"]["pass_at_k"]) == (0.5, 0.5)
     assert {episode["task_id"]: episode["success"] for episode in body["episodes"]} == {
         "echo-1": True,
         "echo-10": False,

@@ -98,13 +98,20 @@ def test_tokens_and_pass_at_k_are_shown_where_there_are_any() -> None:
     ]
     text = shown(outcomes, repeat=4, model_calls=7, cut=1)
     for word in (
-        "pass@4",
+        "pass@4, incomplete",
+        "pass@4 is incomplete: a task has 1 of 4 episodes graded",
         "tokens in",
         "1,234",
         "ended by the policy: context_length",
         "1 of 7 answers were truncated",
     ):
         assert word in text
+
+
+def test_pass_at_k_is_complete_with_k_graded_episodes_of_each_task() -> None:
+    text = shown([PlayedOutcome("a", 1.0, score=1.0, success=True)] * 2, repeat=2)
+    assert "pass@2" in text
+    assert "incomplete" not in text
 
 
 def test_episodes_that_were_played_again_are_shown_by_the_reason() -> None:
