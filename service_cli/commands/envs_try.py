@@ -127,7 +127,10 @@ async def _play_served(server: str, api_key: str | None, chosen: _Choice) -> Non
 async def _play(client: AsyncSandboxClient, described: Environment, chosen: _Choice) -> None:
     task = chosen.task
     if task is None:
-        task = (await client.get_env_profile(described.name, chosen.split)).task_ids[0]
+        profile = await client.get_env_profile(described.name, chosen.split, limit=1)
+        if not profile.task_ids:
+            raise fail(f"the split {profile.split} of {described.name} has no tasks")
+        task = profile.task_ids[0]
     async with client.episode(described.name, task, seed=chosen.seed, params=chosen.params) as episode:
         play = HandPlay(episode, results())
         play.show_opening(described, task)

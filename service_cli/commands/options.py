@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import httpx
 import typer
 
 from sandbox_client.addresses import shown_address
@@ -13,12 +14,20 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 def http_address(value: str | None) -> str | None:
-    """Return the address of a service. Raises BadParameter for one without a scheme."""
-    if value is not None and not value.startswith(("http://", "https://")):
+    """Return the address of a service. Raises BadParameter for one without a scheme or a host."""
+    if value is None:
+        return None
+    if not value.startswith(("http://", "https://")):
         host = value.partition("://")[2] or value
         raise typer.BadParameter(
             f"{shown_address(value)!r} is not an HTTP address; did you mean http://{shown_address(f'//{host}')[2:]}?"
         )
+    try:
+        host = httpx.URL(value).host
+    except httpx.InvalidURL as error:
+        raise typer.BadParameter(f"{shown_address(value)!r} is not an HTTP address: {error}") from None
+    if not host:
+        raise typer.BadParameter(f"{shown_address(value)!r} has no host; write {DEFAULT_SERVER}, for example")
     return value
 
 

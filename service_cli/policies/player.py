@@ -72,10 +72,13 @@ class PolicyRun:
         return f"{self.environment}/{'+'.join(self.splits)}"
 
     async def choose_tasks(self, client: AsyncSandboxClient) -> list[str]:
-        """Return the ids of the splits' tasks without duplicates."""
+        """Return the ids of the splits' tasks without duplicates. Raises PolicyRunError without any."""
         profiles = [await client.get_env_profile(self.environment, split) for split in self.splits or (None,)]
         self.splits = tuple(profile.split for profile in profiles)
-        return list(dict.fromkeys(task_id for profile in profiles for task_id in profile.task_ids))
+        task_ids = list(dict.fromkeys(task_id for profile in profiles for task_id in profile.task_ids))
+        if not task_ids:
+            raise PolicyRunError(f"there are no tasks in the split {self.name}", "no_tasks")
+        return task_ids
 
     async def play(
         self,

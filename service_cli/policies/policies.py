@@ -6,7 +6,6 @@ message, and messages from a file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,15 +169,22 @@ class _Line(BaseModel):
 
 
 def read_script(path: Path) -> ScriptPolicy:
-    """Read a policy from JSONL: ``{"task_id": ..., "messages": [{"role": "assistant", ...}]}``."""
+    """Read a policy from JSONL: ``{"task_id": ..., "messages": [{"role": "assistant", ...}]}``.
+
+    Raises PolicyRunError for a file that is not UTF-8, and for an invalid line.
+    """
     script: dict[str, Sequence[Message]] = {}
-    # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
-    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    try:
+        # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise PolicyRunError(f"{path} is not UTF-8: {error}", "usage") from error
+    for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
         try:
-            line = _Line.model_validate(json.loads(text))
-        except (ValidationError, ValueError) as error:
+            line = _Line.model_validate_json(text)
+        except ValidationError as error:
             raise PolicyRunError(f"{path}, line {number}: {error}", "usage") from error
         script[line.task_id] = line.messages
     return ScriptPolicy(script)

@@ -104,6 +104,34 @@ def test_mistakes_are_reported_in_a_sentence(server: str, words: tuple[str, ...]
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("address", ["http://", "http://[::1", "http://localhost:port", "localhost:8080"])
+def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
+    result = invoke("status", "--once", "--server", address)
+    assert result.exit_code == 2
+    assert "Invalid value for '--server'" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("words", [("run", "--env", "echo", "--policy", "empty"), ("bench", "client")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    server: str, backend: EchoBackend, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    at = ("--server", server) if words[0] == "run" else ()
+    result = invoke(*words, *at, "--output", str(tmp_path / "file" / "episodes.jsonl"))
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+    assert backend.episodes == {}
+
+
+def test_a_run_that_plays_nothing_leaves_the_file_of_an_earlier_one(server: str, tmp_path: Path) -> None:
+    file = tmp_path / "episodes.jsonl"
+    file.write_text("precious\n")
+    words = ("--policy", "openai:m@http://127.0.0.1:1", "--output", str(file))
+    assert invoke("run", "--env", "echo", "--server", server, *words).exit_code == 1
+    assert file.read_text() == "precious\n"
+
+
 def test_an_absent_service_is_reported_with_a_remedy() -> None:
     result = invoke("run", "--env", "echo", "--server", "http://127.0.0.1:1")
     assert result.exit_code == 1

@@ -56,10 +56,24 @@ async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", '{"task_id": "a"}', '{"task_id": "a", "messages": [{"role": "robot"}]}']
+    "line",
+    [
+        "{",
+        '{"task_id": "a"}',
+        '{"task_id": "a", "messages": [{"role": "robot"}]}',
+        r'{"task_id": "a", "messages": [{"role": "assistant", "content": "\ud83d"}]}',
+    ],
+    ids=["no JSON", "no messages", "no role", "half a surrogate pair"],
 )
 def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: str) -> None:
     file = tmp_path / "script.jsonl"
     file.write_text(f'{{"task_id": "a", "messages": []}}\n{line}\n')
     with pytest.raises(PolicyRunError, match="line 2"):
+        read_script(file)
+
+
+def test_a_script_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "script.jsonl"
+    file.write_bytes(b'{"task_id": "a", "messages": [{"role": "assistant", "content": "\xff"}]}')
+    with pytest.raises(PolicyRunError, match=r"script\.jsonl is not UTF-8"):
         read_script(file)
