@@ -19,7 +19,7 @@ from service_cli.policies.selection import PolicyChoice, make_policy
 
 from .options import ConfigOption, JsonOption, OverridesArgument
 from .run import report, run_policy
-from .terminal import explained, fail, notes, notes_line
+from .terminal import INTERRUPTED, explained, fail, notes, notes_line
 
 if TYPE_CHECKING:
     from sandbox_contract.inspection import InstanceTrajectory
@@ -56,8 +56,10 @@ def demo(
         settled = prepare_sandboxes(
             resolved.model_copy(update={"server": server, "environments": environments}), notes_line
         )
-        played, shown = _play(settled, concurrency)
+        played, shown, interrupted = _play(settled, concurrency)
     report(played, shown, as_json=as_json)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
     if not played.outcomes:
         raise typer.Exit(1)
     if wrong := unsolved(played.outcomes):
@@ -75,12 +77,14 @@ def unsolved(outcomes: Sequence[PlayedOutcome]) -> list[str]:
     ]
 
 
-def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceTrajectory | None]:
+def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceTrajectory | None, bool]:
+    """Return the run, a trajectory, and whether it was interrupted."""
     choice = PolicyChoice("reference")
     splits = (*_SPLITS, *(file.stem for file in config.environments.code.task_files))
     played = PolicyRun("code", splits, choice.name, make_policy(choice, "code", config), concurrency)
     limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
     shown: InstanceTrajectory | None = None
+    interrupted = False
     notes().print("starting the service ...")
     with run_service(config, report=notes_line) as service:
         notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")
@@ -88,6 +92,7 @@ def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceT
             work = run_policy(played, service.url, None, limits, show=True)
             shown = asyncio.run(until_stopped(work, service.stopping))
         except asyncio.CancelledError:
+            interrupted = True
             notes().print("interrupted; finished episodes:")
         notes().print("stopping the service ...")
-    return played, shown
+    return played, shown, interrupted

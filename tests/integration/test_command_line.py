@@ -73,6 +73,21 @@ def test_the_demo_solves_every_bundled_task_and_shows_one(tmp_path: Path) -> Non
     assert json.loads(shown.stdout)["task_id"] == body["trajectory"]["task_id"]
 
 
+def test_a_demo_that_is_interrupted_prints_the_finished_episodes_and_exits_with_130(tmp_path: Path) -> None:
+    words = ["demo", "--concurrency", "1", "--json", "sandbox.kind=process"]
+    process = subprocess.Popen(
+        [*CLI, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    ready = next((line for line in process.stderr if line.startswith("ready: ")), "")
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert ready, stderr
+    assert process.returncode == 130, stderr
+    assert "interrupted; finished episodes" in stderr
+    assert len(json.loads(stdout)["episodes"]) < 60
+
+
 @where_changed("serve", "the demo before this one is the same but for its last line")
 def test_a_demo_in_which_a_reference_fails_says_which_and_exits_with_1(tmp_path: Path) -> None:
     task = {
