@@ -33,6 +33,11 @@ class EpisodeConversation:
         self.understood: bool | None = None
         """Whether the last step held an action that the environment understood; None if it does not say."""
 
+    @property
+    def steps(self) -> int:
+        """Steps of the agent; messages of a counterpart are none."""
+        return len(self.rewards)
+
     def open(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
         """Add the first observation."""
         self.messages.extend(messages)

@@ -40,6 +40,7 @@ class PlayedOutcome:
     difficulty: str = ""
     category: str = ""
     steps: int = 0
+    """Steps of the agent; messages of a counterpart are none."""
     score: float | None = None
     success: bool | None = None
     failed: EpisodeFailure | None = None

@@ -51,7 +51,7 @@ class PolicyRun:
     repeat: int = 1
     """Episodes per task."""
     max_steps: int | None = None
-    """Steps after which the policy stops, even if the environment allows more."""
+    """Steps of the agent after which it stops, even if the environment allows more."""
     params: Mapping[str, JsonValue] | None = None
     """Parameters of each create."""
     backoff_s: float = 0.5
@@ -173,7 +173,7 @@ class PolicyRun:
             instance_id=_instance_of(episode),
             difficulty=_text(episode.info.get("difficulty")),
             category=_text(episode.info.get("category")),
-            steps=episode.step_index,
+            steps=conversation.steps,
             score=score,
             success=success,
             failed=failed,
@@ -190,7 +190,7 @@ class PolicyRun:
         turns = CounterpartTurns(episode.step, self.counterpart)
         opening = await turns.open(episode.observation, episode.info)
         conversation.open(opening.messages, episode.tools, episode.info)
-        while not episode.finished and (self.max_steps is None or episode.step_index < self.max_steps):
+        while not episode.finished and (self.max_steps is None or conversation.steps < self.max_steps):
             message = await actor.act(conversation.view())
             if message is None:
                 return

@@ -1,13 +1,15 @@
 import asyncio
 import json
+from collections.abc import Sequence
 
 import httpx
 import pytest
 
-from sandbox_client import AsyncSandboxClient, RetryPolicy
+from sandbox_client import AsyncSandboxClient, ModelCounterpart, RetryPolicy
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from sandbox_service.environments.registry import Registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Frame, Op
@@ -16,6 +18,7 @@ from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import Actor, EmptyPolicy, EpisodePolicy, PolicyRunError, ReferencePolicy
 from service_cli.policies.random_policy import RandomPolicy
 from tests.fakes.backend import EchoBackend
+from tests.fakes.chat_server import FakeChatServer, says
 from tests.harness.gateway import make_registry
 
 TRIES = 2
@@ -71,6 +74,30 @@ async def test_splits_are_joined_and_tasks_played_once() -> None:
     async with client_of(EchoBackend(), run) as client:
         assert await run.choose_tasks(client) == ["echo-1", "echo-10", "echo-endless"]
     assert run.name == "echo/train+endless+train"
+
+
+async def test_splits_without_a_task_are_refused_by_name() -> None:
+    class BareCatalog(EchoCatalog):
+        def task_ids(self, split: str) -> Sequence[str]:
+            return ()
+
+    app = build_app(ServerConfig(), Registry({"echo": BareCatalog()}), EchoBackend())
+    async with AsyncSandboxClient("http://localhost", transport=httpx.ASGITransport(app)) as client:
+        with pytest.raises(PolicyRunError, match="no tasks in the split echo/train"):
+            await run_of(EmptyPolicy()).choose_tasks(client)
+
+
+async def test_steps_are_those_of_the_agent_and_not_of_its_counterpart() -> None:
+    backend, run = EchoBackend(), run_of(RandomPolicy(1))
+    backend.awaits = Op.CREATE
+    user = httpx.ASGITransport(FakeChatServer(lambda _: says("hello")).app)
+    run.counterpart = ModelCounterpart("http://user/v1", "m", transport=user)
+    run.max_steps = 3
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-10"])
+    (outcome,) = run.outcomes
+    assert (outcome.failed, outcome.stop, outcome.steps) == (None, "max_steps", 3)
+    assert len([call for call in backend.calls if call.op is Op.STEP]) == 4
 
 
 async def test_a_broken_sandbox_is_counted_apart_from_failed_tasks() -> None:
