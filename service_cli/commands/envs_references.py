@@ -47,12 +47,12 @@ def references(
     """
     with explained():
         catalog = build_registry(read_config(config).environments).catalog(name)
-        prepare_output(output)
         splits = split or [catalog.describe().default_split]
         task_ids = list(dict.fromkeys(each for one in splits for each in catalog.task_ids(one)))[:limit]
         found = [each for each in demonstrations(catalog, task_ids, text=text) if each.messages]
     if not found:
         raise fail(f"no task of {name}/{', '.join(splits)} has a reference solution")
+    prepare_output(output)
     output.write_text("".join(each.line() + "\n" for each in found), encoding="utf-8")
     without = len(task_ids) - len(found)
     left_out = f"; {without} tasks have no solution" if without else ""
