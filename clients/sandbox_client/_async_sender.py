@@ -97,7 +97,7 @@ class AsyncSender:
             attempts.append(asyncio.create_task(self._exchange(attempt)))
             return await asyncio.shield(attempts[-1])
 
-        # A cancelled create would leave an instance that nobody knows; it is seen through, and undone.
+        # A cancelled create would leave an instance whose id its caller never gets: it is awaited and undone.
         try:
             return await self._repeat(call, see_through)
         except asyncio.CancelledError:

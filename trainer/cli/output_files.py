@@ -19,7 +19,9 @@ def check_writable(*files: Path | None) -> None:
         there = os.path.lexists(file)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.open("ab").close()
+            # A pipe is not opened here: its reader would see the end of the data.
+            if file.is_dir() or file.is_file() or not there:
+                file.open("ab").close()
         except OSError as error:
             raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
         if not there:

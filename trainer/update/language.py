@@ -105,7 +105,8 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig, *, initial: bool) 
 
 def _check_adapted(language: PreTrainedModel, config: PeftLoraConfig) -> None:
     """Check that each adapter can be merged into its layer. Raises ConfigError."""
-    tied = getattr(language, "all_tied_weights_keys", None) or {}
+    keys = getattr(language, "all_tied_weights_keys", None) or {}
+    tied = {*keys, *keys.values()}
     for name, layer in language.named_modules():
         if not isinstance(layer, LoraLayer):
             continue
@@ -114,7 +115,7 @@ def _check_adapted(language: PreTrainedModel, config: PeftLoraConfig) -> None:
         if not isinstance(base, nn.Linear | Conv1D):
             kind = type(base).__name__
             raise ConfigError(f"{would}, a layer of type {kind}; only linear layers can be adapted")
-        if f"{name}.weight" in {*tied, *tied.values()}:
+        if f"{name}.weight" in tied:
             raise ConfigError(
                 f"{would}, which shares its weight with the input embedding (tie_word_embeddings), so that "
                 "a merged adapter would change both; leave this layer out"

@@ -25,7 +25,7 @@ def series_of(replica, *, errors):
 
 
 def test_replicas_behind_one_address_have_series_of_their_own():
-    """One series with the counts of two replicas by turns would rise at every other scrape."""
+    """One series with the counts of two replicas, one after the other, would rise at every other scrape."""
     one, other = series_of("a", errors=1), series_of("b", errors=0)
     own = {key for key in one if key[0].startswith("sandbox_gateway_")}
     assert own
