@@ -74,7 +74,7 @@ def labelled(at: bench.Place, model: Path, groups: int) -> Path:
         played = read_episodes(RecordedFiles(files=(at.root / name / "trajectories.jsonl",)))
         labeller = OutcomeLabeller(OutcomeRule(discount=DISCOUNT))
         graded = [each for each in played if each.success is not None]
-        asyncio.run(label_episodes(graded, labeller, file, str(DISCOUNT), concurrency=1))
+        asyncio.run(label_episodes(graded, labeller, file, {"discount": DISCOUNT}, concurrency=1))
     return file
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from trainer.config.step_labels import StepLabelsConfig
+from trainer.config.step_labels import StepLabelsConfig, settings_of_labels
 
 from .data_source import OutputOption, SourcesArgument, reading_progress, split_sources, written_to
 from .options import JsonOption
@@ -90,7 +90,7 @@ def _labelled(
                     episodes,
                     labeller,
                     target,
-                    config.rule.model_dump_json(indent=2),
+                    settings_of_labels(config.rule),
                     concurrency=config.concurrency,
                     resume=resume,
                     on_labelled=lambda done, total: progress.update(bar, completed=done, total=total),

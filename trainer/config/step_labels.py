@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share, flat_settings
 
 from .reward import JudgeConfig
 
@@ -103,10 +103,24 @@ class JudgeRule(Branch):
 
 StepRule: TypeAlias = Annotated[ContinuationRule | OutcomeRule | JudgeRule, Field(discriminator="kind")]
 
+_FREE = frozenset(
+    {"service", "api_key_variable", "attempts", "timeout_s"}
+    | {f"policy.{name}" for name in ("base_url", "api_key_variable", "attempts", "timeout_s")}
+    | {f"judge.{name}" for name in ("base_url", "api_key_variable", "attempts", "timeout_s", "cache")}
+    | {f"judge.{name}" for name in ("concurrency", "max_calls", "max_tokens")}
+)
+"""Settings of rules that may change on resume."""
+
+
+def settings_of_labels(rule: StepRule) -> dict[str, object]:
+    """Return the settings that labels depend on, by their names: all but budgets, deadlines and addresses."""
+    settings = flat_settings({"rule": rule.model_dump(mode="json")})
+    return {name: value for name, value in settings if name.removeprefix("rule.") not in _FREE}
+
 
 class StepLabelsConfig(Branch):
     """Labels for the steps of recorded episodes."""
 
     rule: StepRule
     concurrency: Positive = 4
-    """Episodes at a time. Each holds one instance and those of a step's continuations."""
+    """Episodes at a time. Each holds one instance and those of at most eight continuations."""

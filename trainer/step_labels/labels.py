@@ -18,6 +18,13 @@ class StepLabels:
     """By dimension, one for each of the assistant's messages, from 0 to 1; None for a step without one."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Steps without a label, by the class of the failure."""
+    examples: int = 0
+    """The assistant's first messages that the environment showed as examples: no steps, without labels."""
+
+    def step_means(self) -> tuple[float | None, ...]:
+        """Return the mean over the dimensions for each step; None where one has no label."""
+        steps = zip(*self.labels.values(), strict=True)
+        return tuple(map(_mean, steps))[self.examples :]
 
 
 class StepLabeller(Protocol):
@@ -34,14 +41,16 @@ class StepLabeller(Protocol):
 def with_labels(episode: RecordedEpisode, found: StepLabels) -> RecordedEpisode:
     """Return the episode with the labels, beside those of other dimensions that it has.
 
-    Its step rewards become the mean over the new dimensions, unless a step has no label.
+    Its step rewards become the mean over the new dimensions. Where a step has no label it has none: earlier
+    rewards, such as the environment's, cannot be compared with those of other labelled episodes.
     """
-    labels = {**episode.step_labels, **found.labels}
-    steps = list(zip(*found.labels.values(), strict=True))
-    means = [_mean(step) for step in steps]
+    means = found.step_means()
     known = tuple(mean for mean in means if mean is not None)
-    rewards = known if len(known) == len(means) else episode.step_rewards
-    return replace(episode, step_labels=labels, step_rewards=rewards)
+    return replace(
+        episode,
+        step_labels={**episode.step_labels, **found.labels},
+        step_rewards=known if len(known) == len(means) else (),
+    )
 
 
 def _mean(step: tuple[float | None, ...]) -> float | None:
