@@ -7,7 +7,7 @@ labels where the environment is deterministic, and takes all earlier steps again
 first wrong step by bisection (Luo et al. 2024, OmegaPRM), which labels fewer steps.
 
 An episode that does not repeat, since its environment answers otherwise than recorded, has no labels. Nor has
-a step of which a continuation failed for reasons of the infrastructure.
+a step of which a copy or a continuation failed for reasons of the infrastructure, in all attempts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sandbox_client import SandboxError
 from trainer.errors import EngineError, LabelFailed
-from trainer.rollout.step_results import changed_tools
 
 from .labels import StepLabels
-from .repeating import RepeatedEpisode, open_instance, turns_of
+from .repeating import RepeatedEpisode, conversation_after, open_instance, tools_after
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from trainer.config.step_labels import ContinuationConfig
     from trainer.recorded.types import RecordedEpisode
 
-    from .repeating import RecordedTurn
-
     _Open = Callable[[], Awaitable[AsyncEpisode]]
 
+_Answer = TypeVar("_Answer")
+
+_COPIES = 8
+"""Copies of an instance at a time. Each may take a box, of which a service has so many."""
 _SEED_STEP = 1_000_003
 """Difference of the seeds of a continuation's turns, so that no two turns sample alike."""
 
@@ -72,56 +74,76 @@ class ContinuationLabeller:
     async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
         if not episode.environment or not episode.task_id:
             raise LabelFailed(f"{episode.origin}: repeating it needs its environment and task_id", "task")
-        turns = turns_of(episode)
         values: list[float | None] = []
         failures: Counter[str] = Counter()
         try:
             async with open_instance(self._client, episode) as instance:
                 repeated = RepeatedEpisode(episode, instance)
-                for place, turn in enumerate(turns, 1):
+                values += [None] * repeated.examples
+                for place, turn in enumerate(repeated.turns, 1):
                     await repeated.take_step(turn)
                     try:
-                        values.append(await self._value(repeated, turns[:place]))
+                        values.append(await self._value(repeated, place))
                     except LabelFailed as failure:
                         failures[failure.failure_class] += 1
                         values.append(None)
         except SandboxError as error:
             raise LabelFailed(f"{episode.origin}: {error}", error.failure_class.value) from error
-        return StepLabels({self._dimension: tuple(values)}, dict(failures))
+        return StepLabels({self._dimension: tuple(values)}, dict(failures), repeated.examples)
 
-    async def _value(self, repeated: RepeatedEpisode, turns: Sequence[RecordedTurn]) -> float:
-        """Return the value of the last of these steps. Raises LabelFailed, SandboxError."""
+    async def _value(self, repeated: RepeatedEpisode, steps: int) -> float:
+        """Return the value of the last of the steps that were taken. Raises LabelFailed."""
         config, live = self._config, repeated.instance
         if live.finished or live.step_index >= config.max_turns:
             # Nothing is left to sample: all continuations would be graded alike.
-            return self._solved(await live.evaluate())
+            return self._solved(await self._answered(live.evaluate))
+        solved: list[float] = []
+        for first in range(0, config.continuations, _COPIES):
+            numbers = range(first, min(first + _COPIES, config.continuations))
+            solved += await self._continuations(repeated, steps, numbers)
+        return max(solved) if config.value == "any" else sum(solved) / len(solved)
+
+    async def _continuations(
+        self, repeated: RepeatedEpisode, steps: int, numbers: Sequence[int]
+    ) -> Sequence[float]:
+        """Return for each of these continuations whether it solves the task. Raises LabelFailed."""
+        live = repeated.instance
         async with AsyncExitStack() as stack:
-            if config.state == "fork":
-                copies = await live.fork(config.continuations)
+            if self._config.state == "fork":
+                copies = await self._answered(partial(live.fork, len(numbers)))
                 for copy in copies:
                     stack.push_async_callback(copy.release)
                 openers: list[_Open] = [_copy_or_another(copy, live) for copy in copies]
             else:
-                openers = [lambda: self._replayed(repeated.recorded, turns)] * config.continuations
+                openers = [partial(self._replayed, repeated, steps)] * len(numbers)
             played = [
-                asyncio.create_task(self._continued(repeated, opener, len(turns), number))
-                for number, opener in enumerate(openers)
+                asyncio.create_task(self._continued(repeated, opener, steps, number))
+                for number, opener in zip(numbers, openers, strict=True)
             ]
             try:
-                solved = await asyncio.gather(*played)
+                return await asyncio.gather(*played)
             finally:
                 for task in played:
                     task.cancel()
                 await asyncio.gather(*played, return_exceptions=True)
-        return max(solved) if config.value == "any" else sum(solved) / len(solved)
 
-    async def _replayed(self, episode: RecordedEpisode, turns: Sequence[RecordedTurn]) -> AsyncEpisode:
-        """Return a fresh instance in which these steps have been taken."""
-        fresh = open_instance(self._client, episode)
+    async def _answered(self, request: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Return the answer to a request that leaves the live instance as it is. Raises LabelFailed."""
+        failure = LabelFailed("no attempt was made", "policy")
+        for _ in range(self._config.attempts):
+            try:
+                return await request()
+            except SandboxError as error:
+                failure = LabelFailed(str(error), error.failure_class.value)
+        raise failure
+
+    async def _replayed(self, other: RepeatedEpisode, steps: int) -> AsyncEpisode:
+        """Return a fresh instance in which as many steps have been taken."""
+        fresh = open_instance(self._client, other.recorded)
         try:
             await fresh.__aenter__()
-            repeated = RepeatedEpisode(episode, fresh)
-            for turn in turns:
+            repeated = RepeatedEpisode(other.recorded, fresh)
+            for turn in repeated.turns[:steps]:
                 await repeated.take_step(turn)
         except BaseException:
             await fresh.release()
@@ -151,17 +173,15 @@ class ContinuationLabeller:
 
     async def _played(self, copy: AsyncEpisode, repeated: RepeatedEpisode, seed: int) -> EvaluateResult:
         """Play a copy to its end, and return its grade."""
-        messages: list[Message] = list(repeated.said)
-        tools: Sequence[Tool] = repeated.tools
+        messages, tools = repeated.said, repeated.tools
         while not copy.finished and copy.step_index < self._config.max_turns:
             turn_seed = (seed + _SEED_STEP * copy.step_index) % 2**31
             turn = await self._policy.write_turn(messages, tools, turn_seed)
             if turn is None:
                 break
             result = await copy.step(turn)
-            answer = result.observation.messages
-            messages = list(answer) if result.info.get("new_session") is True else [*messages, turn, *answer]
-            tools = changed_tools(result) or tools
+            messages = conversation_after(messages, turn, result)
+            tools = tools_after(tools, result)
         return await copy.evaluate()
 
     def _solved(self, verdict: EvaluateResult) -> float:

@@ -12,6 +12,7 @@ from trainer.rollout.step_results import changed_tools
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
+    from sandbox_contract.episodes import StepResult
     from sandbox_contract.messages import Message, Tool
     from trainer.recorded.types import RecordedEpisode
 
@@ -49,9 +50,14 @@ class RepeatedEpisode:
         self.instance = instance
         self.tools: Sequence[Tool] = instance.tools
         """The tools that the policy has now."""
-        self.said: list[Message] = list(recorded.prompt)
-        """The conversation so far."""
-        self._check("opening", instance.observation.messages, recorded.prompt)
+        opening = instance.observation.messages
+        self.said: Sequence[Message] = opening
+        """The conversation so far, as the environment shows it now."""
+        self._check("opening", opening, _before_turn(recorded.messages, len(opening)))
+        self.examples = sum(message.role == "assistant" for message in opening)
+        """The assistant's messages in the opening, which are no steps."""
+        self.turns = turns_of(recorded)[self.examples :]
+        """The turns to repeat."""
 
     async def take_step(self, turn: RecordedTurn) -> None:
         """Take the next recorded step. Raises LabelFailed where it is answered otherwise; SandboxError."""
@@ -66,8 +72,8 @@ class RepeatedEpisode:
         # Some recordings leave out what the environment says at the end.
         if turn.answer or not turn.last:
             self._check(f"answer to turn {turn.number}", result.observation.messages, turn.answer)
-        self.said += [turn.message, *turn.answer]
-        self.tools = changed_tools(result) or self.tools
+        self.said = conversation_after(self.said, turn.message, result)
+        self.tools = tools_after(self.tools, result)
 
     def _check(self, place: str, got: Sequence[Message], recorded: Sequence[Message]) -> None:
         pairs = [[(each.role, each.content or "") for each in side] for side in (got, recorded)]
@@ -77,6 +83,24 @@ class RepeatedEpisode:
 
     def _differs(self, how: str) -> LabelFailed:
         return LabelFailed(f"{self.recorded.origin}: the episode does not repeat: {how}", "replay")
+
+
+def conversation_after(said: Sequence[Message], turn: Message, result: StepResult) -> Sequence[Message]:
+    """Return the conversation after a step, which may have begun another one."""
+    answer = result.observation.messages
+    return answer if result.info.get("new_session") is True else (*said, turn, *answer)
+
+
+def tools_after(tools: Sequence[Tool], result: StepResult) -> Sequence[Tool]:
+    """Return the tools after a step, which may have changed them. Raises InvalidResponse."""
+    changed = changed_tools(result)
+    return tools if changed is None else changed
+
+
+def _before_turn(messages: Sequence[Message], least: int) -> Sequence[Message]:
+    """Return the messages before the assistant's first that has at least so many before it."""
+    places = (place for place in range(least, len(messages)) if messages[place].role == "assistant")
+    return messages[: next(places, len(messages))]
 
 
 def open_instance(client: AsyncSandboxClient, episode: RecordedEpisode) -> AsyncEpisode:

@@ -1,6 +1,7 @@
 """The value of a step is the share of continuations that solve the task; a failure is no value."""
 
 import json
+from dataclasses import replace
 from random import Random
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 
 from sandbox_client import AsyncSandboxClient, RetryPolicy
 from sandbox_contract.messages import Message
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode, Problem
 from tests.fakes.echo_service import EchoService, RefusedError
 from tests.fakes.recorded import message
 from trainer.config.step_labels import ContinuationConfig
@@ -24,10 +25,14 @@ class HalfheartedPolicy:
 
     def __init__(self, failing: int = 0) -> None:
         self.asked: list[int] = []
+        self.shown: list[list[tuple[str, str]]] = []
+        self.offered = None
         self.failing = failing
 
     async def write_turn(self, messages, tools, seed):
         self.asked.append(seed)
+        self.shown.append([(each.role, each.content) for each in messages])
+        self.offered = tools
         if self.failing:
             self.failing -= 1
             raise EngineError("no answer")
@@ -41,6 +46,42 @@ class FailingService(EchoService):
         if body["message"]["content"].startswith("lose"):
             raise RefusedError(ErrorCode.INSTANCE_LOST)
         return super()._step(body)
+
+
+class RefusingService(EchoService):
+    """Refuses requests of one kind, those of the given numbers, as a service without storage does."""
+
+    def __init__(self, verb: str, *refused: int) -> None:
+        super().__init__(STEPS)
+        self.refused = [f"{verb} {number}" for number in refused]
+
+    def __call__(self, request):
+        verb = request.url.path.rpartition("/")[2]
+        if f"{verb} {self.calls.count(verb)}" in self.refused:
+            self.calls.append(verb)
+            problem = Problem.of(ErrorCode.STORAGE_FULL, "no storage is left")
+            return httpx.Response(problem.status, json=problem.model_dump(mode="json"))
+        return super().__call__(request)
+
+
+class SessionsService(EchoService):
+    """Begins another session with the first step."""
+
+    def _step(self, body):
+        result = super()._step(body)
+        if result["step_index"]:
+            return result
+        observation = {"messages": [{"role": "system", "content": "Another session."}]}
+        return {**result, "observation": observation, "info": {"new_session": True}}
+
+
+class ShowingService(EchoService):
+    """Opens with an example of a turn."""
+
+    def _create(self, body):
+        said = [("user", "Say one."), ("assistant", "one"), ("user", "Say something.")]
+        messages = [{"role": role, "content": text} for role, text in said]
+        return {**super()._create(body), "observation": {"messages": messages}}
 
 
 def recorded(*said: str, answers: tuple[str, ...] = ()) -> RecordedEpisode:
@@ -124,6 +165,85 @@ async def test_an_episode_that_does_not_repeat_has_no_labels(episode, reason: st
     with pytest.raises(LabelFailed, match=reason) as raised:
         await labels_of(episode)
     assert raised.value.failure_class == "replay"
+
+
+@pytest.mark.parametrize("verb", ["fork_instance", "evaluate"])
+async def test_a_refused_request_for_one_step_is_made_again(verb: str) -> None:
+    clean = await labels_of(recorded("a", "b", "c"), continuations=2)
+    last = 1 if verb == "fork_instance" else 4
+    assert await labels_of(recorded("a", "b", "c"), RefusingService(verb, last), continuations=2) == clean
+
+
+@pytest.mark.parametrize(
+    ("verb", "refused", "place"), [("fork_instance", (1, 2), 1), ("evaluate", (4, 5), 2)]
+)
+async def test_a_step_without_copies_or_grade_has_no_label_and_the_others_have(
+    verb: str, refused: tuple[int, ...], place: int
+) -> None:
+    service = RefusingService(verb, *refused)
+    found = await labels_of(recorded("a", "b", "c"), service, continuations=2)
+    labels = found.labels["correctness"]
+    assert [number for number, label in enumerate(labels) if label is None] == [place]
+    assert found.failures == {"sandbox": 1}
+
+
+async def test_many_continuations_do_not_need_as_many_places_at_a_time() -> None:
+    most = 0
+
+    class Counting(EchoService):
+        def _fork(self, body):
+            nonlocal most
+            forked = super()._fork(body)
+            most = max(most, len(self.live))
+            return forked
+
+    await labels_of(recorded("a"), Counting(STEPS), continuations=64)
+    assert most == 9
+
+
+async def test_the_policy_is_shown_an_answer_that_the_recording_leaves_out() -> None:
+    whole = recorded("a", "b")
+    policy = HalfheartedPolicy()
+    await labels_of(replace(whole, messages=whole.messages[:-1]), policy=policy, continuations=1)
+    assert policy.shown[-1] == [(each.role, each.content) for each in whole.messages]
+
+
+async def test_the_policy_is_shown_the_session_that_a_repeated_step_began() -> None:
+    episode = recorded("a", "b")
+    answered = message("system", "Another session.")
+    episode = replace(episode, messages=(*episode.messages[:2], answered, *episode.messages[3:]))
+    policy = HalfheartedPolicy()
+    await labels_of(episode, SessionsService(STEPS), policy, continuations=1)
+    assert policy.shown[0] == [("system", "Another session.")]
+    assert policy.shown[-1] == [("system", "Another session."), ("assistant", "b"), ("user", "b")]
+
+
+async def test_the_policy_is_offered_no_tools_that_a_repeated_step_took_away() -> None:
+    class Disarming(EchoService):
+        def _create(self, body):
+            return {**super()._create(body), "tools": [{"type": "function", "function": {"name": "act"}}]}
+
+        def _step(self, body):
+            return {**super()._step(body), "info": {"tools": []}}
+
+    policy = HalfheartedPolicy()
+    await labels_of(recorded("a"), Disarming(STEPS), policy, continuations=1)
+    assert policy.offered == ()
+
+
+@pytest.mark.parametrize("state", ["fork", "replay"])
+async def test_turns_that_the_environment_shows_as_examples_are_not_repeated(state: str) -> None:
+    plain = recorded("a", "b")
+    example = (message("user", "Say one."), message("assistant", "one"))
+    shown = replace(plain, messages=(*example, *plain.messages), skipped=frozenset({1}))
+    found = await labels_of(shown, ShowingService(STEPS), state=state)
+    assert found.labels["correctness"] == (None, *(await labels_of(plain)).labels["correctness"])
+    assert (found.examples, found.failures) == (1, {})
+
+
+async def test_an_opening_with_an_example_that_was_not_recorded_is_not_repeated() -> None:
+    with pytest.raises(LabelFailed, match="the opening is 'Say one"):
+        await labels_of(recorded("a"), ShowingService(STEPS))
 
 
 async def test_the_instance_has_the_recorded_seed() -> None:
