@@ -89,7 +89,10 @@ class GroupSpec:
     step: int = 0
     """Step that the group was issued for."""
     params: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Parameters of the create requests, over those of the run and of the task's source."""
+    """Parameters of the create requests. A group that is trained on has all of them, which its record then
+    shows; in other groups, and in those of earlier releases, they are over those of the run and of the task's
+    source.
+    """
 
     def trajectory_id(self, member: int, segment: int = 0) -> str:
         """Return the id of one episode of the group, or of a sample made of one segment."""

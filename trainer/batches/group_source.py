@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from .assemble import facts_of, has_no_signal
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from trainer.config import AlgorithmConfig, CurriculumConfig, RewardConfig, RolloutConfig
     from trainer.rollout.collector import PlayedGroup
     from trainer.rollout.progress import ProgressMonitor
@@ -54,6 +56,8 @@ class GroupSettings:
     steps: int
     seed: int
     reward: RewardConfig
+    source_params: Mapping[str, Mapping[str, JsonValue]]
+    """Parameters of create requests by source, over those of ``rollout.params``."""
 
 
 class JournaledGroupSource:
@@ -195,13 +199,15 @@ class JournaledGroupSource:
         # Groups are used in the order that they begin in, so that this is the step that takes this one.
         step = ledger.next_step + (len(ledger.ready) + len(ledger.issued)) // self._limits.fresh
         rollout = self._settings.rollout
+        task = ledger.sampler.draw(index, step)
         spec = GroupSpec(
             index=index,
-            task=ledger.sampler.draw(index, step),
+            task=task,
             seed=int(np.random.SeedSequence([self._settings.seed, index]).generate_state(1)[0] >> 2),
             size=rollout.group_size,
             max_turns=horizon(self._settings.curriculum.horizon, version, rollout.max_turns),
             step=step,
+            params={**rollout.params, **self._settings.source_params.get(task.source, {})},
         )
         self._record(Issued(spec))
         return spec

@@ -246,6 +246,7 @@ class BatchProducer:
             settings.steps,
             settings.seed,
             settings.reward,
+            settings.tasks.source_params,
         )
 
     def _is_ready(self, step: int) -> bool:

@@ -40,7 +40,7 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
         place = ".".join(str(part) for part in first["loc"])
         raise RowError(f"{place}: {first['msg']}") from None
     return tuple(
-        replace(recorded_episode(each, origin), seed=group.spec.seed)
+        replace(recorded_episode(each, origin), seed=group.spec.seed, params=group.spec.params)
         for each in group.trajectories
         if not (each.failure and not each.turns)
     )

@@ -1,5 +1,6 @@
 """Runs of several sources: listed once, played by weight, told apart in metrics, resumed where they were."""
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -111,3 +112,17 @@ async def test_a_run_of_sources_goes_on_after_a_restart_as_it_would_have(tmp_pat
 def test_settings_that_contradict_sources_are_refused(words, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         run_config(**words)
+
+
+async def test_groups_are_recorded_with_all_parameters_of_their_instances(tmp_path) -> None:
+    player = FakePlayer()
+    params = {"opponent": "random", "shaping": True}
+    made = await started(run_config(tasks={"sources": SOURCES}, rollout={"params": params}), tmp_path, player)
+    await sync_weights(made, player, 0)
+    await made.get_batch(0)
+    await made.close()
+    groups = [json.loads(line)["spec"] for line in (tmp_path / "trajectories.jsonl").read_text().splitlines()]
+    assert {group["task"]["source"]: group["params"] for group in groups} == {
+        "sums": params,
+        "openspiel": {**params, "opponent": "mcts"},
+    }

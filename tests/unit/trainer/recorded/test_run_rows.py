@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pydantic_core import to_json
@@ -14,9 +15,9 @@ from trainer.types import GroupSpec, Line, Segment, StopReason, TaskRef, Traject
 TASK = TaskRef("code", "tiny", "t/1")
 
 
-def read(played: Trajectory) -> RecordedEpisode:
+def read(played: Trajectory, **of_the_group: Any) -> RecordedEpisode:
     """Return an episode as it is read from the file of its run."""
-    row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8), (played,))))
+    row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8, **of_the_group), (played,))))
     (episode,) = read_group_row(row, RowOrigin("trajectories.jsonl", 1))
     return episode
 
@@ -41,6 +42,14 @@ def test_the_assistants_messages_that_an_environment_shows_are_no_steps_to_learn
     assert [message.content for message in episode.turns] == ["line 2", "line 4", "line 7"]
     assert episode.step_rewards == (0.0, 0.25, 0.75)
     assert [episode.messages[place].content for place in episode.skipped] == ["line 2"]
+
+
+def test_episodes_have_the_parameters_of_their_instances() -> None:
+    turns = (Turn(1, 2, (), line=1),)
+    segment = Segment((1, 2), (False, True), (0.0, -1.0), turns)
+    lines = (Line("user", "said"), Line("assistant", "said"))
+    played = Trajectory("4.0", TASK, 0, (segment,), StopReason.TERMINATED, lines=lines)
+    assert read(played, params={"difficulty": "hard"}).params == {"difficulty": "hard"}
 
 
 @pytest.mark.parametrize("shown", [0, 1])
