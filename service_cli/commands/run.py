@@ -160,7 +160,8 @@ def _writing_episodes(output: Path | None, played: PolicyRun, temperature: float
         yield
         return
     prepare_output(output)
-    with EpisodeFile(output, played.environment, played.policy_name, temperature) as file:
+    head = (played.environment, played.policy_name, temperature, played.params)
+    with EpisodeFile(output, *head) as file:
         played.on_episode = file.write
         yield
 

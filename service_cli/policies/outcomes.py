@@ -36,6 +36,8 @@ class PlayedOutcome:
     elapsed_s: float
     repeat: int = 0
     """Number of the episode among those of its task."""
+    seed: int | None = None
+    """Seed of its instance."""
     instance_id: str | None = None
     difficulty: str = ""
     category: str = ""

@@ -170,6 +170,7 @@ class PolicyRun:
             task_id=task_id,
             elapsed_s=time.monotonic() - started,
             repeat=repeat,
+            seed=seed,
             instance_id=_instance_of(episode),
             difficulty=_text(episode.info.get("difficulty")),
             category=_text(episode.info.get("category")),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from .conversation import EpisodeConversation
     from .outcomes import PlayedOutcome
 
@@ -17,15 +20,25 @@ class EpisodeFile:
     """A file of episodes, written line by line, so that an interrupted run keeps the finished ones.
 
     It is opened with the first episode: a run that plays none leaves the episodes of an earlier one.
-    ``temperature`` is that of the policy's sampling, where it was chosen.
+    ``temperature`` is that of the policy's sampling, where it was chosen, and ``params`` are those of the
+    instances.
     """
 
-    def __init__(self, path: Path, environment: str, policy: str, temperature: float | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        environment: str,
+        policy: str,
+        temperature: float | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+    ) -> None:
         self._path = path
         self._file: TextIO | None = None
         self._head: dict[str, object] = {"environment": environment, "policy": policy}
         if temperature is not None:
             self._head["temperature"] = temperature
+        if params:
+            self._head["params"] = params
 
     def __enter__(self) -> Self:
         return self

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from sandbox_contract.messages import Message
 
 from .bad_rows import UnplayedError
-from .fields import ClosedRow, Rewards, Text, Tools, check_conversation, validated
+from .fields import ClosedRow, Params, Rewards, Text, Tools, check_conversation, validated
 from .types import RecordedEpisode
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class PlayedRow(ClosedRow):
     success: bool | None = None
     failed: PlayedFailure | None = None
     tools: Tools = ()
+    seed: int | None = None
+    params: Params = Field(default_factory=dict)
     # Columns about the playing, which training does not need.
     elapsed_s: JsonValue = None
     retried: JsonValue = None
@@ -76,6 +78,8 @@ def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode
         score=read.score,
         success=read.success,
         step_rewards=read.rewards,
+        seed=read.seed,
+        params=read.params,
         failure_class=read.failed.failure_class if read.failed is not None else "",
         policy=read.policy,
         temperature=read.temperature,

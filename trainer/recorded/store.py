@@ -54,6 +54,7 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
     """
     messages: list[Message] = []
     tools: tuple[Tool, ...] = ()
+    params: JsonObject = {}
     rewards: list[float] = []
     score: float | None = None
     success: bool | None = None
@@ -62,7 +63,7 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
         result = event.result or {}
         if event.operation in ("create", "step") and "observation" in result:
             if event.operation == "create":
-                tools = _tools(result)
+                tools, params = _tools(result), _params(event)
             elif not waiting:
                 messages += _said(event)
                 rewards.append(event.reward or 0.0)
@@ -86,9 +87,15 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
         success=success,
         step_rewards=tuple(rewards),
         seed=trajectory.seed,
+        params=params,
         failure_class="sandbox" if lost else "",
         truncated=truncated,
     )
+
+
+def _params(event: Event) -> JsonObject:
+    params = (event.request or {}).get("params")
+    return params if isinstance(params, dict) else {}
 
 
 def _said(event: Event) -> list[Message]:

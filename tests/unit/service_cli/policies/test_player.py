@@ -213,7 +213,7 @@ async def test_each_repeat_is_an_episode_of_its_own_with_the_next_seed() -> None
     assert policy.seen == [("echo-1", 5), ("echo-10", 5), ("echo-1", 6), ("echo-10", 6)]
     assert [outcome.repeat for outcome in run.outcomes] == [0, 0, 1, 1]
     seeds = [json.loads(call.body)["seed"] for call in backend.calls if call.op is Op.CREATE]
-    assert seeds == [5, 5, 6, 6]
+    assert seeds == [outcome.seed for outcome in run.outcomes] == [5, 5, 6, 6]
 
 
 async def test_what_was_said_is_kept_as_episodes_end() -> None:

@@ -179,16 +179,17 @@ def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -
 
 def test_a_file_that_the_command_run_wrote_is_read(tmp_path: Path) -> None:
     failure = EpisodeFailure("sandbox", "sandbox_failed", "gone", 1.5)
-    solved = PlayedOutcome("t/1", 1.0, score=1.0, success=True, retried=(failure,))
+    solved = PlayedOutcome("t/1", 1.0, score=1.0, success=True, retried=(failure,), seed=7)
     failed = PlayedOutcome("t/2", 1.0, failed=failure)
     conversation = EpisodeConversation()
     conversation.messages.extend(Message.model_validate(each) for each in (ASK, SAY))
     conversation.rewards.append(0.5)
     path = tmp_path / "episodes.jsonl"
-    with EpisodeFile(path, "code", "openai:m@http://server", 0.7) as file:
+    with EpisodeFile(path, "code", "openai:m@http://server", 0.7, {"attempts": 2}) as file:
         file.write(solved, conversation)
         file.write(failed, conversation)
     found = read_episodes(files(path))
+    assert (found[0].seed, found[0].params) == (7, {"attempts": 2})
     assert [(each.task_id, each.score, each.failure_class) for each in found] == [
         ("t/1", 1.0, ""),
         ("t/2", None, "sandbox"),

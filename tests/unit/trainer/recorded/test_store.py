@@ -12,7 +12,13 @@ from trainer.recorded.types import RowOrigin
 ASKED = {"observation": {"messages": [{"role": "user", "content": "?"}]}}
 TOOL = {"type": "function", "function": {"name": "go"}}
 EVENTS = (
-    Event(sequence=0, operation="create", at=0, result={**ASKED, "tools": [TOOL]}),
+    Event(
+        sequence=0,
+        operation="create",
+        at=0,
+        request={"params": {"opponent": "mcts"}},
+        result={**ASKED, "tools": [TOOL]},
+    ),
     Event(
         sequence=1,
         operation="step",
@@ -84,6 +90,7 @@ def test_events_become_an_episode_without_failed_operations() -> None:
     assert found.messages == (message("user", "?"), message("assistant", "a"), message("user", "?"))
     assert (found.score, found.success, found.step_rewards, found.truncated) == (0.5, False, (0.25,), True)
     assert [tool.function.name for tool in found.tools] == ["go"]
+    assert found.params == {"opponent": "mcts"}
     assert str(found.origin) == "http://service:i-1"
 
 
