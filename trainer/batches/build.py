@@ -232,7 +232,7 @@ async def _taught(
         await teacher.check_tokenizer(_PROBE, chat.encode(_PROBE))
     except TeacherFailed as error:
         raise ConfigError(f"algorithm.distillation.teacher: {error}") from error
-    return taught_player(player, teacher, watch, wanted.timeout_s)
+    return taught_player(player, teacher, watch, wanted.timeout_s, wanted.concurrency)
 
 
 def _recorded(

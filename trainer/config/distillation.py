@@ -35,11 +35,11 @@ class ServerTeacher(Branch):
     api_key_variable: str = "TEACHER_API_KEY"
     """Environment variable that holds the server's API key, if it needs one."""
     timeout_s: Seconds = 120.0
-    """Time limit for the log-probabilities of one episode, all attempts included."""
+    """Time limit for the log-probabilities of one episode, all attempts included, the wait for a turn not."""
     attempts: Positive = 3
     """Attempts for one sequence, the first one included."""
     concurrency: Positive = 16
-    """Requests in progress at a time."""
+    """Episodes that are scored at a time, each by one request at a time."""
 
 
 TeacherConfig: TypeAlias = Annotated[ModelTeacher | ServerTeacher, Field(discriminator="kind")]

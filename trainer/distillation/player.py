@@ -7,7 +7,7 @@ They become a part of the trajectory. An episode whose tokens the teacher did no
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import TeacherFailed
@@ -30,20 +30,21 @@ class TokenScorer(Protocol):
 
 
 def taught_player(
-    player: AttemptPlayer, teacher: TokenScorer, watch: ProgressMonitor, timeout_s: float
+    player: AttemptPlayer, teacher: TokenScorer, watch: ProgressMonitor, timeout_s: float, concurrency: int
 ) -> CompletedPlayer:
-    """Return a player whose episodes a teacher scores; ``timeout_s`` limits the scoring of one."""
-    scored = TeacherScores(teacher, timeout_s)
+    """Return a player whose episodes a teacher scores, so many at a time; ``timeout_s`` limits one."""
+    scored = TeacherScores(teacher, timeout_s, concurrency)
     ended = "the teacher scored none of {count} episodes in a row"
     return CompletedPlayer(player, scored.add_scores, TeacherFailed, "teacher", watch, ended)
 
 
-@dataclass(frozen=True, slots=True)
 class TeacherScores:
     """Adds a teacher's log-probabilities to episodes."""
 
-    teacher: TokenScorer
-    timeout_s: float
+    def __init__(self, teacher: TokenScorer, timeout_s: float, concurrency: int) -> None:
+        self._teacher = teacher
+        self._timeout_s = timeout_s
+        self._slots = asyncio.Semaphore(concurrency)
 
     async def add_scores(self, trajectory: Trajectory) -> Trajectory:
         """Return the episode with log-probabilities. Raises TeacherFailed, ConfigError."""
@@ -51,14 +52,15 @@ class TeacherScores:
 
     async def _scored(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         try:
-            async with asyncio.timeout(self.timeout_s):
+            # The deadline begins with the first request, not with the wait for a slot.
+            async with self._slots, asyncio.timeout(self._timeout_s):
                 return tuple([await self._with_teacher(segment) for segment in segments])
         except TimeoutError:
-            raise TeacherFailed(f"the teacher was not done within {self.timeout_s:g} s") from None
+            raise TeacherFailed(f"the teacher was not done within {self._timeout_s:g} s") from None
 
     async def _with_teacher(self, segment: Segment) -> Segment:
         if not any(segment.loss_mask):
             return segment
-        logprobs = await self.teacher.score(segment.token_ids)
+        logprobs = await self._teacher.score(segment.token_ids)
         sampled = (value for value, kept in zip(logprobs, segment.loss_mask, strict=True) if kept)
         return replace(segment, teacher_logprobs=tuple(sampled))

@@ -45,7 +45,6 @@ class TeacherServer:
         self._config = config
         self._where = f"the teacher at {config.base_url}"
         self._wait_s = wait_s
-        self._slots = asyncio.Semaphore(config.concurrency)
         self._client = httpx.AsyncClient(
             base_url=config.base_url.rstrip("/"),
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -60,8 +59,7 @@ class TeacherServer:
         """
         for attempt in range(1, self._config.attempts + 1):
             try:
-                async with self._slots:
-                    return self._logprobs(await self._complete(list(token_ids)), token_ids)
+                return self._logprobs(await self._complete(list(token_ids)), token_ids)
             except TeacherFailed:
                 if attempt == self._config.attempts:
                     raise

@@ -40,8 +40,8 @@ class Teacher:
         return tuple(-float(place) for place in range(len(token_ids)))
 
 
-def player_of(teacher, trajectory, timeout_s=5.0):
-    return taught_player(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s)
+def player_of(teacher, trajectory, timeout_s=5.0, concurrency=16):
+    return taught_player(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s, concurrency)
 
 
 async def play(teacher, trajectory, spec=SPEC):
@@ -80,6 +80,25 @@ async def test_a_teacher_that_does_not_answer_is_a_failure_after_the_deadline() 
 
     taught = await player_of(Silent(), played({}), timeout_s=0.01).play_episode(SPEC, 0, SamplingConfig())
     assert "not done within 0.01 s" in taught.failure.detail
+
+
+async def test_the_wait_for_a_busy_teacher_is_no_part_of_the_deadline() -> None:
+    class Busy(Teacher):
+        now = most = 0
+
+        async def score(self, token_ids):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.02)
+            self.now -= 1
+            return await super().score(token_ids)
+
+    teacher = Busy()
+    player = player_of(teacher, played({}), timeout_s=0.5, concurrency=2)
+    # All one after another take longer than the deadline of one.
+    taught = await asyncio.gather(*(player.play_episode(SPEC, 0, SamplingConfig()) for _ in range(60)))
+    assert [each.failure for each in taught] == [None] * 60
+    assert teacher.most == 2
 
 
 async def test_held_out_and_failed_episodes_are_not_scored() -> None:

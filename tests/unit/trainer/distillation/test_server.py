@@ -1,6 +1,5 @@
 """A teacher's server: log-probabilities of exactly the tokens that were sent, or a failure."""
 
-import asyncio
 import json
 
 import httpx
@@ -89,24 +88,6 @@ async def test_a_failed_request_is_sent_again() -> None:
 async def test_what_no_attempt_would_mend_ends_the_run(answer, sentence) -> None:
     with pytest.raises(ConfigError, match=sentence):
         await score(answer)
-
-
-async def test_only_so_many_requests_are_in_progress() -> None:
-    busy = most = 0
-
-    async def answer(_):
-        nonlocal busy, most
-        busy += 1
-        most = max(most, busy)
-        await asyncio.sleep(0)
-        busy -= 1
-        return completion(GOOD)
-
-    config = ServerTeacher(base_url="http://t/v1", model="m", concurrency=2)
-    server = TeacherServer(config, {}, httpx.MockTransport(answer))
-    await asyncio.gather(*(server.score(TOKENS) for _ in range(6)))
-    await server.close()
-    assert most == 2
 
 
 async def test_a_server_with_another_tokenizer_is_refused() -> None:
