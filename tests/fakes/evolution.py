@@ -50,7 +50,9 @@ class FakePhases:
     interrupted_in: str = ""
     """The phase, such as ``1.train``, that an interrupt ends once."""
     lost_in: str = ""
-    """The phase, such as ``1.evaluate``, in which no episode gets a verdict once."""
+    """The phase, such as ``1.evaluate``, in which tasks get no verdict once."""
+    lost_tasks: int = 10
+    """The number of those tasks, of ten: the first ones."""
     demonstrations: int = 0
     calls: list[tuple[str, ...]] = field(default_factory=list)
     trained_on: dict[int, list[str]] = field(default_factory=dict)
@@ -105,8 +107,9 @@ class FakePhases:
         if phase != self.lost_in:
             return result
         self.lost_in = ""
-        lost = (TaskOutcome(each.task_id, each.difficulty, 0, 0, 0.0, failures=1) for each in result.tasks)
-        return replace(result, tasks=tuple(lost))
+        lost = result.tasks[: self.lost_tasks]
+        failed = (TaskOutcome(each.task_id, each.difficulty, 0, 0, 0.0, failures=1) for each in lost)
+        return replace(result, tasks=(*failed, *result.tasks[self.lost_tasks :]))
 
     def _begin(self, phase, *arguments):
         if phase == self.interrupted_in:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from trainer.config.evolve import EvolvePreferences
+from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
 
 from .records import Decision
@@ -11,17 +13,32 @@ from .records import Decision
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trainer.config.evolve import EvolveMethod
     from trainer.evaluate.comparison import Comparison
     from trainer.evaluate.results import EvaluationResult
 
-    Rule = Literal["better", "higher", "not_worse", "always"]
+
+Rule: TypeAlias = Literal["better", "higher", "not_worse", "always"]
+
+LEAST_GRADED = 0.9
+"""Share of the held-out tasks that must have a verdict: failures choose which tasks are left, and an interval
+over few of them is too narrow.
+"""
+
+
+def can_decide(evaluation: EvaluationResult) -> bool:
+    """Return whether enough of the held-out tasks have a verdict to decide by."""
+    graded = sum(task.episodes > 0 for task in evaluation.tasks)
+    return graded > 0 and graded >= LEAST_GRADED * len(evaluation.tasks)
 
 
 def decide(before: EvaluationResult, after: EvaluationResult, rule: Rule) -> Decision:
     """Compare the model of an iteration with the one kept before, on the same held-out tasks.
 
-    Raises DataError when the two evaluations share no task with a score.
+    Raises DataError when the two evaluations share no task with a score, or failures left too few of one.
     """
+    if not (can_decide(before) and can_decide(after)):
+        raise DataError("too many held-out tasks have no verdict to decide by the others")
     change = compare(before, after)
     low, high = change.interval.low, change.interval.high
     kept = {
@@ -40,12 +57,17 @@ def decide(before: EvaluationResult, after: EvaluationResult, rule: Rule) -> Dec
     )
 
 
-def nothing_selected(explored: int) -> Decision:
+def nothing_selected(explored: int, method: EvolveMethod) -> Decision:
     """Return the decision of an iteration whose exploration gave nothing to train on."""
+    cause, change = f"none of {explored} explored episodes was selected", "lower evolve.select.threshold"
+    if isinstance(method, EvolvePreferences):
+        cause = f"{explored} explored episodes gave no preference (selected.json has the reasons)"
+        kto = method.loss.kind == "kto"
+        change = "move evolve.train.method.desirable" if kto else "lower evolve.train.method.margin"
     return Decision(
         kept=False,
-        reason=f"none of {explored} explored episodes was selected, so that no model was trained; lower "
-        "evolve.select.threshold, or explore more with evolve.explore.tasks and evolve.explore.episodes",
+        reason=f"{cause}, so that no model was trained; {change}, or explore more with evolve.explore.tasks "
+        "and evolve.explore.episodes",
     )
 
 

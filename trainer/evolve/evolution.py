@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainer.config.evolve import EvolvePreferences
 from trainer.errors import CheckpointError, TrainerError
 
-from .decision import decide, nothing_selected, rolled_back_in_a_row
+from .decision import can_decide, decide, nothing_selected, rolled_back_in_a_row
 from .exploration import read_explored, summarise_explored
 from .feedback.values import FeedbackScope, gather_feedback, open_sources, value_episodes
 from .folder import read_episodes, write_episodes
@@ -124,7 +124,7 @@ class Evolution:
         explored = folder.read(Explored) or self._explore(folder, kept.model)
         selected = folder.read(Selected) or self._select(folder, explored, base)
         if not selected.selected:
-            decision = nothing_selected(explored.episodes)
+            decision = nothing_selected(explored.episodes, self._evolve.train.method)
         else:
             trained = folder.read(Trained) or self._train(folder, selected, base, kept)
             evaluation = self._evaluated(folder, Path(trained.model))
@@ -208,22 +208,25 @@ class Evolution:
         return trained
 
     def _evaluated(self, folder: IterationFolder, model: Path) -> EvaluationResult:
-        """Return the evaluation of a model; one without a verdict, which decides nothing, is not kept."""
+        """Return the evaluation of a model; one that lost too many tasks to decide by is not kept."""
         known = folder.read_evaluation()
-        if known is not None and known.episodes:
+        if known is not None and can_decide(known):
             return known
         self._listener.begin_phase(folder.number, "evaluate", "held-out tasks")
         result = self._phases.evaluate(folder, model)
-        if not result.episodes:
+        if not can_decide(result):
+            lost = sum(not task.episodes for task in result.tasks)
             raise TrainerError(
-                f"iteration {folder.number}: none of {result.failures} held-out episodes got a verdict; find "
-                f"the cause in the logs below {folder.path}, and continue with --resume"
+                f"iteration {folder.number}: {lost} of {len(result.tasks)} held-out tasks got no verdict, and "
+                "the others alone do not decide; find the cause in the logs below "
+                f"{folder.path}, and continue with --resume"
             )
         folder.write_evaluation(result)
         return result
 
     def _new_model(self, folder: IterationFolder) -> KeptModel:
-        trained, evaluation = folder.read(Trained), folder.read_evaluation()
-        if trained is None or evaluation is None:
+        trained = folder.read(Trained)
+        if trained is None:
             raise CheckpointError(f"{folder.path} is incomplete; start the evolution over with --force")
-        return KeptModel(folder.number, Path(trained.model), evaluation)
+        model = Path(trained.model)
+        return KeptModel(folder.number, model, self._evaluated(folder, model))

@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from .listener import EvolutionListener
 
 
+EVALUATED = (
+    *("evaluation.episodes", "evaluation.temperature"),
+    *(f"rollout.sampling.{name}" for name in ("top_p", "top_k", "max_turn_tokens")),
+    *(f"rollout.{name}" for name in ("max_turns", "max_context_tokens", "when_full", "cut_turns")),
+    *(f"rollout.{name}" for name in ("params", "evaluation_params")),
+    *(f"rollout.counterpart.{name}" for name in ("kind", "model", "temperature", "max_tokens", "max_turns")),
+)
+"""Settings that shape held-out episodes: a decision compares evaluations made before and after a resume. Time
+limits may change, so that an evaluation that lost tasks to them can be repeated.
+"""
+
+
 def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionResult:
     """Run all iterations of an evolution, or what an interrupted one has left to do.
 
@@ -32,7 +44,7 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
     """
     check_evolution(config)
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
-    run_folder = RunFolder.open(config, resume=resume)
+    run_folder = RunFolder.open(config, resume=resume, fixed=EVALUATED)
     folder = EvolutionFolder(run_folder.path)
     try:
         check_feedback(config, folder.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +82,11 @@ class RunFolder:
         return self.path / "logs"
 
     @classmethod
-    def open(cls, config: RunConfig, *, resume: bool) -> RunFolder:
-        """Create a new folder, or open the one of a run to resume. Raises ConfigError."""
+    def open(cls, config: RunConfig, *, resume: bool, fixed: Collection[str] = ()) -> RunFolder:
+        """Create a new folder, or open the one of a run to resume. Raises ConfigError.
+
+        ``fixed``: settings and branches that may not change on resume here, though they may in other runs.
+        """
         folder = cls(config.folder)
         there = folder.path / _CONFIG
         if there.exists() and not resume:
@@ -96,7 +99,7 @@ class RunFolder:
                 f"no run to resume in {folder.path}; check name=... and root=..., or start without --resume"
             )
         if resume:
-            folder._check(config, read_stored_run(there.read_text(encoding="utf-8")))
+            folder._check(config, read_stored_run(there.read_text(encoding="utf-8")), fixed)
             _refuse_locked(folder.path)
         # 0700: other users, agents' user ids among them, must not read trajectories, tasks or weights.
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,9 +138,10 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} is not the folder of a run: {error}") from error
 
-    def _check(self, config: RunConfig, before: RunConfig) -> None:
-        """Check that all settings that affect weights and tokens are unchanged."""
-        if changed := [name for name in _differing(config, before) if not _may_change(name)]:
+    def _check(self, config: RunConfig, before: RunConfig, fixed: Collection[str]) -> None:
+        """Check that all settings that affect weights and tokens are unchanged, and those that are fixed."""
+        kept = (*_KEPT, *fixed)
+        if changed := [name for name in _differing(config, before) if not _may_change(name, kept)]:
             raise ConfigError(
                 f"these settings cannot change on resume: {', '.join(changed)}. Restore them, "
                 "or start another run with another name=..."
@@ -187,9 +191,9 @@ def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, obj
             yield f"{prefix}{name}", value
 
 
-def _may_change(name: str) -> bool:
+def _may_change(name: str, fixed: Collection[str]) -> bool:
     if name.startswith("stages.") and name.endswith(".timeout_s"):
         return True
-    if any(name == kept or name.startswith(f"{kept}.") for kept in _KEPT):
+    if any(name == kept or name.startswith(f"{kept}.") for kept in fixed):
         return False
     return name in _FREE or name.partition(".")[0] in _FREE

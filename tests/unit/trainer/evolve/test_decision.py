@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.training import evaluation
+from trainer.config.evolve import EvolveMethod, EvolvePreferences, EvolveSft
+from trainer.config.preferences import KtoLoss
 from trainer.errors import DataError
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
-from trainer.evolve.decision import decide, nothing_selected, rolled_back_in_a_row
+from trainer.evolve.decision import Rule, decide, nothing_selected, rolled_back_in_a_row
 from trainer.evolve.records import Decision
 
 
@@ -32,11 +36,33 @@ def test_models_that_share_no_task_with_a_score_cannot_be_compared() -> None:
         decide(evaluation("alone", 5), other, "always")
 
 
-def test_an_iteration_without_data_names_the_settings_that_give_it_some() -> None:
-    decision = nothing_selected(40)
+@pytest.mark.parametrize("rule", ["better", "not_worse", "always"])
+def test_the_tasks_that_failures_left_do_not_decide(rule: Rule) -> None:
+    whole = evaluation("alone", 5)
+    lost = (TaskOutcome(task.task_id, "", 0, 0, 0.0, failures=1) for task in whole.tasks[2:])
+    few = replace(whole, tasks=(*whole.tasks[:2], *lost))
+    for before, after in ((whole, few), (few, whole)):
+        with pytest.raises(DataError, match="too many held-out tasks have no verdict"):
+            decide(before, after, rule)
+
+
+@pytest.mark.parametrize(
+    ("method", "cause", "setting"),
+    [
+        (EvolveSft(), "none of 40 explored episodes was selected", "lower evolve.select.threshold"),
+        (EvolvePreferences(), "40 explored episodes gave no preference", "lower evolve.train.method.margin"),
+        (EvolvePreferences(loss=KtoLoss()), "gave no preference", "move evolve.train.method.desirable"),
+    ],
+    ids=["sft", "preferences", "kto"],
+)
+def test_an_iteration_without_data_names_the_settings_that_give_it_some(
+    method: EvolveMethod, cause: str, setting: str
+) -> None:
+    decision = nothing_selected(40, method)
     assert not decision.kept
-    assert "none of 40" in decision.reason
-    assert "evolve.select.threshold" in decision.reason
+    assert cause in decision.reason
+    assert setting in decision.reason
+    assert ("select" in setting) == ("evolve.select" in decision.reason)
 
 
 def test_only_the_latest_roll_backs_are_counted() -> None:

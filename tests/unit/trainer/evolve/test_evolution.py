@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,9 @@ def test_an_exploration_without_a_pair_trains_nothing_and_says_why(tmp_path: Pat
     selected = EvolutionFolder(tmp_path).open_iteration(1).read(Selected)
     assert selected is not None
     assert "2 tasks have a single episode" in next(iter(selected.left_out))
+    decision = read_history(EvolutionFolder(tmp_path))[1].decision
+    assert decision is not None
+    assert "lower evolve.train.method.margin" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -176,12 +180,11 @@ def test_an_evolution_that_was_interrupted_goes_on_in_that_phase(
     assert phases.trained_on == whole.trained_on
 
 
-def test_an_evaluation_without_a_verdict_is_repeated_on_resume(tmp_path: Path) -> None:
-    phases = FakePhases([2, 5], lost_in="1.evaluate")
+@pytest.mark.parametrize("lost", [10, 9, 2])
+def test_an_evaluation_that_lost_too_many_tasks_is_repeated_on_resume(tmp_path: Path, lost: int) -> None:
+    phases = FakePhases([2, 5], lost_in="1.evaluate", lost_tasks=lost)
     run = config(iterations=1)
-    with pytest.raises(
-        TrainerError, match=r"iteration 1: none of 10 held-out episodes got a verdict.*--resume"
-    ):
+    with pytest.raises(TrainerError, match=rf"iteration 1: {lost} of 10 held-out tasks got no.*--resume"):
         evolution(run, tmp_path, phases)
     assert evolution(run, tmp_path, phases).iteration == 1
     assert [call[0] for call in phases.calls] == [
@@ -191,6 +194,32 @@ def test_an_evaluation_without_a_verdict_is_repeated_on_resume(tmp_path: Path) -
         "1.train",
         "1.evaluate",
         "1.evaluate",
+    ]
+
+
+def test_a_task_in_ten_may_be_lost(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5], lost_in="1.evaluate", lost_tasks=1)
+    assert evolution(config(iterations=1), tmp_path, phases).iteration == 1
+    decision = read_history(EvolutionFolder(tmp_path))[1].decision
+    assert decision is not None
+    assert decision.tasks == 9
+
+
+def test_the_kept_model_is_evaluated_again_where_too_many_tasks_were_lost(tmp_path: Path) -> None:
+    phases = FakePhases([2, 5, 8])
+    evolution(config(iterations=1), tmp_path, phases)
+    iteration = EvolutionFolder(tmp_path).open_iteration(1)
+    known = iteration.read_evaluation()
+    assert known is not None
+    lost = (replace(task, episodes=0, successes=0, failures=1) for task in known.tasks[1:])
+    iteration.write_evaluation(replace(known, tasks=(known.tasks[0], *lost)))
+    done = len(phases.calls)
+    assert evolution(config(iterations=2), tmp_path, phases).iteration == 2
+    assert [call[0] for call in phases.calls[done:]] == [
+        "1.evaluate",
+        "2.explore",
+        "2.train",
+        "2.evaluate",
     ]
 
 

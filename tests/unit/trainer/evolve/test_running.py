@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.evolution import FakeEvolutionListener
+from trainer.config import RunConfig
+from trainer.errors import ConfigError
+from trainer.evolve.running import EVALUATED, evolve
+from trainer.launch.folder import RunFolder
+
+
+def config(root: Path, **branches: dict[str, object]) -> RunConfig:
+    evaluation = {"splits": ["test"], **branches.pop("evaluation", {})}
+    return RunConfig.model_validate({"name": "mine", "root": root, "evaluation": evaluation, **branches})
+
+
+@pytest.mark.parametrize(
+    ("branches", "name"),
+    [
+        ({"evaluation": {"temperature": 0.5}}, "evaluation.temperature"),
+        ({"evaluation": {"params": {"step_limit": 1}}}, "evaluation.params.step_limit"),
+        ({"rollout": {"max_turns": 1}}, "rollout.max_turns"),
+        ({"rollout": {"sampling": {"max_turn_tokens": 9}}}, "rollout.sampling.max_turn_tokens"),
+        ({"rollout": {"counterpart": {"kind": "policy"}}}, "rollout.counterpart.kind"),
+    ],
+)
+def test_later_evaluations_are_made_as_those_that_they_are_compared_with(
+    tmp_path: Path, branches: dict[str, dict[str, object]], name: str
+) -> None:
+    RunFolder.open(config(tmp_path), resume=False)
+    with pytest.raises(ConfigError, match=f"cannot change on resume: .*{name}"):
+        evolve(config(tmp_path, **branches), resume=True, listener=FakeEvolutionListener())
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [{"rollout": {"concurrency": 8, "episode_timeout_s": 60}}, {"evaluation": {"timeout_s": 60}}],
+)
+def test_what_made_an_evaluation_fail_may_be_mended(
+    tmp_path: Path, branches: dict[str, dict[str, object]]
+) -> None:
+    RunFolder.open(config(tmp_path), resume=False)
+    RunFolder.open(config(tmp_path, **branches), resume=True, fixed=EVALUATED)
