@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ray import tune
 
 from trainer.config import RayConfig
-from trainer.launch.cluster import ray_cluster
+from trainer.errors import ConfigError
+from trainer.launch.cluster import gpus, ray_cluster
 
 from .trial_process import SweepPlan, run_trial
 
@@ -37,17 +38,19 @@ def tune_trials(
 ) -> dict[str, str]:
     """Run all trials and return the errors of those that failed, by name.
 
-    Trials that came to their end before are not run again. Raises TrainerError if Ray does not start.
+    Trials that came to their end before are not run again. Raises TrainerError if Ray does not start, and
+    ConfigError for more GPUs than there are, for which Ray would wait.
 
     Args:
         plan: what the trials have in common.
         trials: all trials.
-        resources: what each reserves; on a smaller machine, trials run one after another.
+        resources: what each reserves; with fewer CPUs, trials run one after another.
         at_once: limit of trials side by side.
     """
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the trials' own trackers keep the metrics
     cpus = os.cpu_count() or 1
     with ray_cluster(RayConfig(), cpus, _OBJECT_STORE):
+        check_gpus(resources.gpus, gpus())
         results = tune.Tuner(
             tune.with_resources(
                 _trainable(plan, {trial.name: trial for trial in trials}),
@@ -58,6 +61,15 @@ def tune_trials(
             run_config=tune.RunConfig(name="tune", storage_path=str(plan.root.absolute()), verbose=0),
         ).fit()
     return dict(_errors(results))
+
+
+def check_gpus(wanted: float, there: float) -> None:
+    """Check that a trial finds the GPUs that it reserves. Raises ConfigError."""
+    if wanted > there:
+        raise ConfigError(
+            f"a trial of the sweep wants {wanted:g} GPUs, and Ray sees {there:g}: lower learner.workers, "
+            "learner.gpus, engine.count, engine.gpus or engine.tensor_parallel, or check CUDA_VISIBLE_DEVICES"
+        )
 
 
 def _trainable(plan: SweepPlan, trials: Mapping[str, SweepTrial]) -> Callable[[dict[str, str]], None]:

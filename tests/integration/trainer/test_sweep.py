@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
+from trainer.errors import ConfigError
 from trainer.sweep.grid import make_trials, parse_axes
 from trainer.sweep.trial_process import SweepPlan
 from trainer.sweep.trial_results import read_trials
@@ -53,3 +54,11 @@ def test_trials_run_one_after_another_and_the_sweep_is_resumed(tmp_path: Path) -
     assert tune_trials(plan, trials, TrialResources(10_000.0)) == {}
     assert (plan.root / "order").read_text().splitlines()[5:] == ["begin seed-2", "end seed-2"]
     assert [round(each.reward or 0.0, 3) for each in read_trials(plan.root, trials)] == [1.1, 2.1, 3.1]
+
+
+def test_a_sweep_that_wants_more_gpus_than_there_are_is_refused_before_its_first_trial(tmp_path: Path) -> None:
+    plan = SweepPlan(tmp_path / "run.toml", (), tmp_path / "sweep", (sys.executable, "-c", ""))
+    axes, _ = parse_axes(["seed=1,2"])
+    with pytest.raises(ConfigError, match="wants 10000 GPUs, and Ray sees"):
+        tune_trials(plan, make_trials(axes), TrialResources(1.0, 10_000.0))
+    assert not plan.root.exists()
