@@ -92,13 +92,8 @@ class ScoredGroup:
 
 
 def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
-    """Return whether all advantages are 0, because all rewards of the group are equal.
-
-    A KL in the reward and costs with multipliers, which only the learner knows, make rewards differ.
-    """
-    if config.constraints:
-        return False
-    if not config.compares_groups or config.kl.place == "reward" or group.spec.size == 1:
+    """Return whether all advantages are 0, because all rewards of the group are equal."""
+    if not config.needs_differences or group.spec.size == 1:
         return False
     judged = [each for each in group.scored if each.trajectory.scored]
     if len({each.trajectory.reward for each in judged}) > 1:

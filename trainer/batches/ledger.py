@@ -32,6 +32,8 @@ class Tally:
 
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by class."""
+    verdicts: int = 0
+    """Episodes with a verdict, in dropped groups too."""
     fates: Counter[GroupFate] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     """Groups with too few verdicts by their source, in a run of several."""
@@ -89,6 +91,7 @@ class Ledger:
         """Return metrics of what happened since the last batch, and of the curriculum."""
         fates = self.tally.fates
         return {
+            "episodes/verdicts": float(self.tally.verdicts),
             **{f"failures/{name}": float(count) for name, count in sorted(self.tally.failures.items())},
             "groups/dropped": float(sum(fates.values()) - fates[GroupFate.READY]),
             "groups/flat": float(fates[GroupFate.FLAT]),
@@ -100,6 +103,7 @@ class Ledger:
     def _ended(self, event: Ended) -> None:
         task = self.issued.pop(event.index).task
         self.tally.failures.update(event.failures)
+        self.tally.verdicts += len(event.successes)
         self.tally.fates[event.fate] += 1
         if event.fate is GroupFate.FAILED and task.source:
             self.tally.lost[task.source] += 1

@@ -261,6 +261,14 @@ class AlgorithmConfig(Branch):
         return False
 
     @property
+    def needs_differences(self) -> bool:
+        """Whether a group whose episodes all have the same rewards, turn by turn, gives no advantage.
+
+        A KL in the reward and costs with multipliers, which only the learner knows, make rewards differ.
+        """
+        return self.compares_groups and not self.constraints and self.kl.place != "reward"
+
+    @property
     def needs_values(self) -> bool:
         """Whether there is a critic."""
         return isinstance(self.advantage, Gae)

@@ -46,14 +46,16 @@ def no_success(record: RunRecord) -> Finding | None:
 
 
 def flat_groups(record: RunRecord) -> Finding | None:
-    """Report that the rewards of most groups are all equal, so that they give no advantage."""
+    """Report that the rewards of most groups are all equal, where they then give no advantage."""
+    config = record.run.config
+    if config is not None and not config.algorithm.needs_differences:
+        return None
     sizes = [len(group.scored) for group in record.groups]
     if not any(size > 1 for size in sizes):
         return None
     flat = [len({each.reward for each in group.scored}) < 2 for group in record.groups]
     kept = sum(flat) / len(flat)
     dropped = sum(record.values("groups/flat"))
-    config = record.run.config
     trained = len(record.values("reward/mean")) * (config.rollout.groups if config is not None else 1)
     share = (dropped + kept * trained) / max(1.0, dropped + trained)
     if share <= FLAT_WARNING:

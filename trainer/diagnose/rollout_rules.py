@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import FailureClass
+
 from .finding import Finding, Severity
 from .record import trend_of
 
@@ -39,16 +41,24 @@ _ADVICE: Mapping[str, str] = {
     "agent": "read logs/agents-N.log",
     "reward": "read the traceback of the reward function in logs/batches.log",
     "judge": "check the judge's endpoint and its limits: reward.judge",
+    "teacher": "check the teacher's server and its limits: algorithm.distillation.teacher",
+    "counterpart": "check the model of the counterpart and its limits: rollout.counterpart",
     "task": "tasks are broken: play their references with sandbox-service run --policy reference",
+    "request": "the service refused requests: rollout.params, rollout.evaluation_params and the API key; "
+    "logs/batches.log has each failed attempt",
 }
-_OUTSIDE = frozenset(_ADVICE)
+_OTHERWISE = "logs/batches.log has each failed attempt"
+"""Advice about a class that another version of service or trainer has."""
 
 
 def infrastructure_failures(record: RunRecord) -> Finding | None:
     """Report attempts that failed for reasons outside the policy."""
     failures = record.sums_by_name("failures/")
-    counts = {name: count for name, count in failures.items() if count and name in _OUTSIDE}
-    failed, scored = sum(counts.values()), sum(record.values("episodes/count"))
+    counts = {name: count for name, count in failures.items() if count and name != FailureClass.POLICY}
+    steps = record.run.learning.values()
+    # Runs of earlier versions have no count that includes dropped groups, as that of failures does.
+    scored = sum(each.get("episodes/verdicts", each.get("episodes/count", 0.0)) for each in steps)
+    failed = sum(counts.values())
     if not scored:
         return None
     share = failed / (failed + scored)
@@ -59,7 +69,7 @@ def infrastructure_failures(record: RunRecord) -> Finding | None:
     return Finding(
         Severity.PROBLEM if share > FAILURES_PROBLEM else Severity.WARNING,
         f"{100 * share:.0f}% of the attempts failed outside the policy: {listed}",
-        tuple(_ADVICE[name] for name in ordered),
+        tuple(dict.fromkeys(_ADVICE.get(name, _OTHERWISE) for name in ordered)),
         {"share": share, **counts},
     )
 

@@ -104,6 +104,7 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
     batch = await made.get_batch(0)
     assert {sample.group for sample in batch.samples} == {1, 3, 5, 7}
     assert batch.facts["groups/dropped"] == 4.0
+    assert batch.facts["episodes/verdicts"] == 2 * batch.facts["episodes/count"] == 16.0
     # What was dropped was all solved: the policy is better than what it is trained on.
     assert batch.facts["reward/trained"] == 0.5
     assert batch.facts["reward/mean"] == batch.facts["success/mean"] == 0.75

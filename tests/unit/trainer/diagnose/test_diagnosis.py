@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 
 from scripts.broken_runs import RUNS
-from trainer.config.algorithm import GspoLoss
+from sandbox_contract.problems import FailureClass
+from trainer.config.algorithm import Gae, GspoLoss, KlConfig
+from trainer.config.constraint import ConstraintConfig
+from trainer.config.distillation import DistillationConfig, ModelTeacher
 from trainer.diagnose.diagnosis import RULES, diagnose, diagnose_folder
 from trainer.diagnose.finding import Severity
 from trainer.diagnose.record import read_record
 from trainer.errors import DataError
+from trainer.rollout.failures import AGENT, ENGINE, JUDGE, REWARD, TEACHER
 
 ROOT = Path(__file__).parents[4]
 RECORDED = Path(__file__).parent / "runs"
@@ -161,6 +165,62 @@ def test_a_reward_that_falls_with_the_first_update_is_a_collapse_if_it_was_more_
     learning = {**record.run.learning, step: changed}
     findings = diagnose(replace(record, run=replace(record.run, learning=learning))).findings
     assert ("reward_collapsed" in findings) == fires
+
+
+OUTSIDE = [
+    *(each.value for each in FailureClass if each is not FailureClass.POLICY),
+    *(ENGINE, AGENT, REWARD, JUDGE, TEACHER),
+    "of_a_later_version",
+]
+
+
+def healthy_with(metrics):
+    """The diagnosis of a healthy run with further metrics, as multiples of the episodes of a step."""
+    record = read_record(RECORDED / "healthy")
+    changed = {
+        step: {
+            **known,
+            **{name: factor * known.get("episodes/count", 0.0) for name, factor in metrics.items()},
+        }
+        for step, known in record.run.learning.items()
+    }
+    return diagnose(replace(record, run=replace(record.run, learning=changed)))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_every_failure_outside_the_policy_is_found_with_advice(name):
+    findings = healthy_with({f"failures/{name}": 1.0}).findings
+    assert set(findings) == {"infrastructure_failures"}
+    assert "50% of the attempts" in findings["infrastructure_failures"].sentence
+    assert name in findings["infrastructure_failures"].sentence
+
+
+def test_attempts_of_dropped_groups_are_counted_whether_they_failed_or_not():
+    assert healthy_with({"episodes/verdicts": 4.0, "failures/timeout": 0.06}).findings == {}
+    assert healthy_with({"episodes/verdicts": 4.0, "failures/timeout": 0.16}).findings
+
+
+@pytest.mark.parametrize(
+    ("change", "fires"),
+    [
+        ({}, True),
+        ({"advantage": Gae()}, False),
+        ({"distillation": DistillationConfig(teacher=ModelTeacher(path="teacher"))}, False),
+        ({"constraints": (ConstraintConfig(cost="turns", limit=2.0),)}, False),
+        ({"kl": KlConfig(place="reward")}, False),
+    ],
+    ids=["grpo", "gae", "distillation", "constraints", "kl-in-reward"],
+)
+def test_equal_rewards_are_a_finding_where_the_groups_are_compared(change, fires):
+    record = read_record(RECORDED / "healthy")
+    algorithm = record.run.config.algorithm.model_copy(update=change)
+    config = record.run.config.model_copy(update={"algorithm": algorithm})
+    groups = tuple(
+        replace(group, trajectories=tuple(replace(each, reward=1.0) for each in group.trajectories))
+        for group in record.groups
+    )
+    findings = diagnose(replace(record, groups=groups, run=replace(record.run, config=config))).findings
+    assert ("flat_groups" in findings) == fires
 
 
 def test_failures_of_the_policy_are_no_infrastructure():
