@@ -155,6 +155,13 @@ class Segment:
     """Log-probabilities that a teacher on a server gives the sampled tokens, in order; empty without one."""
     opponent: bool = False
     """Whether the agent's opponent sampled it, whose reward is minus the episode's outcome."""
+    partner: bool = False
+    """Whether the agent's partner sampled it: a trained counterpart whose reward is the episode's."""
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether the agent itself sampled it."""
+        return not (self.opponent or self.partner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +257,8 @@ class Trajectory:
         return tuple(spoken) if len(spoken) == len(found) else found
 
     def without_opponent(self) -> Trajectory:
-        """Return the trajectory without the segments of an opponent."""
-        own = tuple(segment for segment in self.segments if not segment.opponent)
+        """Return the trajectory without the segments of an opponent or a partner."""
+        own = tuple(segment for segment in self.segments if segment.is_agents)
         return self if len(own) == len(self.segments) else replace(self, segments=own)
 
 

@@ -30,7 +30,7 @@ def constrained(sample: Sample, rewards_T: FloatT, multipliers: Mapping[str, flo
 def mean_costs(samples: Sequence[Sample], constraints: Sequence[ConstraintConfig]) -> dict[str, float]:
     """Return the mean cost of an episode for each constraint, over the episodes that count.
 
-    An opponent's tokens, in a group below 0, are no episode of their own and cost nothing.
+    A counterpart's tokens, in a group below 0, are no episode of their own and cost nothing.
     """
     counted = [sample for sample in samples if sample.weight > 0 and sample.group >= 0]
     episodes = len({sample.trajectory_id for sample in counted})

@@ -13,7 +13,7 @@ from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
 from trainer.reward.costs import costs_of
-from trainer.reward.sides import opponent_side
+from trainer.reward.sides import counterpart_side
 from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
@@ -35,14 +35,14 @@ class ScoredGroup:
 
     spec: GroupSpec
     scored: tuple[Scored, ...]
-    opponents: tuple[Scored, ...] = ()
-    """The other sides of zero-sum episodes, to train on as well."""
+    counterparts: tuple[Scored, ...] = ()
+    """The other sides of the episodes, where they are to be trained on as well."""
 
     @classmethod
     def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
         """Return the group with rewards. Pure, so that the result is the same after a restart."""
         scored = tuple(score(each.without_opponent(), group.spec.max_turns) for each in group.trajectories)
-        sides = (opponent_side(*pair) for pair in zip(group.trajectories, scored, strict=True))
+        sides = (counterpart_side(*pair) for pair in zip(group.trajectories, scored, strict=True))
         return cls(group.spec, scored, tuple(side for side in sides if side is not None))
 
     @property
@@ -69,19 +69,19 @@ class ScoredGroup:
     def samples(self, costs: Sequence[str] = ()) -> tuple[Sample, ...]:
         """Return the samples of the episodes with a score, with these costs.
 
-        Opponents are a group apart, and cost nothing: a constraint holds for the agent.
+        Counterparts are a group apart, and cost nothing: a constraint holds for the agent.
         """
         index = self.spec.index
         agents = [
             (each, index, {name: costs_of(each.trajectory, name) for name in costs}) for each in self.scored
         ]
-        opponents = [
+        counterparts = [
             (each, -1 - index, dict.fromkeys(costs, (0.0,) * len(each.turn_rewards)))
-            for each in self.opponents
+            for each in self.counterparts
         ]
         return tuple(
             sample
-            for each, group, costs_of_turns in (*agents, *opponents)
+            for each, group, costs_of_turns in (*agents, *counterparts)
             if each.trajectory.scored
             for sample in samples_of(each.trajectory, each.turn_rewards, group, costs_of_turns)
         )

@@ -12,7 +12,6 @@ from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 
 from .agent import AgentConfig, BoxAgent, in_full
 from .algorithm import AlgorithmConfig
-from .counterpart import PolicyCounterpart
 from .engine import EngineConfig, SyncConfig
 from .evaluation_splits import evaluation_splits
 from .evolve import EvolveConfig
@@ -273,18 +272,6 @@ class RunConfig(Branch):
             for name in part.models if part is not None else ():
                 if name.startswith(STAGE) and name.removeprefix(STAGE) not in trained:
                     raise ValueError(f"reward models name {name}, and no stage of kind {kind} has that name")
-        return self
-
-    @model_validator(mode="after")
-    def _scores_the_agent_alone(self) -> RunConfig:
-        partner = self.rollout.counterpart
-        shares = isinstance(partner, PolicyCounterpart) and partner.trained and partner.credit == "shared"
-        if shares and (self.reward.learned is not None or self.reward.process is not None):
-            raise ValueError(
-                "reward models score the agent's turns, and those of a counterpart that is trained with the "
-                "episode's reward are not told apart from them: leave out reward.learned and reward.process, "
-                "or set rollout.counterpart.trained=false"
-            )
         return self
 
     @model_validator(mode="after")

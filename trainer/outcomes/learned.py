@@ -176,12 +176,12 @@ def _with_terms(trajectory: Trajectory, terms: Sequence[Mapping[str, float]]) ->
     """Return the episode with further measurements of the agent's turns."""
     given = iter(terms)
     segments = [
-        segment
-        if segment.opponent
-        else replace(
+        replace(
             segment,
             turns=tuple(replace(turn, terms={**turn.terms, **next(given)}) for turn in segment.turns),
         )
+        if segment.is_agents
+        else segment
         for segment in trajectory.segments
     ]
     return replace(trajectory, segments=tuple(segments))

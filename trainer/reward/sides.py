@@ -1,10 +1,11 @@
-"""Credit of the two sides of a zero-sum episode in which one policy plays both.
+"""Credit of the two sides of an episode in which one policy plays both.
 
-The opponent's tokens are a trajectory of their own, with minus the outcome of the agent as reward, as in
-self-play on zero-sum games (Silver et al. 2017, https://arxiv.org/abs/1712.01815; for language models, Liu et
-al. 2025, SPIRAL, https://arxiv.org/abs/2506.24119). The opponents of a group have a baseline of their own, as
-SPIRAL has one for each role. An episode that did not come to its end has no loser, and its opponent is not
-trained.
+The counterpart's tokens are a trajectory of their own, with its reward at the last turn: they are no actions of
+the agent, which earns nothing by them. An opponent's reward is minus the outcome of the agent, as in self-play
+on zero-sum games (Silver et al. 2017, https://arxiv.org/abs/1712.01815; for language models, Liu et al. 2025,
+SPIRAL, https://arxiv.org/abs/2506.24119). An episode that did not come to its end has no loser, and its opponent
+is not trained. A partner's reward is the agent's. The counterparts of a group have a baseline of their own, as
+SPIRAL has one for each role.
 """
 
 from __future__ import annotations
@@ -20,21 +21,25 @@ if TYPE_CHECKING:
     from trainer.types import Trajectory
 
 
-def opponent_side(trajectory: Trajectory, agent: Scored) -> Scored | None:
-    """Return the opponent's trajectory with its reward; None where it has none to learn from.
+def counterpart_side(trajectory: Trajectory, agent: Scored) -> Scored | None:
+    """Return the counterpart's trajectory with its reward; None where it has none to learn from.
 
     Args:
         trajectory: both sides, as played.
         agent: the agent's side with its reward.
     """
-    theirs = tuple(segment for segment in trajectory.segments if segment.opponent)
+    theirs = tuple(segment for segment in trajectory.segments if not segment.is_agents)
     turns = sum(len(segment.turns) for segment in theirs)
-    if not turns or not trajectory.scored or trajectory.stop is not StopReason.TERMINATED:
+    if not turns or not trajectory.scored:
         return None
-    reward = -agent.trajectory.terms["outcome"]
+    name, reward = "partner", agent.trajectory.reward
+    if any(segment.opponent for segment in theirs):
+        if trajectory.stop is not StopReason.TERMINATED:
+            return None
+        name, reward = "opponent", -agent.trajectory.terms["outcome"]
     side = replace(
         agent.trajectory,
-        id=f"{trajectory.id}/opponent",
+        id=f"{trajectory.id}/{name}",
         segments=theirs,
         reward=reward,
         terms={"outcome": reward},

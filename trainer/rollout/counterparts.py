@@ -127,7 +127,7 @@ class SessionCounterpart:
     """The policy, in a session of the model gateway."""
 
     def __init__(self, session: Session, *, trained: bool, opponent: bool = False) -> None:
-        """``opponent``: its segments are trained with the opposite reward."""
+        """``opponent``: it is trained with the opposite reward, in place of the agent's."""
         self._session = session
         self._trained = trained
         self.opponent = opponent
@@ -142,17 +142,19 @@ class SessionCounterpart:
             raise counterpart_failure("refused", error.detail) from error
         if self._session.limit is not None:
             raise counterpart_failure("limit", f"its session has reached a limit: {self._session.limit}")
-        if not (answer.message.content or "").strip():
+        said = answer.message.content or ""
+        # A game decides about an opponent that says nothing: it learns from a loss, and from no failure.
+        if not said.strip() and not self.opponent:
             raise counterpart_failure("nonsense", "its answer has no text")
-        return answer.message
+        return answer.message.model_copy(update={"content": said})
 
     async def close(self) -> tuple[Segment, ...]:
         recording = await self._session.close()
         if not self._trained:
             return ()
-        return tuple(self._shared(segment) for segment in recording.segments)
+        return tuple(self._marked(segment) for segment in recording.segments)
 
-    def _shared(self, segment: Segment) -> Segment:
-        """Return a segment as one of the agent's trajectory, which does not have the session's lines."""
+    def _marked(self, segment: Segment) -> Segment:
+        """Return a segment for the agent's trajectory, which does not have the session's lines."""
         turns = tuple(replace(turn, line=None) for turn in segment.turns)
-        return replace(segment, turns=turns, opponent=self.opponent)
+        return replace(segment, turns=turns, opponent=self.opponent, partner=not self.opponent)

@@ -261,10 +261,8 @@ def test_held_out_splits_may_be_those_of_several_environments():
 
 
 @pytest.mark.parametrize("part", ["learned", "process"])
-def test_reward_models_beside_a_counterpart_that_shares_the_reward_are_refused(part):
-    counterpart = {"kind": "policy", "trained": True}
+@pytest.mark.parametrize("credit", ["shared", "zero_sum"])
+def test_reward_models_may_score_an_agent_beside_a_trained_counterpart(part, credit):
+    counterpart = {"kind": "policy", "trained": True, "credit": credit}
     settings = {"rollout": {"counterpart": counterpart}, "reward": {part: {"models": ["critic"]}}}
-    with pytest.raises(ValueError, match=r"set rollout\.counterpart\.trained=false"):
-        RunConfig.model_validate(settings)
-    opponent = {"rollout": {"counterpart": {**counterpart, "credit": "zero_sum"}}}
-    RunConfig.model_validate({**settings, **opponent})
+    assert RunConfig.model_validate(settings).rollout.counterpart.credit == credit

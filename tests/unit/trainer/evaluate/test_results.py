@@ -157,6 +157,18 @@ def test_episodes_are_summed_up_by_task_and_broken_ones_are_no_misses():
     assert (result.split, result.environment, result.step) == ("test", "code", 3)
 
 
+@pytest.mark.parametrize("side", ["opponent", "partner"])
+def test_turns_of_a_counterpart_are_no_cost_or_cause_of_the_agents(side):
+    own = Segment((1, 2), (False, True), (0.0,) * 2, (Turn(1, 2, ()),))
+    theirs = Segment(
+        (1, 2), (False, True), (0.0,) * 2, (Turn(1, 2, (), terms={"well_formed": 0.0}),), **{side: True}
+    )
+    played = replace(episode("a", success=False, score=0.0), segments=(own, theirs))
+    (task,) = summarise([played], step=0, when="alone").tasks
+    assert (task.totals.turns, task.totals.tokens) == (1, 1)
+    assert task.causes == {"wrong_answer": 1}
+
+
 def test_splits_are_joined():
     played = [episode("a", success=True, score=1.0, split=split) for split in ("x", "y", "x")]
     result = summarise(played, step=0, when="before")

@@ -53,11 +53,12 @@ async def test_the_score_of_the_whole_episode_is_at_its_last_turn(tmp_path) -> N
     assert found.turn_rewards == (0.0, pytest.approx(3 * last["learned"]))
 
 
+@pytest.mark.parametrize("side", ["opponent", "partner"])
 @pytest.mark.parametrize(("kind", "folder"), [("learned", reward_folder), ("process", process_folder)])
-async def test_an_opponents_turns_are_not_scored_and_change_no_score(tmp_path, kind, folder) -> None:
+async def test_a_counterparts_turns_are_not_scored_and_change_no_score(tmp_path, kind, folder, side) -> None:
     settings = config(kind, folder(tmp_path / "model"))
     alone = await rewarded(settings)
-    theirs = replace(EPISODE.segments[0], opponent=True)
+    theirs = replace(EPISODE.segments[0], **{side: True})
     both = await rewarded(settings, replace(EPISODE, segments=(*EPISODE.segments, theirs)))
     assert both.segments == (*alone.segments, theirs)
 

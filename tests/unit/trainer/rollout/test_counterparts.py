@@ -57,6 +57,7 @@ async def test_the_counterparts_tokens_are_trained_if_asked() -> None:
     played = await play(ToldService(STEPS), policy=script(), config=config)
     assert spoken(played) == ["agent 0", "agent 1", "user 0"]
     assert len(played.segments) == 2
+    assert [segment.partner for segment in played.segments] == [False, True]
     *lines, theirs = played.lines_of_turns()
     assert [played.lines[line].content for line in lines] == ["agent 0", "agent 1"]
     assert theirs is None
@@ -65,6 +66,30 @@ async def test_the_counterparts_tokens_are_trained_if_asked() -> None:
 async def test_a_trained_opponents_segments_are_told_from_the_agents() -> None:
     played = await play(ToldService(STEPS), policy=script(), config=OPPONENT)
     assert [segment.opponent for segment in played.segments] == [False, True]
+    assert not any(segment.partner for segment in played.segments)
+
+
+def silent(key: EpisodeKey) -> str:
+    """The agent's lines; the counterpart samples its stop token alone."""
+    return "" if key.trajectory_id.endswith("/counterpart") else both(key)
+
+
+async def test_an_opponent_that_says_nothing_is_left_to_the_game_to_decide() -> None:
+    again = observed("No move.", **AWAITS)
+    service = ToldService([STEPS[0], again, observed("You win.", terminated=True)])
+    played = await play(service, policy=ScriptedPolicy(silent, tiny_chat()), config=OPPONENT)
+    assert sent(service) == [(None, "agent 0"), ("user", ""), ("user", "")]
+    assert (played.failure, played.stop, played.score) == (None, StopReason.TERMINATED, 1.0)
+    theirs = [turn for segment in played.segments if segment.opponent for turn in segment.turns]
+    assert len(theirs) == 2
+
+
+@pytest.mark.parametrize("trained", [False, True])
+async def test_any_other_counterpart_that_says_nothing_has_failed(trained: bool) -> None:
+    config = {"counterpart": {"kind": "policy", "trained": trained}}
+    played = await play(ToldService(STEPS), policy=ScriptedPolicy(silent, tiny_chat()), config=config)
+    assert played.failure is not None
+    assert played.failure.code == "counterpart_nonsense"
 
 
 async def test_a_counterpart_that_begins_speaks_before_the_agent() -> None:
