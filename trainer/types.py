@@ -336,3 +336,5 @@ class Batch:
     samples: tuple[Sample, ...]
     facts: dict[str, float] = field(default_factory=dict)
     """Metrics of its rollouts: reward, success, lengths, failures, staleness."""
+    replayed: frozenset[int] = frozenset()
+    """Those of its groups that earlier steps have trained on."""

@@ -9,7 +9,7 @@ out: a critic of its own for each cost, and the PID controller of the latter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +27,19 @@ def constrained(sample: Sample, rewards_T: FloatT, multipliers: Mapping[str, flo
     return np.asarray(total_T / (1.0 + sum(multipliers.values())), dtype=np.float32)
 
 
-def mean_costs(samples: Sequence[Sample], constraints: Sequence[ConstraintConfig]) -> dict[str, float]:
+def mean_costs(
+    samples: Sequence[Sample], constraints: Sequence[ConstraintConfig], replayed: Collection[int] = ()
+) -> dict[str, float]:
     """Return the mean cost of an episode for each constraint, over the episodes that count.
 
+    Groups that are replayed do not: they were played by earlier policies, whose costs say nothing of this one.
     A counterpart's tokens, in a group below 0, are no episode of their own and cost nothing.
     """
-    counted = [sample for sample in samples if sample.weight > 0 and sample.group >= 0]
+    counted = [
+        sample
+        for sample in samples
+        if sample.weight > 0 and sample.group >= 0 and sample.group not in replayed
+    ]
     episodes = len({sample.trajectory_id for sample in counted})
     return {
         each.cost: sum(float(sample.costs[each.cost].sum()) for sample in counted) / max(1, episodes)

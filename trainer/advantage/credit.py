@@ -61,7 +61,7 @@ def credit(
     if config.constraints:
         given = multipliers or {each.cost: each.initial for each in config.constraints}
         rewards_N = [constrained(*each, given) for each in zip(samples, rewards_N, strict=True)]
-        means = mean_costs(samples, config.constraints)
+        means = mean_costs(samples, config.constraints, batch.replayed)
         costs = {f"cost/{name}": mean for name, mean in means.items()}
     episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
     credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)

@@ -275,7 +275,8 @@ class BatchProducer:
         await journaled
         samples = await self._groups.samples(indices)
         self._groups.keep_only({*indices, *self._ledger.ready})
-        return Batch(step, Objective.REINFORCE, samples, dict(assembled.facts))
+        replayed = frozenset(assembled.replayed)
+        return Batch(step, Objective.REINFORCE, samples, dict(assembled.facts), replayed)
 
     def _assemble_step(
         self, step: int, selected: Selection, groups: Sequence[ScoredGroup]

@@ -115,17 +115,18 @@ class Outline:
     objective: Objective
     facts: dict[str, float]
     samples: tuple[_SampleOutline, ...]
+    replayed: frozenset[int]
 
     def batch(self) -> Batch:
         """Return the batch with samples that have no tokens yet and that a model would reject."""
-        return Batch(self.step, self.objective, tuple(each.sample() for each in self.samples), self.facts)
+        samples = tuple(each.sample() for each in self.samples)
+        return Batch(self.step, self.objective, samples, self.facts, self.replayed)
 
 
 def outlined(batch: Batch) -> Outline:
     """Return the outline of a batch that has not been annotated."""
-    return Outline(
-        batch.step, batch.objective, batch.facts, tuple(_SampleOutline.of(each) for each in batch.samples)
-    )
+    samples = tuple(_SampleOutline.of(each) for each in batch.samples)
+    return Outline(batch.step, batch.objective, batch.facts, samples, batch.replayed)
 
 
 def row_tokens(batch: Batch, places: Iterable[int]) -> RowTokens:

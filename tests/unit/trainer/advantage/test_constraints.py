@@ -74,3 +74,12 @@ def test_episodes_without_a_score_are_not_in_the_mean_cost() -> None:
 def test_constraints_that_mean_nothing_are_refused(given, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         AlgorithmConfig.model_validate({"constraints": given})
+
+
+def test_replayed_groups_are_charged_and_are_not_in_the_mean_cost() -> None:
+    fresh = [costly(each, turns=2.0) for each in outcomes(1.0, 0.0)]
+    old = [replace(costly(each, turns=50.0), group=7) for each in outcomes(1.0, 0.0, first=2)]
+    rows = replace(batch(*fresh, *old), replayed=frozenset({7}))
+    done = credit(rows, algorithm(("turns", 1)), multipliers={"turns": 1.0})
+    assert done.facts["cost/turns"] == 2.0
+    assert advantages(done) == pytest.approx([0.25, -0.25] * 2)

@@ -155,6 +155,10 @@ async def test_replayed_groups_come_on_top_of_fresh_ones_and_are_told_apart(tmp_
         await sync_weights(made, player, step)
         batches.append(await made.get_batch(step))
     assert [len(batch.samples) for batch in batches] == [4, 8, 8]
+    groups = [{sample.group for sample in batch.samples} for batch in batches]
+    assert batches[0].replayed == frozenset()
+    assert batches[1].replayed == groups[0] & groups[1]
+    assert len(batches[1].replayed) == 2
     await made.close()
     lines = consumed(tmp_path)
     assert lines[0]["replayed"] == []

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,10 +26,11 @@ def travelled(thing):
 
 
 def test_an_outline_and_its_tokens_are_the_batch_again():
-    batch = raw_batch()
+    batch = replace(raw_batch(), replayed=frozenset({0}))
     hollow = travelled(outlined(batch)).batch()
     again = filled(hollow, travelled(row_tokens(batch, range(len(batch.samples)))))
     assert (again.step, again.objective, again.facts) == (batch.step, batch.objective, batch.facts)
+    assert again.replayed == batch.replayed
     for one, other in zip(batch.samples, again.samples, strict=True):
         for name in ARRAYS:
             found = getattr(other, name)
