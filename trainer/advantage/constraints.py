@@ -32,7 +32,7 @@ def mean_costs(
 ) -> dict[str, float]:
     """Return the mean cost of an episode for each constraint, over the episodes that count.
 
-    Groups that are replayed do not: they were played by earlier policies, whose costs say nothing of this one.
+    Replayed groups do not: earlier policies played them, whose costs say nothing of this one's.
     A counterpart's tokens, in a group below 0, are no episode of their own and cost nothing.
     """
     counted = [

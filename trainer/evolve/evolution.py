@@ -217,9 +217,9 @@ class Evolution:
         if not can_decide(result):
             lost = sum(not task.episodes for task in result.tasks)
             raise TrainerError(
-                f"iteration {folder.number}: {lost} of {len(result.tasks)} held-out tasks got no verdict, and "
-                "the others alone do not decide; find the cause in the logs below "
-                f"{folder.path}, and continue with --resume"
+                f"iteration {folder.number}: {lost} of {len(result.tasks)} held-out tasks got no verdict, "
+                f"and the others alone do not decide; find the cause in the logs below {folder.path}, and "
+                "continue with --resume"
             )
         folder.write_evaluation(result)
         return result

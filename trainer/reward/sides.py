@@ -1,11 +1,11 @@
 """Credit of the two sides of an episode in which one policy plays both.
 
-The counterpart's tokens are a trajectory of their own, with its reward at the last turn: they are no actions of
-the agent, which earns nothing by them. An opponent's reward is minus the outcome of the agent, as in self-play
-on zero-sum games (Silver et al. 2017, https://arxiv.org/abs/1712.01815; for language models, Liu et al. 2025,
-SPIRAL, https://arxiv.org/abs/2506.24119). An episode that did not come to its end has no loser, and its opponent
-is not trained. A partner's reward is the agent's. The counterparts of a group have a baseline of their own, as
-SPIRAL has one for each role.
+The counterpart's tokens are no actions of the agent, but a trajectory of their own, with its reward at the
+last turn. An opponent's reward is minus the outcome of the agent, as in self-play on zero-sum games (Silver
+et al. 2017, https://arxiv.org/abs/1712.01815; for language models, Liu et al. 2025, SPIRAL,
+https://arxiv.org/abs/2506.24119). An episode that did not come to its end has no loser, and its opponent is
+not trained. A partner's reward is that of the agent. The counterparts of a group have a baseline of their
+own, as SPIRAL has one for each role.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_trials_run_one_after_another_and_the_sweep_is_resumed(tmp_path: Path) -
     assert [round(each.reward or 0.0, 3) for each in read_trials(plan.root, trials)] == [1.1, 2.1, 3.1]
 
 
-def test_a_sweep_that_wants_more_gpus_than_there_are_is_refused_before_its_first_trial(tmp_path: Path) -> None:
+def test_a_sweep_that_wants_more_gpus_than_exist_is_refused_before_its_first_trial(tmp_path: Path) -> None:
     plan = SweepPlan(tmp_path / "run.toml", (), tmp_path / "sweep", (sys.executable, "-c", ""))
     axes, _ = parse_axes(["seed=1,2"])
     with pytest.raises(ConfigError, match="wants 10000 GPUs, and Ray sees"):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.broken_runs import RUNS
 from sandbox_contract.problems import FailureClass
+from scripts.broken_runs import RUNS
 from trainer.config.algorithm import Gae, GspoLoss, KlConfig
 from trainer.config.constraint import ConstraintConfig
 from trainer.config.distillation import DistillationConfig, ModelTeacher
