@@ -74,7 +74,7 @@ def answerer_handshake(secret: str) -> Handshake:
 
 def _nonce(frame: Frame) -> bytes:
     try:
-        nonce = bytes.fromhex(str(frame.meta.get("nonce", "")))
+        nonce = bytes.fromhex(_text(frame, "nonce"))
     except ValueError:
         nonce = b""
     if len(nonce) != _NONCE_BYTES:
@@ -89,5 +89,10 @@ def _mac(secret: str, role: bytes, asker_nonce: bytes, answerer_nonce: bytes) ->
 
 
 def _proves(frame: Frame, secret: str, role: bytes, asker_nonce: bytes, answerer_nonce: bytes) -> bool:
-    proof = str(frame.meta.get("proof", "")).encode()
-    return hmac.compare_digest(proof, _mac(secret, role, asker_nonce, answerer_nonce).encode())
+    return hmac.compare_digest(_text(frame, "proof"), _mac(secret, role, asker_nonce, answerer_nonce))
+
+
+def _text(frame: Frame, name: str) -> str:
+    """Return an entry of meta, empty unless it is ASCII: JSON may have half of a surrogate pair."""
+    value = frame.meta.get(name)
+    return value if isinstance(value, str) and value.isascii() else ""

@@ -1,21 +1,23 @@
 """A connection that carries frames: the part that both ends share.
 
 Frames sent in one iteration of the event loop leave in one system call. Unread output accumulates up to the
-high-water mark only: then ``writable`` turns false and senders wait in ``drained``. Large frames leave in
+high-water mark only: then ``has_room`` turns false and senders wait in ``drained``. Large frames leave in
 pieces, as fast as the peer reads them, and the small frames that are sent meanwhile pass between the pieces.
+Only large frames wait for the pieces of others, which the mark bounds as well.
+
 During the handshake, frames go to ``receive``; afterwards to the subclass.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 from sandbox_service.wire.frames import MAX_BODY, Decoder, Frame, FrameError, Op
 
 from .address import keep_alive
+from .drain_waiters import DrainWaiters
 from .pieces import PIECE_BYTES, IncomingPieces, OutgoingPieces
 
 HANDSHAKE_FRAMES = 4
@@ -27,36 +29,47 @@ _AHEAD = 2 * PIECE_BYTES
 class Channel(asyncio.Protocol):
     """A frame connection, in its handshake until ``open`` is called.
 
-    ``in_pieces`` is for peers that are channels as well: large frames are sent in pieces.
+    ``in_pieces`` is for peers that are channels as well: large frames are sent in pieces. ``handshake_body``
+    is the most bytes that a frame of the peer's may have before ``open``.
     """
 
     def __init__(
-        self, write_buffer: int = 1024 * 1024, max_body: int = MAX_BODY, *, in_pieces: bool = True
+        self, write_buffer: int = 1024 * 1024, *, in_pieces: bool = True, handshake_body: int = MAX_BODY
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.failure = "closed"
         """The reason why the connection ended, for log lines and error messages."""
         self._write_buffer = write_buffer
-        self._decoder = Decoder(max_body)
+        self._decoder = Decoder(handshake_body)
         self._in_pieces = in_pieces
         self._outgoing = OutgoingPieces()
-        self._incoming = IncomingPieces(max_body)
+        self._incoming = IncomingPieces(MAX_BODY)
         self._transport: asyncio.Transport | None = None
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._paused = False
-        self._drain_waiters: deque[asyncio.Future[None]] = deque()
+        self._small_waiters = DrainWaiters(lambda: self.closed or self._writable)
+        self._large_waiters = DrainWaiters(lambda: self.closed or self._takes_pieces)
         self._mailbox: list[Frame] | None = []
         self._reader: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
 
     @property
-    def writable(self) -> bool:
-        """Whether frames can be sent without waiting."""
+    def _writable(self) -> bool:
+        """Whether small frames can be sent without waiting."""
         if self.closed or self._outbox_bytes > self._write_buffer:
             return False
-        return not self._paused or self.unsent_bytes <= self._write_buffer
+        return not self._paused or self._written_bytes <= self._write_buffer
+
+    @property
+    def _takes_pieces(self) -> bool:
+        """Whether large frames can be sent without waiting."""
+        return self._writable and self._outgoing.bytes <= self._write_buffer
+
+    def has_room(self, frame: Frame) -> bool:
+        """Return whether a frame can be sent without waiting."""
+        return self._takes_pieces if len(frame.body) > PIECE_BYTES else self._writable
 
     def send(self, frame: Frame, request_id: int | None = None) -> None:
         """Queue a frame, to be written at the end of this iteration. Raises FrameError if it is too large."""
@@ -72,16 +85,14 @@ class Channel(asyncio.Protocol):
         self._outbox.append(data)
         self._outbox_bytes += len(data)
 
-    async def drained(self) -> None:
-        """Wait until the peer has read enough, or the connection is gone."""
-        while not self.writable and not self.closed:
-            waiter = self.loop.create_future()
-            self._drain_waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                # Wake the waiters one by one, so that they do not all pass the mark at once.
-                self.loop.call_soon(self._wake)
+    def withdraw(self, request_id: int) -> None:
+        """Forget a large frame that is queued under this number, unless a part of it was sent."""
+        if self._outgoing and self._outgoing.withdraw(request_id):
+            self._large_waiters.wake()
+
+    async def drained(self, frame: Frame) -> None:
+        """Wait until there is room for a frame, or the connection is gone."""
+        await (self._large_waiters if len(frame.body) > PIECE_BYTES else self._small_waiters).wait()
 
     async def receive(self) -> Frame:
         """Return the next frame of the handshake. Raises ConnectionError when the connection ends first."""
@@ -106,6 +117,7 @@ class Channel(asyncio.Protocol):
         if self.closed:
             raise ConnectionResetError(self.failure)
         self._mailbox = None
+        self._decoder.max_body = MAX_BODY
 
     def close(self) -> None:
         """Send what is queued, then close the connection."""
@@ -194,6 +206,10 @@ class Channel(asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes that wait until the peer reads."""
+        return self._outbox_bytes + self._outgoing.bytes + self._written_bytes
+
+    @property
+    def _written_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _send_large(self, frame: Frame, request_id: int | None) -> None:
@@ -212,20 +228,17 @@ class Channel(asyncio.Protocol):
         """Write pieces until the peer has to read first; ``resume_writing`` goes on."""
         while self._outgoing and not self._paused and not self.closed and self._transport is not None:
             self._transport.write(self._outgoing.take())
+        self._large_waiters.wake()
 
     def _flush(self) -> None:
         if self._outbox and self._transport is not None:
             outbox, self._outbox, self._outbox_bytes = self._outbox, [], 0
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
-            if self._drain_waiters:
-                self._wake()
+            self._wake()
 
     def _wake(self) -> None:
-        while self._drain_waiters and (self.writable or self.closed):
-            waiter = self._drain_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        self._small_waiters.wake()
+        self._large_waiters.wake()
 
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
@@ -50,6 +51,8 @@ class MultiplexedClient:
         self._on_event = on_event
         self._on_lost = on_lost
         self._link: Link | None = None
+        # Of all connections: a runner sends an answer that came too late for one over the next.
+        self._request_ids = itertools.count(1)
         self._closing: set[Link] = set()
         self._slots = asyncio.Semaphore(self._options.max_in_flight)
         self._back_off = BackOff(self._options.back_off_min_s, self._options.back_off_max_s)
@@ -77,9 +80,9 @@ class MultiplexedClient:
         await self._acquire_slot(deadline)
         try:
             link = self._link
-            if link is None or not link.writable:
-                link = await self._writable_link(deadline)
-            return await link.ask(frame, deadline, self._options.late)
+            if link is None or not link.has_room(frame):
+                link = await self._link_with_room(frame, deadline)
+            return await link.ask(frame, next(self._request_ids), deadline, self._options.late)
         finally:
             self._slots.release()
 
@@ -117,19 +120,19 @@ class MultiplexedClient:
                 f"{self._options.max_in_flight} requests are in flight, and none ended before the deadline"
             ) from None
 
-    async def _writable_link(self, deadline: float) -> Link:
-        """Return an open connection that takes frames."""
+    async def _link_with_room(self, frame: Frame, deadline: float) -> Link:
+        """Return an open connection that takes a frame."""
         while True:
             link = self._link
             if link is None:
                 connect_by = asyncio.get_running_loop().time() + self._options.connect_timeout_s
                 await self._wait_for_link(min(deadline, connect_by))
-            elif link.writable:
+            elif link.has_room(frame):
                 return link
             else:
                 try:
                     async with asyncio.timeout_at(deadline):
-                        await link.drained()
+                        await link.drained(frame)
                 except TimeoutError:
                     raise self._unavailable("the peer does not read its input") from None
 

@@ -33,13 +33,11 @@ class Link(Channel):
         self._on_event = on_event
         self._on_lost = on_lost
         self._pending: dict[int, _Pending] = {}
-        self._last_id = 0
         self._timer: asyncio.TimerHandle | None = None
         """One timer for all requests: it fires at the earliest deadline."""
 
-    async def ask(self, frame: Frame, deadline: float, late: ErrorCode) -> Frame:
+    async def ask(self, frame: Frame, request_id: int, deadline: float, late: ErrorCode) -> Frame:
         """Send a request and return its answer; ``late`` is the error code when the deadline passes."""
-        self._last_id = request_id = self._last_id + 1
         try:
             self.send(frame, request_id)
         except FrameError as error:
@@ -52,6 +50,8 @@ class Link(Channel):
             return await answer
         finally:
             del self._pending[request_id]
+            # A request that failed before its turn came must not fill the queue.
+            self.withdraw(request_id)
 
     def frame_received(self, frame: Frame) -> None:
         if frame.op is Op.REPLY or frame.op is Op.ERROR:

@@ -16,7 +16,7 @@ class StreamOptions:
     max_in_flight: int = 4096
     """Requests that may await their answers; further ones wait for a slot until their deadline."""
     write_buffer: int = 1024 * 1024
-    """Bytes that may be unread by the peer before senders wait."""
+    """Bytes that may be unread by the peer before senders wait; large frames are counted on their own."""
     in_pieces: bool = True
     """Send large frames in pieces, so that small ones pass them; the peer has to be a ``StreamServer``."""
     handshake_timeout_s: float = 5.0

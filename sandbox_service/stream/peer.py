@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+_MOST_UNPROVEN = 4096
+"""Bytes of a body of a peer that has not proved itself; the frames of a handshake have none."""
+
 
 class Peer(Channel):
     """The requests of one connection, at most ``max_in_flight`` of them running; the rest is left unread.
@@ -40,7 +43,7 @@ class Peer(Channel):
         on_made: Callable[[Peer], None],
         on_lost: Callable[[Peer], None],
     ) -> None:
-        super().__init__(options.write_buffer)
+        super().__init__(options.write_buffer, handshake_body=_MOST_UNPROVEN)
         self.draining = False
         """Answer new requests with DRAINING."""
         self._handler = handler
@@ -103,8 +106,8 @@ class Peer(Channel):
 
     async def _answer(self, frame: Frame) -> None:
         answer = await self._handle(frame)
-        if not self.writable:
-            await self.drained()
+        if not self.has_room(answer):
+            await self.drained(answer)
         try:
             # With the request's own id, whatever the handler set: another id would match no request.
             self.send(answer, frame.request_id)

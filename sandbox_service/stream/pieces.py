@@ -17,7 +17,7 @@ _MOST_INCOMPLETE = 4096
 """Frames of which a peer may have sent a part: as many as it may have requests in flight."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Outgoing:
     number: int
     body: bytes
@@ -27,6 +27,10 @@ class _Outgoing:
     """The last frame, encoded."""
     start: int = 0
     sent: bool = False
+
+    @property
+    def left(self) -> int:
+        return 0 if self.sent else len(self.body) - self.start
 
     def take(self) -> bytes:
         start = self.start
@@ -41,6 +45,8 @@ class OutgoingPieces:
     """Large frames on their way out, which take turns."""
 
     def __init__(self) -> None:
+        self.bytes = 0
+        """Bytes of bodies that were not taken."""
         self._frames: deque[_Outgoing] = deque()
 
     def __bool__(self) -> bool:
@@ -55,18 +61,31 @@ class OutgoingPieces:
         # Encoded at once, so that the caller gets the error of a frame that cannot be sent.
         last = Frame(frame.op, number, frame.instance_id, frame.meta, frame.body[cut:]).encode()
         self._frames.append(_Outgoing(number, frame.body, cut, last))
+        self.bytes += len(frame.body)
 
     def take(self) -> bytes:
         """Return the next piece, encoded; the frames take turns."""
         frame = self._frames.popleft()
+        self.bytes -= frame.left
         piece = frame.take()
+        self.bytes += frame.left
         if not frame.sent:
             self._frames.append(frame)
         return piece
 
+    def withdraw(self, number: int) -> bool:
+        """Forget the frame with this number; return false if there is none, or a part of it was taken."""
+        for frame in self._frames:
+            if frame.number == number and not frame.start:
+                self._frames.remove(frame)
+                self.bytes -= frame.left
+                return True
+        return False
+
     def clear(self) -> None:
         """Forget all frames."""
         self._frames.clear()
+        self.bytes = 0
 
 
 class IncomingPieces:

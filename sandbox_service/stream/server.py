@@ -125,6 +125,10 @@ class StreamServer:
             logger.warning("connection_refused", reason=str(error))
             # Not aborted: the peer still gets the answer that says why it was refused.
             peer.close()
+        except Exception:
+            # A connection whose handshake ended without a verdict would count for as long as its peer likes.
+            logger.exception("handshake_failed")
+            peer.abort("the handshake failed")
 
 
 def _private_socket(path: Path) -> socket.socket:

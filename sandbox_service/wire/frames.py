@@ -118,7 +118,8 @@ class Decoder:
     """
 
     def __init__(self, max_body: int = MAX_BODY, *, keep: bool = False) -> None:
-        self._max_body = max_body
+        self.max_body = max_body
+        """Bytes of a body; a header that announces more is refused."""
         self._keep = keep
         self._buffer = bytearray()
 
@@ -134,7 +135,7 @@ class Decoder:
         start, size = 0, len(source)
         while size - start >= HEADER.size:
             body_length, meta_length, id_length, op, request_id = HEADER.unpack_from(source, start)
-            if body_length > self._max_body or meta_length > MAX_META:
+            if body_length > self.max_body or meta_length > MAX_META:
                 raise FrameError(f"frame announces body {body_length}, meta {meta_length}")
             id_at = start + HEADER.size
             meta_at = id_at + id_length

@@ -128,8 +128,7 @@ class HostConnection:
         if connection not in self._pending:
             return
         self._pending.discard(connection)
-        token = str(frame.meta.get("token", ""))
-        if frame.op is not Op.HELLO or not self._admit(token):
+        if frame.op is not Op.HELLO or not self._admit(frame.meta.get("token")):
             connection.send(frame.error(BoxErrorCode.UNAUTHENTICATED, "the token is not this box's"))
             connection.flush()
             connection.close()
@@ -137,7 +136,10 @@ class HostConnection:
         self._trust(connection)
         self._on_hello(frame)
 
-    def _admit(self, token: str) -> bool:
+    def _admit(self, token: object) -> bool:
+        # Not all text of JSON can be encoded.
+        if not isinstance(token, str) or not token.isascii():
+            return False
         if self._token is None:
             if len(token) < _LEAST_TOKEN:
                 return False

@@ -77,6 +77,19 @@ async def test_an_answerer_refuses_an_asker_without_the_secret(socket_path):
         assert handled == []
 
 
+@pytest.mark.parametrize("proof", ["\ud800", "\u00e9" * 64, 5, None, ["guess"]], ids=ascii)
+async def test_a_proof_that_is_no_ascii_text_is_answered_and_cut(socket_path, proof):
+    async with serving(socket_path, "secret") as handled:
+        answers = await exchange(
+            socket_path,
+            Frame(Op.HELLO, 1, "", {"nonce": "00" * 32}),
+            Frame(Op.HELLO, 2, "", {"proof": proof}),
+            STEP,
+        )
+        assert [answer.op for answer in answers] == [Op.REPLY, Op.ERROR]
+        assert handled == []
+
+
 async def test_the_answerers_own_proof_is_no_proof_for_the_asker(socket_path):
     nonce = "00" * 32
     async with serving(socket_path, "secret") as handled:
@@ -123,8 +136,10 @@ async def test_a_recorded_exchange_is_worthless(socket_path):
         Frame(Op.HELLO, 1, "", {"nonce": "zz"}),
         Frame(Op.HELLO, 1, "", {"nonce": "00" * 8}),
         Frame(Op.HELLO, 1, "", {"nonce": 5}),
+        Frame(Op.HELLO, 1, "", {"nonce": "\ud800" * 64}),
+        Frame(Op.HELLO, 1, "", {"nonce": "00" * 32}, bytes(10_000)),
     ],
-    ids=["no hello", "no nonce", "no hex", "short nonce", "number"],
+    ids=["no hello", "no nonce", "no hex", "short nonce", "number", "half a surrogate pair", "large"],
 )
 async def test_anything_but_a_hello_with_a_nonce_is_cut(socket_path, first):
     async with serving(socket_path, "secret") as handled:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -10,9 +11,10 @@ from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
-from sandbox_service.wire.frames import MAX_BODY, Frame, Op
-from tests.harness.waiting import settle
+from sandbox_service.wire.frames import MAX_BODY, Decoder, Frame, Op
+from tests.harness.waiting import settle, until
 
+MIB = 1024 * 1024
 QUICK = StreamOptions(connect_timeout_s=0.2, handshake_timeout_s=1.0, back_off_max_s=0.05)
 
 
@@ -216,7 +218,12 @@ async def test_a_request_that_waits_for_a_slot_past_its_deadline_was_never_sent(
     await server.close()
 
 
-async def test_a_peer_that_does_not_read_makes_senders_wait_and_not_memory_grow(socket_path):
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [(StreamOptions(write_buffer=64 * 1024), 2 * MIB), (StreamOptions(), 3 * MIB)],
+    ids=["small buffer", "default buffer"],
+)
+async def test_a_peer_that_does_not_read_makes_senders_wait_and_not_memory_grow(socket_path, options, most):
     gate = asyncio.Event()
 
     async def hold(frame: Frame) -> Frame:
@@ -226,19 +233,95 @@ async def test_a_peer_that_does_not_read_makes_senders_wait_and_not_memory_grow(
     # The server stops reading at one request at work, so that the client's socket fills up.
     server = StreamServer(hold, options=ServerOptions(max_in_flight=1))
     await server.listen_unix(socket_path)
-    options = StreamOptions(write_buffer=64 * 1024)
     client = MultiplexedClient(UnixAddress(str(socket_path)), options=options)
     await client.connect(5)
     body = bytes(1_000_000)
     requests = []
     for _ in range(20):
-        requests.append(asyncio.create_task(client.request(step(body), 10)))
+        requests.append(asyncio.create_task(client.request(step(body), 60)))
         await asyncio.sleep(0)
-    assert 0 < client.unsent_bytes < 3 * len(body)
+    assert 0 < client.unsent_bytes < most
     gate.set()
     assert {answer.body for answer in await asyncio.gather(*requests)} == {b"1000000"}
     await client.close()
     await server.close()
+
+
+@contextlib.asynccontextmanager
+async def peer_that_reads_nothing(path):
+    """A listener that takes connections and never reads from them."""
+    over = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()
+        await over.wait()
+        writer.transport.abort()
+
+    listener = await asyncio.start_unix_server(hold, str(path))
+    try:
+        yield
+    finally:
+        over.set()
+        listener.close()
+        await listener.wait_closed()
+
+
+async def test_small_requests_pass_the_large_ones_that_wait(socket_path):
+    async with peer_that_reads_nothing(socket_path):
+        client = MultiplexedClient(UnixAddress(str(socket_path)))
+        large = [asyncio.create_task(client.request(step(bytes(MIB)), 60)) for _ in range(10)]
+        await settle()
+        before = client.unsent_bytes
+        small = asyncio.create_task(client.request(step(b"small"), 60))
+        await settle()
+        assert client.unsent_bytes > before
+        await client.close()
+        await asyncio.gather(small, *large, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ends", ["late", "cancelled"])
+async def test_bodies_of_requests_that_failed_before_their_turn_are_forgotten(socket_path, ends):
+    async with peer_that_reads_nothing(socket_path):
+        client = MultiplexedClient(UnixAddress(str(socket_path)))
+        # The first one fills what the kernel and the transport take: of the others nothing is sent.
+        first = asyncio.create_task(client.request(step(bytes(MIB)), 60))
+        await settle()
+        before = client.unsent_bytes
+        timeout_s = 0.05 if ends == "late" else 60
+        others = [asyncio.create_task(client.request(step(bytes(MIB)), timeout_s)) for _ in range(10)]
+        await settle()
+        assert client.unsent_bytes > before
+        if ends == "cancelled":
+            for each in others:
+                each.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        assert client.unsent_bytes == before
+        await client.close()
+        await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_an_answer_that_comes_over_the_next_connection_reaches_no_other_request(socket_path):
+    numbers: list[int] = []
+
+    async def late_by_a_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (frame,) = Decoder().feed(await reader.read(65536))
+        if numbers:
+            writer.write(Frame(Op.REPLY, numbers[0], body=b"to the first").encode())
+            writer.write(frame.reply(b"to the second").encode())
+            await reader.read()
+        numbers.append(frame.request_id)
+        writer.close()
+
+    listener = await asyncio.start_unix_server(late_by_a_connection, str(socket_path))
+    client = MultiplexedClient(UnixAddress(str(socket_path)))
+    with pytest.raises(ServiceError) as caught:
+        await client.request(step(), 60)
+    assert caught.value.code is ErrorCode.OUTCOME_UNKNOWN
+    assert (await client.request(step(), 60)).body == b"to the second"
+    await client.close()
+    await until(lambda: len(numbers) == 2)
+    listener.close()
+    await listener.wait_closed()
 
 
 async def test_events_reach_the_callback(socket_path):

@@ -18,8 +18,8 @@ async def test_each_question_has_its_own_deadline_whatever_the_order_in_which_th
     link = Link(lambda *_: None, lambda _: None, 1024)
     now = loop.time()
     questions = [
-        loop.create_task(link.ask(Frame(Op.PING, 0), now + wait_s, ErrorCode.STEP_TIMEOUT))
-        for wait_s in waits_s
+        loop.create_task(link.ask(Frame(Op.PING, 0), number, now + wait_s, ErrorCode.STEP_TIMEOUT))
+        for number, wait_s in enumerate(waits_s)
     ]
     late = [question for question, wait_s in zip(questions, waits_s, strict=True) if wait_s < 1]
     for error in await asyncio.gather(*late, return_exceptions=True):
@@ -27,6 +27,6 @@ async def test_each_question_has_its_own_deadline_whatever_the_order_in_which_th
         assert error.code is ErrorCode.STEP_TIMEOUT
     waiting = next(question for question in questions if question not in late)
     assert not waiting.done()
-    link.frame_received(Frame(Op.REPLY, questions.index(waiting) + 1, body=b"in time"))
+    link.frame_received(Frame(Op.REPLY, questions.index(waiting), body=b"in time"))
     assert (await waiting).body == b"in time"
     link.lost()

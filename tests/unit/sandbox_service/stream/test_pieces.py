@@ -47,6 +47,22 @@ def test_several_large_frames_take_turns():
     assert [frame.request_id for frame in sent(outgoing)] == [1, 2, 1, 2, 1]
 
 
+def test_what_is_queued_is_counted_until_it_is_taken_or_withdrawn():
+    outgoing = OutgoingPieces()
+    outgoing.add(large(1, 3 * PIECE_BYTES), None)
+    outgoing.add(large(2, 2 * PIECE_BYTES), 7)
+    outgoing.take()
+    assert outgoing.bytes == 4 * PIECE_BYTES
+    # A part of the first was taken, so that the rest must follow.
+    assert [outgoing.withdraw(number) for number in (1, 2, 7)] == [False, False, True]
+    assert outgoing.bytes == 2 * PIECE_BYTES
+    assert [frame.request_id for frame in sent(outgoing)] == [1, 1]
+    assert outgoing.bytes == 0
+    outgoing.add(large(1, 3 * PIECE_BYTES), None)
+    outgoing.clear()
+    assert outgoing.bytes == 0
+
+
 def test_a_frame_over_the_limits_is_refused_before_a_piece_of_it_is_sent():
     outgoing = OutgoingPieces()
     with pytest.raises(FrameError):

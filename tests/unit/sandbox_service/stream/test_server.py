@@ -15,7 +15,10 @@ from sandbox_service.stream.connection import MultiplexedClient
 from sandbox_service.stream.failures import error_of
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
-from sandbox_service.wire.frames import Decoder, Frame, Op
+from sandbox_service.wire.frames import HEADER, Decoder, Frame, Op
+from tests.harness.waiting import settle, until
+
+MIB = 1024 * 1024
 
 
 def step(body: bytes = b"") -> Frame:
@@ -129,6 +132,30 @@ async def test_a_peer_that_does_not_finish_the_handshake_is_cut(socket_path):
     reader, writer = await asyncio.open_unix_connection(str(socket_path))
     assert await answers_until_end(reader) == []
     assert server.connections == 0
+    writer.close()
+    await server.close()
+
+
+async def test_a_peer_whose_handshake_fails_in_any_other_way_is_cut(socket_path):
+    async def defect(channel) -> None:
+        raise RuntimeError("a defect")
+
+    server = StreamServer(echo, handshake=defect)
+    await server.listen_unix(socket_path)
+    reader, writer = await asyncio.open_unix_connection(str(socket_path))
+    assert await answers_until_end(reader) == []
+    assert server.connections == 0
+    writer.close()
+    await server.close()
+
+
+async def test_a_large_frame_before_the_end_of_the_handshake_is_refused_by_its_header(socket_path):
+    server = StreamServer(echo, handshake=answerer_handshake("s"))
+    await server.listen_unix(socket_path)
+    reader, writer = await asyncio.open_unix_connection(str(socket_path))
+    # The body does not follow: the server must not wait for it.
+    writer.write(HEADER.pack(100_000, 0, 0, Op.HELLO, 1))
+    assert await answers_until_end(reader) == []
     writer.close()
     await server.close()
 
@@ -279,4 +306,29 @@ async def test_a_peer_that_leaves_its_answers_unread_is_cut(socket_path):
     await asyncio.wait_for(peer.wait_closed(), 5)
     assert server.connections == 0
     writer.close()
+    await server.close()
+
+
+async def test_large_answers_that_a_peer_leaves_unread_stop_its_requests_and_not_memory_grow(socket_path):
+    answered = 0
+
+    async def much(frame: Frame) -> Frame:
+        nonlocal answered
+        answered += 1
+        return frame.reply(bytes(MIB))
+
+    options = ServerOptions(max_in_flight=4)
+    server = StreamServer(much, options=options)
+    await server.listen_unix(socket_path)
+    _, writer = await asyncio.open_unix_connection(str(socket_path))
+    writer.transport.pause_reading()
+    for number in range(1, 101):
+        writer.write(Frame(Op.STEP, number).encode())
+    await until(lambda: answered >= options.max_in_flight)
+    await settle()
+    (peer,) = server.peers
+    assert peer.unsent_bytes < options.write_buffer + 2 * MIB
+    # What is queued, what the kernel holds, and those that wait.
+    assert answered < 20
+    writer.transport.abort()
     await server.close()

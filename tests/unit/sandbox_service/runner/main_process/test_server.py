@@ -31,9 +31,10 @@ def test_a_frame_before_hello_is_refused() -> None:
 def test_a_second_connection_needs_the_token() -> None:
     with runner_box() as box:
         first, token = box.socket, box.token
-        box.connect()
-        box.token = "0" * 32
-        assert error_code(box.hello()) == "unauthenticated"
+        for wrong in ("0" * 32, "\ud800" * 32, "", 5):
+            box.connect()
+            box.token = wrong
+            assert error_code(box.hello()) == "unauthenticated"
         box.socket, box.token = first, token
         assert box.request(Op.PING).op is Op.REPLY
 
