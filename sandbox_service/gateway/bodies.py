@@ -2,7 +2,8 @@
 
 What passes here is finite, shallow and valid: the rest of the service and the boxes see only what a model
 of the contract has accepted. How long parsing takes is bounded by the number of values in a body, which is
-counted before the parser sees it; large bodies are parsed in a process of their own.
+counted before the parser sees it; large bodies are parsed in a process of their own, those of each tenant
+in turn.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from local_processes.work_process import WorkProcess
+from local_processes.work_process import NotBegunError, WorkProcess
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 
 from .schema_errors import SchemaError
+from .tenant_turns import TenantTurns
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -31,6 +33,7 @@ LARGE_BODY = 64 * 1024
 Model = TypeVar("Model", bound=BaseModel)
 _T = TypeVar("_T")
 
+_RETRY_S = 1.0
 _MOST_ERRORS = 1024
 """Mismatches above which they are only counted: pydantic's list of them takes a kilobyte for each."""
 
@@ -44,20 +47,35 @@ _DELTA = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 class BodyParser:
     """Parses JSON bodies into models of the contract."""
 
-    def __init__(self, max_depth: int, max_values: int, process: WorkProcess | None = None) -> None:
+    def __init__(
+        self,
+        max_depth: int,
+        max_values: int,
+        process: WorkProcess | None = None,
+        *,
+        request_wait_s: float = 10.0,
+        answer_wait_s: float = 60.0,
+    ) -> None:
+        """Bound the seconds that a large request and a large answer wait for others.
+
+        A request that waits too long may come again, as nothing of it was done; what is answered was done.
+        """
         self._max_depth = max_depth
         self._max_values = max_values
         self._process = process or WorkProcess("large-bodies")
+        self._turns = TenantTurns()
+        self._request_wait_s = request_wait_s
+        self._answer_wait_s = answer_wait_s
 
-    async def parse(self, model: type[Model], body: bytes) -> Model:
-        """Return the body as ``model``.
+    async def parse(self, tenant: str, model: type[Model], body: bytes) -> Model:
+        """Return the body of a tenant's request as ``model``.
 
-        Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST), and
-        DEADLINE_EXCEEDED when a large one is not read in time.
+        Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST), and for a large
+        one OverCapacityError when it waits too long for others, DEADLINE_EXCEEDED when it takes too long.
         """
-        return await self.read(model, body, _itself)
+        return await self.read(tenant, model, body, _itself)
 
-    async def read(self, model: type[Model], body: bytes, then: Callable[[Model], _T]) -> _T:
+    async def read(self, tenant: str, model: type[Model], body: bytes, then: Callable[[Model], _T]) -> _T:
         """Return ``then`` of the body as ``model``; see ``parse``.
 
         What ``then`` makes of a large body comes back from another process. ``then`` is picklable, and best
@@ -66,22 +84,28 @@ class BodyParser:
         limits = (self._max_depth, self._max_values)
         if len(body) <= LARGE_BODY:
             return then(_parsed(model, body, *limits))
-        return await self._run(_read, model, body, *limits, then)
+        try:
+            return await self._run(tenant, self._request_wait_s, _read, model, body, *limits, then)
+        except NotBegunError as error:
+            raise OverCapacityError(f"a large request waits for others: {error}", _RETRY_S) from None
+        except TimeoutError as error:
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a large request: {error}") from None
 
-    async def apply(self, function: Callable[[bytes], _T], body: bytes) -> _T:
+    async def apply(self, tenant: str, function: Callable[[bytes], _T], body: bytes) -> _T:
         """Return ``function(body)`` for a body of the service's own: an answer or a trajectory.
 
         A large one is worked on in another process; so the function is picklable.
         """
         if len(body) <= LARGE_BODY:
             return function(body)
-        return await self._run(function, body)
-
-    async def _run(self, function: Callable[..., _T], *arguments: object) -> _T:
         try:
-            return await self._process.run(function, *arguments)
+            return await self._run(tenant, self._answer_wait_s, function, body)
         except TimeoutError as error:
-            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a large request: {error}") from None
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a large answer: {error}") from None
+
+    async def _run(self, tenant: str, wait_s: float, function: Callable[..., _T], *arguments: object) -> _T:
+        async with self._turns.turn(tenant, wait_s):
+            return await self._process.run(function, *arguments)
 
 
 def json_object(body: bytes) -> JsonObject:

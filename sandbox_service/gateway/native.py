@@ -94,7 +94,7 @@ class NativeRoutes:
         model = operation.request
 
         async def handle(exchange: HttpExchange, body: bytes) -> HttpResponse:
-            request = await self._parser.read(model, body, encode_request)
+            request = await self._parser.read(exchange.tenant, model, body, encode_request)
             exchange.instance_id = request.instance_id or None
             reply = await self._dispatcher.send(exchange, request, idempotency_header(exchange))
             return HttpResponse(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
@@ -103,7 +103,7 @@ class NativeRoutes:
 
     async def profile(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Answer ``get_env_profile`` from the catalogs of this process, without a supervisor."""
-        request = await self._parser.parse(GetEnvProfileRequest, body)
+        request = await self._parser.parse(exchange.tenant, GetEnvProfileRequest, body)
         return HttpResponse(200, env_profile(self._registry, request).model_dump_json().encode())
 
     async def batch(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
@@ -112,7 +112,7 @@ class NativeRoutes:
             raise SchemaError.of_field(
                 "Idempotency-Key", "is not allowed for a batch; set the idempotency_key of each operation"
             )
-        items = await self._parser.read(BatchRequest, body, _encode_batch)
+        items = await self._parser.read(exchange.tenant, BatchRequest, body, _encode_batch)
         if self._queue is not None and exchange.permit is not None:
             # Each operation acquires a permit of its own, or a batch would count as a single request.
             self._queue.release(exchange.permit)

@@ -232,7 +232,9 @@ class AgentGymOperations:
         cursor: str | None = None
         while True:
             parts = await trajectory_page(self._dispatcher, exchange, instance_id, cursor, current=True)
-            page = await self._parser.apply(InstanceTrajectory.model_validate_json, b"".join(parts))
+            page = await self._parser.apply(
+                exchange.tenant, InstanceTrajectory.model_validate_json, b"".join(parts)
+            )
             events += page.events
             cursor = page.next_cursor
             if cursor is None:
@@ -244,7 +246,7 @@ class AgentGymOperations:
 
     async def _run(self, exchange: HttpExchange, native: Request, key: str | None = None) -> JsonObject:
         reply = await self._dispatcher.dispatch(exchange, native, key)
-        return await self._parser.apply(json_object, reply.body)
+        return await self._parser.apply(exchange.tenant, json_object, reply.body)
 
 
 def _place_of(request: BaseModel) -> int:

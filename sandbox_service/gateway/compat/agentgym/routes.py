@@ -92,7 +92,7 @@ class AgentGymRoutes:
         self, dialect: ServerDialect, model: type[BaseModel], operation: Operation
     ) -> Callable[[HttpExchange, bytes], Awaitable[Payload]]:
         async def handle(exchange: HttpExchange, body: bytes) -> Payload:
-            return await operation(exchange, dialect, await self._parser.parse(model, body))
+            return await operation(exchange, dialect, await self._parser.parse(exchange.tenant, model, body))
 
         return handle
 

@@ -62,13 +62,15 @@ class ManagerRoutes:
 
     async def create_from_pool(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Issue a sandbox id; boxes are assigned when instances are created."""
-        environment = (await self._parser.parse(ManagerCreate, body)).sandbox_type.strip().lower()
+        environment = (
+            (await self._parser.parse(exchange.tenant, ManagerCreate, body)).sandbox_type.strip().lower()
+        )
         self._registry.catalog(environment)
         return json_response({"data": f"box-{environment}-{secrets.token_hex(16)}"})
 
     async def call_tool(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Call a method of the box class."""
-        call = await self._parser.parse(ManagerCall, body)
+        call = await self._parser.parse(exchange.tenant, ManagerCall, body)
         environment = _environment_of(call.identity)
         arguments = call.arguments or {}
         if isinstance(chosen := arguments.get("instance_id"), str) and chosen:
@@ -93,7 +95,7 @@ class ManagerRoutes:
 
     async def release(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Release the live instances of the sandbox."""
-        identity = (await self._parser.parse(ManagerRelease, body)).identity
+        identity = (await self._parser.parse(exchange.tenant, ManagerRelease, body)).identity
         if not _SANDBOX_ID.fullmatch(identity):
             return json_response({"data": False})
         mine = [

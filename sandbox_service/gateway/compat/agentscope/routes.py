@@ -78,17 +78,19 @@ class CompatRoutes:
         self, operation: Callable[[HttpExchange, CompatRequest], Awaitable[JsonValue]]
     ) -> Callable[[HttpExchange, bytes], Awaitable[HttpResponse]]:
         async def handle(exchange: HttpExchange, body: bytes) -> HttpResponse:
-            data = await operation(exchange, await self._parser.parse(CompatRequest, body))
+            data = await operation(exchange, await self._parser.parse(exchange.tenant, CompatRequest, body))
             return HttpResponse(200, success(data))
 
         return handle
 
     async def _handle_step(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
-        step = await self._parser.read(CompatRequest, body, encode_step)
+        step = await self._parser.read(exchange.tenant, CompatRequest, body, encode_step)
         return HttpResponse(200, await self._step(exchange, step, step_body))
 
     async def _handle_release(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
-        released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
+        released = await self.release(
+            exchange, await self._parser.parse(exchange.tenant, CompatRequest, body)
+        )
         return json_response({"success": released, "data": None})
 
     async def get_env_profile(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
@@ -154,7 +156,7 @@ class CompatRoutes:
         status = await instance_status(self._dispatcher, exchange, instance_id)
         live = status.state in LIVE_STATES
         parts = await trajectory_page(self._dispatcher, exchange, instance_id, limit=1, current=live)
-        offered = await self._parser.apply(_offered_tools, b"".join(parts))
+        offered = await self._parser.apply(exchange.tenant, _offered_tools, b"".join(parts))
         environment = self._registry.catalog(status.environment).describe()
         shown = {"instance_id", "environment", "task_id", "state", "step_index"}
         return {
@@ -182,7 +184,7 @@ class CompatRoutes:
         """Run a step and translate its result."""
         reply = await self._dispatcher.send(exchange, step, idempotency_header(exchange))
         try:
-            return await self._parser.apply(translate, reply.body)
+            return await self._parser.apply(exchange.tenant, translate, reply.body)
         except CounterpartError:
             # The client does not see the episode's end, so what it has come to must not be graded.
             await self.release(exchange, CompatRequest(instance_id=step.instance_id))
@@ -204,7 +206,7 @@ class CompatRoutes:
         reply = await self._dispatcher.dispatch(
             exchange, native, idempotency_header(exchange) if keyed else None
         )
-        return await self._parser.apply(json_object, reply.body)
+        return await self._parser.apply(exchange.tenant, json_object, reply.body)
 
 
 def _offered_tools(page: bytes) -> JsonValue:

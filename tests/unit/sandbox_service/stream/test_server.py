@@ -150,7 +150,8 @@ async def test_a_peer_whose_handshake_fails_in_any_other_way_is_cut(socket_path)
 
 
 async def test_a_large_frame_before_the_end_of_the_handshake_is_refused_by_its_header(socket_path):
-    server = StreamServer(echo, handshake=answerer_handshake("s"))
+    options = ServerOptions(hello_timeout_s=3600)
+    server = StreamServer(echo, handshake=answerer_handshake("s"), options=options)
     await server.listen_unix(socket_path)
     reader, writer = await asyncio.open_unix_connection(str(socket_path))
     # The body does not follow: the server must not wait for it.
