@@ -59,8 +59,8 @@ class ServerConfig(Branch):
     """Host names, besides loopback's, that requests to a service without API keys may use."""
     console_runs: dict[str, str] = {}
     """Folder of the training runs that the console shows, by tenant; a tenant without one sees no runs."""
-    max_body_bytes: Positive = 8 * 1024 * 1024
-    """Maximum bytes of a request body."""
+    max_body_bytes: Annotated[int, Field(ge=1, le=32 * 1024 * 1024)] = 8 * 1024 * 1024
+    """Maximum bytes of a request body, and of a file that is read; at most 32 MiB."""
     bodies_mib: Positive = 256
     """Maximum MiB of request bodies that a replica receives and processes at once; more get status 429."""
     body_timeout_s: Seconds = 60.0

@@ -56,6 +56,8 @@ class FilesListed(RunnerMessage):
 
     kind: ClassVar[str] = "files_listed"
     files: list[JsonObject]
+    truncated: bool
+    """There are more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Non-blocking, because the open of a named pipe waits for its other end."""
 _MOST_DEPTH = 128
+_MOST_LISTED = 4 * 1024 * 1024
+"""Bytes of JSON of a listing, which has to fit into a packet."""
 
 
 def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None]) -> None:
@@ -62,7 +66,7 @@ def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None
             case ReadFile(path, max_bytes):
                 content = _read(root, components(path, workspace), max_bytes)
             case ListFiles(path, max_entries):
-                answer = FilesListed(_list(root, components(path, workspace), max_entries))
+                answer = _list(root, components(path, workspace), max_entries)
     except ValueError as error:
         answer = PathRefused(str(error))
     except OSError as error:
@@ -152,12 +156,13 @@ def _remove(folders: list[str]) -> None:
     remove_owned(folders, os.geteuid())
 
 
-def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
+def _list(root: int, path: list[str], max_entries: int) -> FilesListed:
     """Return everything below ``path``, breadth first, so that a cut list still shows the top."""
     found: list[JsonObject] = []
-    waiting: list[list[str]] = [path]
-    while waiting and len(found) < max_entries:
-        names = waiting.pop(0)
+    size_of_found = 0
+    waiting: deque[list[str]] = deque([path])
+    while waiting:
+        names = waiting.popleft()
         try:
             here = _descend(root, names)
         except OSError:
@@ -167,7 +172,7 @@ def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
             continue
         with os.scandir(here) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
-        for entry in ordered[: max_entries - len(found)]:
+        for entry in ordered:
             try:
                 information = entry.stat(follow_symlinks=False)
             except OSError:
@@ -176,8 +181,17 @@ def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
             place = [*names, entry.name]
             size = 0 if is_directory else information.st_size
             shown = os.fsencode("/".join(place)).decode("utf-8", "replace")
-            found.append({"path": shown, "size": size, "is_directory": is_directory})
+            described = {"path": shown, "size": size, "is_directory": is_directory}
+            size_of_found += len(json.dumps(described))
+            if len(found) == max_entries or size_of_found > _MOST_LISTED:
+                os.close(here)
+                return FilesListed(_sorted(found), truncated=True)
+            found.append(described)
             if is_directory and len(place) < _MOST_DEPTH:
                 waiting.append(place)
         os.close(here)
-    return sorted(found, key=lambda entry: str(entry["path"]))
+    return FilesListed(_sorted(found), truncated=False)
+
+
+def _sorted(entries: list[JsonObject]) -> list[JsonObject]:
+    return sorted(entries, key=lambda entry: str(entry["path"]))

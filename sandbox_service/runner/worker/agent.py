@@ -197,8 +197,13 @@ class RunnerAgent:
         self._file(WriteFiles(sizes), FilesDone, b"".join(batch.values()))
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
+        return self.find_files(path, max_entries)[0]
+
+    def find_files(self, path: str, max_entries: int) -> tuple[list[FileInfo], bool]:
+        """Return the files below ``path``, sorted by path, and whether there are more."""
         answer, _ = self._file(ListFiles(path, max_entries), FilesListed)
-        return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
+        files = [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
+        return files, answer.truncated
 
     def remove_files(self, folders: Sequence[str], timeout_s: float) -> None:
         self._file(RemoveFiles(list(folders)), FilesDone, timeout_s=min(timeout_s, _FILE_TIMEOUT_S))

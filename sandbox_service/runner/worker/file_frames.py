@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sandbox_service.wire.codes import BoxErrorCode
-from sandbox_service.wire.frames import Frame, Op
+from sandbox_service.wire.frames import MAX_BODY, Frame, Op
 
 from .episode import Refusal
 
@@ -29,15 +29,19 @@ def serve_file_frame(frame: Frame, agent: RunnerAgent | None) -> Frame:
             agent.write_file(path, frame.body)
             return frame.reply()
         if frame.op is Op.FILE_LIST:
-            files = agent.list_files(path, _MOST_ENTRIES)
-            return frame.reply(json.dumps([asdict(file) for file in files]).encode())
-        most = int(frame.meta["max_bytes"])
+            files, truncated = agent.find_files(path, _MOST_ENTRIES)
+            meta = {"truncated": True} if truncated else {}
+            return frame.reply(json.dumps([asdict(file) for file in files]).encode(), meta)
+        most = min(int(frame.meta["max_bytes"]), MAX_BODY)
         data = agent.read_file(path, most + 1)
     except FileNotFoundError:
         raise Refusal(BoxErrorCode.FILE_NOT_FOUND, f"there is no file {path}") from None
     except ValueError as error:
         raise Refusal(BoxErrorCode.INVALID_PATH, str(error)) from None
     except OSError as error:
+        if error.errno is None:
+            # Not the kernel's answer for the path: the helper that reaches it failed, or came too late.
+            raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"{path} was not reached: {error}") from None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refusal(BoxErrorCode.STORAGE_FULL, "the workspace is full") from None
         if error.errno == errno.EFBIG:

@@ -160,6 +160,25 @@ def test_file_frames_serve_the_files_of_an_instance(agent_box: RunnerBox, instan
     assert read.body == b"\x00\xff" * 10
     listed = agent_box.request(Op.FILE_LIST, instance, meta={"path": "."})
     assert [entry["path"] for entry in json.loads(listed.body)] == ["d", "d/f"]
+    assert "truncated" not in listed.meta
+
+
+@pytest.mark.parametrize(
+    ("folder", "files", "most"),
+    [(".", 10_001, 10_000), ("/".join(["d" * 240] * 6), 3_000, 2_999)],
+    ids=["many entries", "long paths"],
+)
+def test_a_listing_that_is_cut_says_so(
+    agent_box: RunnerBox, instance: str, folder: str, files: int, most: int
+) -> None:
+    agent_box.act(
+        instance, do="shell", command=f"mkdir -p {folder} && cd {folder} && seq {files} | xargs touch"
+    )
+    listed = agent_box.request(Op.FILE_LIST, instance, meta={"path": "."})
+    assert listed.meta["truncated"] is True
+    assert 0 < len(json.loads(listed.body)) <= most
+    again = agent_box.request(Op.FILE_LIST, instance, meta={"path": "."})
+    assert again.body == listed.body
 
 
 @pytest.mark.parametrize(
