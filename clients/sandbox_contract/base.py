@@ -10,12 +10,24 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 
-__all__ = ["FLAG", "NUMBER", "IdempotencyKey", "InstanceId", "JsonObject", "Request", "Result"]
+__all__ = [
+    "FLAG",
+    "NUMBER",
+    "EnvironmentName",
+    "IdempotencyKey",
+    "InstanceId",
+    "JsonObject",
+    "Request",
+    "Result",
+]
 
 _ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
 
 InstanceId = Annotated[str, StringConstraints(pattern=_ID_PATTERN)]
 """1 to 128 letters, digits and ``_ . : -``, beginning with a letter or a digit."""
+
+EnvironmentName = Annotated[str, StringConstraints(max_length=128)]
+"""At most 128 characters, more than any environment's name has."""
 
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$")]
 """1 to 128 visible ASCII characters."""

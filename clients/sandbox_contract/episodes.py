@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from .base import FLAG, NUMBER, IdempotencyKey, InstanceId, JsonObject, Request, Result
+from .base import FLAG, NUMBER, EnvironmentName, IdempotencyKey, InstanceId, JsonObject, Request, Result
 from .messages import Message, Tool
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = [
 class GetEnvProfileRequest(Request):
     """Asks for the tasks of a split of an environment."""
 
-    environment: str
+    environment: EnvironmentName
     """The environment's name."""
     split: str | None = None
     """The split; the environment's default split when missing."""
@@ -58,7 +58,7 @@ class EnvProfile(Result):
 class CreateInstanceRequest(Request):
     """Start one episode of one task."""
 
-    environment: str
+    environment: EnvironmentName
     """The environment's name."""
     task_id: str
     """The task's id."""

@@ -111,8 +111,8 @@ def _without_blocks(message: Any) -> Any:  # noqa: ANN401  # anything that a cal
     fields = {**message, "content": rest or None}
     if calls:
         fields["tool_calls"] = [*given, *calls]
-    if any(thoughts):
-        fields.setdefault("reasoning_content", "\n".join(filter(None, thoughts)))
+    if any(thoughts) and fields.get("reasoning_content") is None:
+        fields["reasoning_content"] = "\n".join(filter(None, thoughts))
     return fields
 
 

@@ -32,6 +32,7 @@ from .translation import (
     CounterpartError,
     declared_params,
     encode_step,
+    instance_id_of,
     messages_of,
     native_request,
     opening_of,
@@ -152,7 +153,7 @@ class CompatRoutes:
 
         An instance that may lack steps after a recovery is an error here as on every other route.
         """
-        instance_id = required(request.instance_id, "instance_id")
+        instance_id = instance_id_of(request)
         status = await instance_status(self._dispatcher, exchange, instance_id)
         live = status.state in LIVE_STATES
         parts = await trajectory_page(self._dispatcher, exchange, instance_id, limit=1, current=live)

@@ -21,7 +21,7 @@ from sandbox_service.gateway.compat.errors import MissingFieldError
 from sandbox_service.gateway.dispatch import EncodedRequest, encode_request
 from sandbox_service.gateway.schema_errors import SchemaError
 
-from .models import CompatRequest, success
+from .models import CompatOnInstance, CompatRequest, success
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -96,6 +96,12 @@ def required(value: str | None, name: str) -> str:
     if not value:
         raise MissingFieldError(name)
     return value
+
+
+def instance_id_of(request: CompatRequest) -> str:
+    """Return the instance that a request names. Raises SchemaError if that is no id."""
+    named = required(request.instance_id, "instance_id")
+    return native_request(CompatOnInstance, instance_id=named).instance_id
 
 
 def messages_of(result: JsonObject) -> list[JsonObject]:

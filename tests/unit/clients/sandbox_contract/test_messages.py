@@ -58,6 +58,12 @@ def test_anthropics_blocks_are_text_reasoning_and_calls() -> None:
     assert (call.id, call.function.name, call.function.arguments) == ("t1", "look", {"at": "it"})
 
 
+@pytest.mark.parametrize(("given", "kept"), [(None, "hm"), ("own", "own")])
+def test_a_thought_is_the_reasoning_where_the_message_has_none(given: str | None, kept: str) -> None:
+    thought = {"type": "thinking", "thinking": "hm"}
+    assert taken(content=[thought], reasoning_content=given).reasoning_content == kept
+
+
 def test_a_message_of_calls_alone_has_no_content() -> None:
     message = taken(content=[{"type": "tool_use", "id": "t1", "name": "look", "input": {}}])
     assert message.content is None

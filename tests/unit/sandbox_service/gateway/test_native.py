@@ -16,7 +16,7 @@ from sandbox_contract.episodes import (
 )
 from sandbox_contract.problems import ErrorCode, Problem
 from sandbox_service.errors import OverCapacityError, ServiceError
-from sandbox_service.wire.frames import Op
+from sandbox_service.wire.frames import Frame, Op
 
 CREATE = {"environment": "echo", "task_id": "echo-10"}
 
@@ -137,6 +137,20 @@ async def test_no_value_of_another_type_is_converted(client, instance, operation
     reply = await client.post(f"/v1/{operation}", json={**bodies[operation], **field})
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
     assert reply.json()["errors"][0].startswith(next(iter(field)))
+
+
+@pytest.mark.parametrize("operation", ["create_instance", "get_env_profile"])
+async def test_a_long_name_of_an_environment_is_refused_as_a_field(client, backend, operation):
+    body = {**(CREATE if operation == "create_instance" else {}), "environment": "e" * 129}
+    reply = await client.post(f"/v1/{operation}", json=body)
+    assert (reply.status_code, reply.json()["errors"][0].split(":")[0]) == (422, "environment")
+    assert backend.calls == []
+
+
+async def test_all_that_a_caller_may_say_about_a_create_fits_the_frame_header(client, backend):
+    body = {**CREATE, "environment": "\U0001f600" * 128, "idempotency_key": "k" * 128}
+    await client.post("/v1/create_instance", json=body, headers={"X-Request-Id": "r" * 128})
+    assert Frame(Op.CREATE, 1, "", dict(backend.calls[-1].meta)).encode()
 
 
 async def test_a_whole_number_may_be_written_with_a_point(client, instance):

@@ -246,6 +246,14 @@ async def test_wrong_types_are_422_with_a_list(client, route, fields):
     assert set(detail[0]) == {"type", "loc", "msg"}
 
 
+@pytest.mark.parametrize("path", ["/step", "/evaluate", "/get_info"])
+@pytest.mark.parametrize("instance_id", ["x" * 300, "a b", "/"])
+async def test_a_malformed_id_is_422_and_reaches_no_supervisor(client, backend, path, instance_id):
+    reply = await post(client, path, instance_id=instance_id)
+    assert (reply.status_code, reply.json()["detail"][0]["loc"]) == (422, ["body", "instance_id"])
+    assert backend.calls == []
+
+
 @pytest.mark.parametrize(
     ("path", "required"),
     [
