@@ -34,19 +34,25 @@ def serve_file_frame(frame: Frame, agent: RunnerAgent | None) -> Frame:
             return frame.reply(json.dumps([asdict(file) for file in files]).encode(), meta)
         most = min(int(frame.meta["max_bytes"]), MAX_BODY)
         data = agent.read_file(path, most + 1)
-    except FileNotFoundError:
-        raise Refusal(BoxErrorCode.FILE_NOT_FOUND, f"there is no file {path}") from None
     except ValueError as error:
         raise Refusal(BoxErrorCode.INVALID_PATH, str(error)) from None
     except OSError as error:
-        if error.errno is None:
-            # Not the kernel's answer for the path: the helper that reaches it failed, or came too late.
-            raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"{path} was not reached: {error}") from None
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refusal(BoxErrorCode.STORAGE_FULL, "the workspace is full") from None
-        if error.errno == errno.EFBIG:
-            raise Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} is larger than files may be") from None
-        raise Refusal(BoxErrorCode.INVALID_PATH, f"{path}: {error.strerror or error}") from None
+        raise _refusal(path, error) from None
     if len(data) > most:
         raise Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} has more than {most} bytes")
     return frame.reply(data)
+
+
+def _refusal(path: str, error: OSError) -> Refusal:
+    match error.errno:
+        case None:
+            # Not the kernel's answer for the path: the helper that reaches it failed, or came too late.
+            return Refusal(BoxErrorCode.SANDBOX_FAILED, f"{path} was not reached: {error}")
+        case errno.ENOENT:
+            return Refusal(BoxErrorCode.FILE_NOT_FOUND, f"there is no file {path}")
+        case errno.ENOSPC | errno.EDQUOT:
+            return Refusal(BoxErrorCode.STORAGE_FULL, "the workspace is full")
+        case errno.EFBIG:
+            return Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} is larger than files may be")
+        case _:
+            return Refusal(BoxErrorCode.INVALID_PATH, f"{path}: {error.strerror or error}")
