@@ -20,7 +20,8 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:
-            self._backend = open_backend(options)
+            # vLLM keeps a frame of the thread that opens it, and so all that the frame's callers hold.
+            self._backend = self._do(_opened(options)).result()
             self.engine = Engine(self._backend, options)
         except BaseException:
             self._end_loop()
@@ -54,3 +55,7 @@ class LocalEngine:
 
     def _do(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+
+async def _opened(options):
+    return open_backend(options)

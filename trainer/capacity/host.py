@@ -6,6 +6,8 @@ import re
 from math import ceil
 from typing import TYPE_CHECKING
 
+from trainer.weight_sync.choice import resolve_transport
+
 from .machine import GIB
 
 if TYPE_CHECKING:
@@ -66,8 +68,11 @@ def host_memory(
     copies = (
         hardware.learner.most_workers if hardware.learner.sharding == "ddp" else hardware.learner.replicas
     )
+    copied = hardware.steps and hardware.sync.recovery
+    copied = copied and resolve_transport(hardware, device) in ("ipc", "nccl")
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * max(learner.weights, learner.teacher))),
+        "weights for a snapshot": hardware.engine.tensor_parallel * engine.weights if copied else 0,
         "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "weights of sleeping engines": engines * asleep,

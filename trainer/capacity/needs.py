@@ -15,7 +15,8 @@ from trainer.errors import ConfigError
 from trainer.update.memory import rank_memory, scoring_memory, shape_of
 from trainer.update.mesh import Mesh
 from trainer.update.teacher import scoring_settings
-from trainer.weight_sync.choice import resolve_device
+from trainer.weight_sync.choice import resolve_device, resolve_transport
+from trainer.weight_sync.weights import piece_bytes
 
 from .cache import CacheShape
 from .described import described_model
@@ -91,6 +92,15 @@ class Needs:
         size = number_bytes(engine.dtype, self.device)
         cached = CacheShape.of(self.base, self.text)
         return cached.conversation_bytes(self.context, size, engine.tensor_parallel)
+
+    @property
+    def syncing(self) -> int:
+        """Bytes of a piece of the weights on a GPU that a worker and an engine share: sent, and received."""
+        if resolve_transport(self.config.hardware, self.device) != "ipc":
+            return 0
+        size = number_bytes(self.config.engine.dtype, self.device)
+        embedding = self.base.vocabulary * self.base.layer.hidden
+        return 2 * piece_bytes(size * self.base.parameters, size * embedding)
 
     @property
     def cache_tokens(self) -> int:
@@ -195,16 +205,18 @@ def _parts(needs: Needs, workers: int, engines: int) -> dict[str, int]:
     """Return the parts on a GPU at one time; where engines sleep, at the time that needs more."""
     learner, engine = needs.learner, needs.engine
     if not (needs.config.engine.sleep and workers and engines):
-        return _at_once(needs, learner, engine, workers, engines)
+        return _at_once(needs, learner, engine, workers, engines, needs.syncing)
     # What the cache was in is empty while the learner updates, and what activations were in while engines
     # sample. The check after a weight sync is a small pass of the learner beside engines that are awake.
-    updating = _at_once(needs, learner, replace(engine, weights=0, adapters=0, cache=0), workers, engines)
-    sampling = _at_once(needs, replace(learner, activations=0, logits=0), engine, workers, engines)
+    asleep = replace(engine, weights=0, adapters=0, cache=0)
+    passive = replace(learner, activations=0, logits=0)
+    updating = _at_once(needs, learner, asleep, workers, engines, 0)
+    sampling = _at_once(needs, passive, engine, workers, engines, needs.syncing)
     return max(updating, sampling, key=lambda parts: sum(parts.values()))
 
 
 def _at_once(
-    needs: Needs, learner: RankMemory, engine: EngineMemory, workers: int, engines: int
+    needs: Needs, learner: RankMemory, engine: EngineMemory, workers: int, engines: int, syncing: int
 ) -> dict[str, int]:
     weights = "weights" if needs.config.learner.lora is None else "weights, mostly frozen"
     parts = {
@@ -220,6 +232,7 @@ def _at_once(
         "engine: weights": engines * (engine.weights + engine.adapters),
         "engine: working memory": engines * engine.working,
         "engine: keys and values": engines * max(0, engine.cache),
+        "weight sync": min(workers, engines) * syncing,
         "CUDA context": (workers + engines) * _CONTEXT,
     }
     return {name: size for name, size in parts.items() if size}

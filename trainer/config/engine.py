@@ -46,8 +46,9 @@ class EngineConfig(Branch):
     models several times faster, and the start some tens of seconds longer.
     """
     seeded: bool | None = None
-    """Sample each turn with a seed of its own, so that the same weights give the same turns again. On a GPU
-    vLLM then samples request by request, which is slow. By default true on a CPU and false on a GPU.
+    """Sample each turn with a seed of its own, so that the same weights give the same turns again; on a GPU
+    they may still differ, since its sums depend on how many turns it computes at a time. By default true on a
+    CPU and false on a GPU.
     """
     sleep: bool = False
     """On GPUs that learner and engines share: while the learner annotates and updates, offload the engines'

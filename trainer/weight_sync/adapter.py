@@ -60,6 +60,9 @@ class AdapterFolder:
     def keep(self, version: int) -> None:
         """Do nothing: the folder is the snapshot."""
 
+    def await_snapshot(self) -> None:
+        """Do nothing: the folder was complete before the transfer."""
+
     def close(self) -> None:
         """Keep the folders for engines that restart."""
 

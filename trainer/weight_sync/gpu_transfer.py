@@ -16,8 +16,9 @@ from vllm.utils.network_utils import get_ip, get_open_port
 from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
 
 from .receipt import Delivery
+from .snapshot_writer import SnapshotWriter
 from .vllm_transfer import EnginesClient, LearnerSource, within
-from .weights import complete, file_weights, wire_dtype
+from .weights import complete, wire_dtype
 
 if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
@@ -62,6 +63,11 @@ class GpuTransfer:
         self._source = LearnerSource(learner, self._dtype, self.delivery)
         self._sender: TransferSender | None = None
         self._connected: dict[str, str] = {}
+        self._snapshots = SnapshotWriter(
+            snapshot_folder(settings.folder, settings.sync.folder),
+            spare_snapshot_folder(settings.folder),
+            settings.sync.timeout_s,
+        )
 
     def gather(self, version: int) -> int:
         """List the weights; they are gathered during the transfer."""
@@ -85,16 +91,19 @@ class GpuTransfer:
             return
         weights = complete(self._learner.named_weights(), self._dtype)
         if self._rank == 0:
-            folder, spare = (
-                snapshot_folder(self._settings.folder, self._settings.sync.folder),
-                spare_snapshot_folder(self._settings.folder),
-            )
-            file_weights(folder, spare, version, weights)
+            self._snapshots.begin_snapshot(version, weights)
             return
         for _ in weights:
             pass
 
+    def await_snapshot(self) -> None:
+        self._snapshots.await_snapshot()
+
     def close(self) -> None:
+        self._disconnect()
+        self._snapshots.close()
+
+    def _disconnect(self) -> None:
         if self._sender is not None:
             self._sender.shutdown()
             self._sender = None
@@ -109,7 +118,7 @@ class GpuTransfer:
             return
         if self._sender is not None:
             engines.each("leave the former transfer group", lambda handle: handle.disconnect_learner())
-            self.close()
+            self._disconnect()
         self._client.workers = {name: found.workers for name, found in facts.items()}
         self._sender = self._connect(self._client, self._source, self._rank)
         self._connected = there
@@ -123,7 +132,8 @@ class IpcTransfer(GpuTransfer):
 
 
 def _connect_ipc(client: EnginesClient, source: LearnerSource, rank: int) -> TransferSender:
-    info = IPCTrainerInitInfo(rank=rank, packed=True)
+    # vLLM's own buffer of 1 GiB is too small for the embedding of an 8B model, and much for a small model.
+    info = IPCTrainerInitInfo(rank=rank, packed=True, packed_buffer_size_bytes=source.piece_bytes())
     sender: TransferSender = WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
     return sender
 

@@ -53,5 +53,8 @@ class SharedFile:
     def keep(self, version: int) -> None:
         """Do nothing: the file is the snapshot."""
 
+    def await_snapshot(self) -> None:
+        """Do nothing: the file was complete before the transfer."""
+
     def close(self) -> None:
         """Keep the files for engines that restart."""

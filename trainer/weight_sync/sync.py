@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from trainer.weight_sync.choice import resolve_device, resolve_transport
+from trainer.weight_sync.choice import resolve_device, resolve_transport, shares_gpus
 
 from .check import AgreementCheck, worst_of
 from .engines import Engines
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 class EngineSleep:
     """Hands the memory of shared GPUs to the learner while it updates, and to the engines while they sample.
 
-    Without ``engine.sleep`` its methods do nothing. All ranks call every method; rank 0 has the engines.
+    Engines free theirs with ``engine.sleep`` only. The learner always returns what it does not use, since an
+    engine that is restarted beside it needs its whole share. All ranks call every method, with the engines on
+    rank 0.
     """
 
     def __init__(self, settings: SyncSettings) -> None:
         self._on = settings.engine.sleep
         self._mode = settings.in_flight
+        self._shared = shares_gpus(settings, resolve_device(settings))
 
     def begin(self, engines: Engines) -> None:
         """Free the engines' memory; no rank returns before all engines have done so."""
@@ -50,14 +53,16 @@ class EngineSleep:
 
     def wake_weights(self, engines: Engines) -> None:
         """Restore the engines' memory for weights, after all ranks have freed what they do not use."""
-        if self._on:
+        if self._shared:
             _free_cached_memory()
+        if self._on:
             engines.each("restore its memory", lambda handle: handle.wake_up("weights"))
 
     def wake_cache(self, engines: Engines) -> None:
         """Restore the engines' cache, with which they sample again."""
-        if self._on:
+        if self._shared:
             _free_cached_memory()
+        if self._on:
             engines.each("restore its memory", lambda handle: handle.wake_up("kv_cache"))
 
 
@@ -147,7 +152,6 @@ class WeightSync:
         paused = time.monotonic()
         size += self._transfer(version, engines)
         paused_s = time.monotonic() - paused if self._transport.pauses else 0.0
-        # The snapshot exists before lost engines are waited for, since they restart with it.
         self._transport.keep(version)
         self._recover(version, engines)
         # Receipts before log-probabilities: a receipt names the tensor that is wrong.
@@ -203,6 +207,7 @@ class WeightSync:
         """Wait for lost engines to return, and have them load this version if they started with another."""
         if not engines.lost:
             return
+        self._transport.await_snapshot()  # with which they restart
         back = engines.returned()
         behind = {name for name, facts in back.get_status().items() if facts.version != version}
         late = Engines(

@@ -29,7 +29,14 @@ class Transport(Protocol):
         ...
 
     def keep(self, version: int) -> None:
-        """Keep a snapshot for engines that restart, after the others have resumed sampling."""
+        """Keep a snapshot for engines that restart, after the others have resumed sampling; collective.
+
+        It may still be in writing when this returns.
+        """
+        ...
+
+    def await_snapshot(self) -> None:
+        """Return when the snapshot is complete. Raises ConfigError and Stalled."""
         ...
 
     @property

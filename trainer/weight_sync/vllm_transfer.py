@@ -13,7 +13,7 @@ from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
 from local_processes.threads import AbandonedError, run_in_thread
 from trainer.errors import EngineError, EngineLost, Stalled
 
-from .weights import complete
+from .weights import complete, piece_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,10 +45,18 @@ class LearnerSource(WeightSource):
 
     def bytes(self) -> int:
         """Return the bytes of all weights."""
-        return sum(meta.dtype.itemsize * torch.Size(meta.shape).numel() for meta in self.metadata())
+        return sum(map(_bytes, self.metadata()))
+
+    def piece_bytes(self) -> int:
+        """Return the bytes of a buffer that each of the weights fits into."""
+        return piece_bytes(self.bytes(), max(map(_bytes, self.metadata())))
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         return complete(self._learner.named_weights(), self._dtype)
+
+
+def _bytes(meta: ParamMeta) -> int:
+    return meta.dtype.itemsize * torch.Size(meta.shape).numel()
 
 
 class EnginesClient:

@@ -28,6 +28,7 @@ Free: TypeAlias = Callable[[Path], int]
 
 GIB = 1 << 30
 RESERVE_BYTES = 16 << 20
+PIECE_BYTES = 256 << 20
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 
@@ -74,6 +75,16 @@ def complete(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Itera
         yield name, sent
     if embedding is not None and not head:
         yield HEAD, embedding
+
+
+def piece_bytes(total: int, largest: int) -> int:
+    """Return the bytes of GPU memory that weights pass through on their way to an engine on the same GPU.
+
+    Args:
+        total: bytes of all weights.
+        largest: bytes of the largest tensor, which is not divided.
+    """
+    return max(largest, min(total, PIECE_BYTES))
 
 
 def free_bytes(folder: Path) -> int:

@@ -14,7 +14,6 @@ from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import engine_memory
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.object_store import batch_bytes, object_store, object_store_here
-from trainer.capacity.placement import gpu_slots
 from trainer.capacity.plan import capacity_plan
 from trainer.capacity.storage import checkpoint_bytes, storage_of
 from trainer.config import RayConfig, RunConfig
@@ -137,22 +136,6 @@ def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
     assert checkpoint_bytes(shape, reference=True) == pytest.approx(size, abs=5e5)
 
 
-def slots(config, machine=EIGHT):
-    return [
-        (slot.machine, slot.gpu, slot.workers, slot.engines)
-        for slot in gpu_slots(config.hardware, "cuda", machine)
-    ]
-
-
-def test_learners_and_engines_have_gpus_of_their_own():
-    assert slots(on_gpus(2, 2)) == [(0, 0, (0,), ()), (0, 1, (1,), ()), (0, 2, (), (0,)), (0, 3, (), (1,))]
-
-
-def test_shares_that_add_up_to_one_are_on_the_same_gpus():
-    config = run(learner={"workers": 2, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4})
-    assert slots(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
-
-
 def on_one_gpu(sleep, share=0.5, **learner):
     learner = {"gpus": 0.5, "sharding": "fsdp2", "gradient_checkpointing": True, **learner}
     engine = {"gpus": 0.5, "gpu_memory_share": share, "sleep": sleep}
@@ -176,6 +159,22 @@ def test_weights_of_an_engine_that_sleeps_are_in_host_memory():
     assert weights == awake.groups[0].parts["engine: weights"]
 
 
+def test_weights_that_go_to_an_engine_on_the_same_gpu_are_there_twice_in_pieces():
+    """Qwen3-4B's embedding in 16 bits is the largest tensor, and no piece is smaller."""
+    whole, adapter = (capacity_plan(on_one_gpu(False, lora=lora), EIGHT) for lora in (None, {"rank": 8}))
+    assert whole.groups[0].parts["weight sync"] == 2 * 2 * 151_936 * 2560
+    assert "weight sync" not in adapter.groups[0].parts
+
+
+def test_weights_that_go_from_gpu_to_gpu_are_copied_to_host_memory_for_a_snapshot():
+    kept, not_kept = (
+        capacity_plan(run(learner={"gpus": 1}, sync={"recovery": recovery}), EIGHT).host
+        for recovery in (True, False)
+    )
+    assert kept.pop("weights for a snapshot") == pytest.approx(2 * 4.02e9, rel=0.01)
+    assert kept == not_kept
+
+
 def test_with_sleep_the_engine_may_have_what_the_learners_passes_take():
     """4 billion weights whose states are in host memory, beside an engine with 85 % of the GPU."""
     learner = {"offload": "parameters", "micro_batch_tokens": 32768}
@@ -192,17 +191,6 @@ def test_sleep_without_a_shared_gpu_is_a_problem_of_the_plan():
     )
 
 
-def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
-    config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
-    slots = gpu_slots(config.hardware, "cuda", Machine(4, H100))
-    assert [(slot.gpu, slot.workers, slot.engines) for slot in slots] == [
-        (0, (0,), (0,)),
-        (1, (1,), (0,)),
-        (2, (2,), (1,)),
-        (3, (3,), (1,)),
-    ]
-
-
 def test_shares_that_cannot_be_placed_are_one_sentence_of_the_plan():
     config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 4, "gpus": 0.6})
     problems = capacity_plan(config, EIGHT).problems
@@ -210,13 +198,6 @@ def test_shares_that_cannot_be_placed_are_one_sentence_of_the_plan():
         "learner.gpus=0.6 and engine.gpus=0.6 add up to more than a GPU: lower one, so that they share each "
         "GPU, or set both to 1 for GPUs of their own"
     ]
-
-
-def test_tensor_parallel_engines_have_a_gpu_for_each_part_and_machines_follow_each_other():
-    config = run(learner={"workers": 8, "gpus": 1}, engine={"count": 4, "tensor_parallel": 2})
-    placed = slots(config, replace(EIGHT, count=2))
-    assert [slot[:2] for slot in placed] == [(machine, gpu) for machine in range(2) for gpu in range(8)]
-    assert placed[8:10] == [(1, 0, (), (0,)), (1, 1, (), (0,))]
 
 
 def test_a_run_that_fits_has_no_problems():

@@ -9,6 +9,7 @@ from tests.fakes.rollout_engines import FakeHandle
 from tests.harness.weight_sync_ranks import sync_by_two_ranks
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, StaleWeights, Stalled
+from trainer.weight_sync.shared_file import SharedFile
 from trainer.weight_sync.snapshots import (
     WeightSnapshot,
     clear_snapshots,
@@ -16,7 +17,7 @@ from trainer.weight_sync.snapshots import (
     note_snapshot,
     snapshot_folder,
 )
-from trainer.weight_sync.sync import make_weight_sync
+from trainer.weight_sync.sync import WeightSync, make_weight_sync
 from trainer.weight_sync.weights import file_weights
 
 UPDATE = ["pause_generation", "begin_update", "update_weights", "finish_update", "resume_generation"]
@@ -225,6 +226,19 @@ def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_n
     assert handles[0].version == 3
     assert verbs(handles[0]) == ["pause_generation", "load_newest_snapshot", "resume_generation"]
     assert report.lost == ()
+
+
+def test_an_engine_that_died_is_waited_for_when_the_snapshot_is_complete(run, owner):
+    handle = FakeHandle("dies", dies_at="begin_update")
+    told([handle], 3, run)
+    transport = SharedFile(run.sync_settings, owner, 0, "cpu")
+    away = []
+    transport.await_snapshot = lambda: away.append(handle.away)
+    weight_sync = WeightSync(run.sync_settings, [handle], owner, 0, transport, None)
+    weight_sync.report(3)
+    assert away == [2]
+    weight_sync.report(4)
+    assert away == [2]
 
 
 def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
