@@ -19,11 +19,12 @@ from trainer.tracking.logs import keep_log
 
 from .backend import open_backend
 from .engine import Engine
+from .start_failure import start_failure
 
 if TYPE_CHECKING:
     from trainer.weight_sync.engines import EngineStatus
 
-    from .backend import Part, PauseMode
+    from .backend import EngineBackend, Part, PauseMode
     from .generation import Generation, GenerationRequest
     from .options import EngineOptions
     from .placement import Neighbours
@@ -93,7 +94,7 @@ class EngineActor:
         # released with their holders.
         self._shares = neighbours.take() if neighbours is not None else []
         self._loop = EngineLoop()
-        self._engine = Engine(open_backend(options), options)
+        self._engine = Engine(_opened(options), options)
         self._ready: asyncio.Task[None] | None = None
         if log is not None:
             keep_log(log, "vllm")  # vLLM's import configures its own logger
@@ -137,6 +138,13 @@ class EngineActor:
         return self._engine.find_failure()
 
 
+def _opened(options: EngineOptions) -> EngineBackend:
+    try:
+        return open_backend(options)
+    except Exception as error:
+        raise start_failure(error) from error
+
+
 def _own_name() -> str:
     return ray.get_runtime_context().get_actor_name() or "engine"
 
@@ -147,7 +155,8 @@ def _translated(error: BaseException) -> BaseException:
         cause = error.cause
         return cause if isinstance(cause, TrainerError) else EngineError(f"{type(cause).__name__}: {cause}")
     if isinstance(error, ActorDiedError):
-        return EngineGone(str(error))
+        # Of a failed start, Ray has the traceback as text, which ends with the error.
+        return EngineGone(str(error).rpartition(f"{EngineError.__name__}: ")[2])
     if isinstance(error, (RayActorError, WorkerCrashedError)):
         return EngineLost(str(error))
     return error

@@ -20,7 +20,7 @@ from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.fleet import engine_handles, start_engines  # noqa: E402
 from trainer.engines.generation import Finish, GenerationRequest, Sampling  # noqa: E402
 from trainer.engines.pool import EnginePool  # noqa: E402
-from trainer.errors import StaleWeights  # noqa: E402
+from trainer.errors import EngineError, StaleWeights  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
 from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder  # noqa: E402
 from trainer.weight_sync.sync import make_weight_sync  # noqa: E402
@@ -68,6 +68,27 @@ def engine(cluster, run, model):
     yield engine
     engine.stop()
     clear_snapshots(snapshot_folder(run.folder, run.sync.folder))
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        pytest.param(
+            {"in_process": False, "args": {"num_gpu_blocks_override": 2}},
+            "ValueError: To serve at least one request with the model's max seq len",
+            id="in a process of vLLM's own",
+        ),
+        pytest.param({"args": {"quantization": "fp8"}}, "float32 is not supported", id="in the actor"),
+    ],
+)
+def test_an_engine_that_does_not_start_names_the_cause_in_one_line(cluster, run, model, engine, why):
+    broken = run.engine.model_copy(update={"start_timeout_s": 150.0, **engine})
+    name = "without-room" if broken.args.get("num_gpu_blocks_override") else "wrong-type"
+    settings = run.model_copy(update={"name": name, "engine": broken}).engine_settings
+    with pytest.raises(EngineError, match=f"{name}-engine-0 did not start: ") as caught:
+        start_engines(settings, model, "cpu")
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
