@@ -6,6 +6,7 @@ sandbox-trainer    needs the extra ``trainer``
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 
@@ -34,6 +35,8 @@ def service() -> None:
 
 def trainer() -> None:
     """Run ``sandbox-trainer``."""
+    # Importing torchao, which the CUDA build has, makes torch warn of what its users cannot change.
+    logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
     _run("trainer.cli.app", "sandbox-trainer", "trainer")
 
 
