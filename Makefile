@@ -147,8 +147,9 @@ dist: $(BIN)/uv ## Build the source distributions and wheels of a release into d
 	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist .
 
 # Of var only what make and the tests make again: it also has runs, models, databases and recorded episodes.
-clean: ## Remove the virtual environments, the caches of checks and the built pages.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+clean: ## Remove the virtual environments, the caches of checks, and what was built but dist.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build clients/build *.egg-info clients/*.egg-info
 	rm -rf $(CHART_TOOLS) $(SUPPLY_TOOLS) $(SITE_VENV) $(TEST_PACKAGES_FOLDER) var/agents var/site var/openapi.json var/sbom
 
 distclean: ## Remove all of var as well, with its runs, checkpoints, models and recorded episodes; asks first.

