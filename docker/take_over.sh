@@ -38,6 +38,8 @@ case $workdir in
         refuse "its working directory is the system's $workdir; name another one by WORKDIR or environment.workdir" ;;
     /logs* | /tests* | /solution*)
         refuse "its working directory is $workdir, which the format keeps for tests and solution" ;;
+    /app/*)
+        refuse "its working directory $workdir is below /app, which becomes a link; make it /app itself or a folder elsewhere" ;;
 esac
 
 chmod 1777 /workspace
