@@ -4,7 +4,14 @@ import subprocess
 
 import pytest
 
-from scripts.changed_environments import affected, affected_parts, changed_paths, environments, main
+from scripts.changed_environments import (
+    affected,
+    affected_parts,
+    changed_paths,
+    environments,
+    main,
+    sample,
+)
 
 WORLDS = "sandbox_service/environments"
 FILES = {
@@ -103,8 +110,41 @@ def test_on_the_base_itself_the_last_commit_counts(project, git):
     assert affected(changed_paths(project, "main"), project) == ["sums"]
 
 
-def test_without_the_base_no_environment_is_printed_and_the_reason_is(project, git, capsys):
-    assert main(["origin/main"], project) == 0
+def test_files_that_git_does_not_know_yet_are_changes(project, git):
+    (project / ".gitignore").write_text("*.log\n")
+    git("add", ".")
+    git("commit", "-m", "second")
+    git("switch", "-c", "branch")
+    git("commit", "--allow-empty", "-m", "third")
+    (project / WORLDS / "sums/box/new.py").touch()
+    (project / WORLDS / "chess/box/new.log").touch()
+    assert affected(changed_paths(project, "main"), project) == ["sums"]
+
+
+def test_without_the_base_the_last_commit_counts_and_the_reason_is_printed(project, git, capsys):
+    (project / WORLDS / "sums/box/world.py").write_text("changed = 1\n")
+    git("commit", "-am", "second")
+    assert main(["origin/main"], project) == 1
     printed = capsys.readouterr()
-    assert printed.out.strip() == ""
-    assert "cannot compare with origin/main" in printed.err
+    assert printed.out == "sums\n"
+    assert "WARNING: cannot compare with origin/main" in printed.err
+    assert "taken instead: changes of the last commit" in printed.err
+
+
+@pytest.mark.parametrize("words", [[], ["--parts"]])
+def test_in_a_clone_of_one_commit_a_sample_is_printed_and_the_reason(project, git, capsys, words):
+    assert main(["origin/main", *words], project) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.split()) == 2
+    assert "taken instead: a sample of 2 names" in printed.err
+
+
+def test_without_git_a_sample_is_printed(project, capsys):
+    assert main([], project) == 1
+    assert capsys.readouterr().out == "chess sums\n"
+
+
+def test_a_sample_changes_with_the_commit():
+    names = list("abcdefgh")
+    assert sample(names, "1f2e") == sample(names, "1f2e")
+    assert len({tuple(sample(names, str(commit))) for commit in range(9)}) > 1
