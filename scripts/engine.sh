@@ -10,19 +10,39 @@ pid_file=$state/dockerd.pid
 log=$state/dockerd.log
 deadline_s=${ENGINE_DEADLINE_S:-60}
 
-answers() {
-    # The API's ping over the socket: works without the docker command line.
-    python3 - <<'PING' 2>/dev/null
-import os, socket, sys
-host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+host=${DOCKER_HOST:-unix:///var/run/docker.sock}
+
+ping() {
+    # The API's ping over the socket: works without the docker command line. Status 3: the user may not connect.
+    "$@" python3 - "$host" <<'PING' 2>/dev/null
+import socket, sys
+host = sys.argv[1]
 if not host.startswith("unix://"):
     sys.exit("only unix sockets")
 sock = socket.socket(socket.AF_UNIX)
 sock.settimeout(3)
-sock.connect(host.removeprefix("unix://"))
+try:
+    sock.connect(host.removeprefix("unix://"))
+except PermissionError:
+    sys.exit(3)
 sock.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
 sys.exit(b" 200 " not in sock.recv(64))
 PING
+}
+
+answers() {
+    # To root, who may connect to each socket, where this user may not: no connection is not no engine.
+    status=0
+    ping env || status=$?
+    if [ "$status" = 3 ]; then ping as_root; else return "$status"; fi
+}
+
+check_access() {
+    # An engine answers; does it answer to this user?
+    if ping env; then return 0; fi
+    echo "$(id -un) may not connect to $host: add the user to the socket's group and log in again" \
+        "(sudo usermod -aG docker $(id -un)), or work as root" >&2
+    return 1
 }
 
 start_time() {
@@ -94,6 +114,7 @@ case ${1:-} in
 start)
     install_missing
     if answers; then
+        check_access
         echo "an engine answers"
         exit 0
     fi
@@ -102,6 +123,7 @@ start)
     for driver in overlay2 vfs; do
         if launch "$driver"; then
             echo "started dockerd ($driver)"
+            check_access
             exit 0
         fi
         echo "dockerd did not start with $driver:" >&2
@@ -119,7 +141,14 @@ stop)
     fi
     ;;
 status)
-    if answers; then echo "an engine answers"; else echo "no engine answers"; exit 1; fi
+    if ping env; then
+        echo "an engine answers"
+    elif [ $? = 3 ]; then
+        check_access
+    else
+        echo "no engine answers"
+        exit 1
+    fi
     ;;
 *)
     echo "usage: engine.sh start|stop|status" >&2

@@ -1,0 +1,141 @@
+"""``scripts/engine.sh`` for a user who may not connect to the engine's socket; dockerd is a stub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCKERD = """
+import os, socket, sys
+from pathlib import Path
+
+place = os.environ["DOCKER_HOST"].removeprefix("unix://")
+Path(place).unlink(missing_ok=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(place)
+os.chmod(place, 0)
+server.listen()
+Path(sys.argv[sys.argv.index("--pidfile") + 1]).write_text(str(os.getpid()))
+while True:
+    connection, _ = server.accept()
+    connection.recv(100)
+    connection.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nOK")
+    connection.close()
+"""
+PROGRAMS = {
+    "dockerd": f"#!{sys.executable}\n{DOCKERD}",
+    # Root may connect; the socket's owner is the user of this test, so that neither needs to be root.
+    "sudo": '#!/bin/sh\nchmod 600 "$SOCKET" 2>&-; "$@"; status=$?; chmod 0 "$SOCKET" 2>&-; exit $status\n',
+    "id": '#!/bin/sh\n[ "$1" = -u ] && echo 1000 || echo somebody\n',
+    "debootstrap": "#!/bin/sh\n",
+    "mount": "#!/bin/sh\n",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "docker.sock"
+
+
+@pytest.fixture
+def engine(tmp_path: Path, place: Path):
+    """Run the script with a verb, and without root's right to open everything."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "bin").mkdir()
+    for name in ("engine.sh", "debian.sh"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    for name, text in PROGRAMS.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "DOCKER_HOST": f"unix://{place}",
+        "SOCKET": str(place),
+    }
+
+    def run(verb: str) -> subprocess.CompletedProcess[str]:
+        command = [*unprivileged, "sh", str(tmp_path / "scripts/engine.sh"), verb]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    yield run
+    if (pid := tmp_path / "var/engine/dockerd.pid").exists():
+        os.kill(int(pid.read_text().split()[0]), signal.SIGKILL)
+
+
+@pytest.fixture
+def running(place: Path) -> Iterator[socket.socket]:
+    """An engine that was started by root."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place))
+        server.listen()
+        place.chmod(0)
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nOK")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def started(tmp_path: Path) -> bool:
+    return (tmp_path / "var/engine/dockerd.pid").exists()
+
+
+@pytest.mark.parametrize("verb", ["start", "status"])
+def test_an_engine_that_the_user_may_not_use_is_no_missing_engine(
+    engine, running: socket.socket, tmp_path: Path, place: Path, verb: str
+) -> None:
+    done = engine(verb)
+    assert done.returncode == 1
+    assert f"somebody may not connect to unix://{place}: add the user to the socket's group" in done.stderr
+    assert not started(tmp_path)
+
+
+def test_an_engine_that_the_user_may_use_answers(engine, running: socket.socket, place: Path) -> None:
+    place.chmod(0o600)
+    assert engine("start").stdout == "an engine answers\n"
+    assert engine("status").stdout == "an engine answers\n"
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["no socket", "the socket of an engine that has died"])
+def test_a_missing_engine_is_started_though_only_root_may_connect_to_it(
+    engine, tmp_path: Path, place: Path, left: bool
+) -> None:
+    if left:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(place))
+        place.chmod(0)
+    done = engine("start")
+    assert "started dockerd (overlay2)" in done.stdout
+    assert "somebody may not connect" in done.stderr
+    assert started(tmp_path)
+    assert engine("stop").stdout == "stopped dockerd\n"
+
+
+def test_without_an_engine_the_status_says_so(engine) -> None:
+    done = engine("status")
+    assert (done.returncode, done.stdout) == (1, "no engine answers\n")
