@@ -34,7 +34,7 @@ environments: $(STAMP) ## Install the packages and make the data of every enviro
 	$(BIN)/sandbox-service envs setup all
 
 test: $(STAMP) ## Run all tests; those that need Docker or PostgreSQL skip where there is none.
-	@$(BIN)/python scripts/run_tests.py $(PYTEST_ARGS)
+	@$(BIN)/python -m scripts.run_tests $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Style and formatting.
 	$(BIN)/ruff check .

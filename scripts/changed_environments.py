@@ -5,9 +5,9 @@ new files; on BASE itself, those of the last commit. Where BASE or the history u
 commit counts as well, and in a clone of one commit two names that change with it: all of them would take CI
 hours. The exit status is then 1, and the reason is printed.
 
-CI runs the conformance suite on Docker for these environments, in addition to the representative ones. Changes
-of the runner, of sandboxes and of images print no environment: they affect all alike, and the representative
-ones find what they break.
+CI runs the conformance suite on Docker for these environments, in addition to the representative ones.
+Changes of the runner, of sandboxes and of images print no environment: they affect all alike, and the
+representative ones find what they break.
 
 With ``--parts`` the names are those of ``tests/harness/sampling.py``: agents in ``examples``, and suites of
 which each run plays a sample only.
@@ -116,7 +116,10 @@ def changed_paths(root: Path, base: str) -> list[str]:
 
 def changed_since(root: Path, commit: str) -> list[str]:
     """Return the files changed since a commit, with those that git does not know yet."""
-    listed = _git(root, "diff", "--name-only", commit), _git(root, "ls-files", "--others", "--exclude-standard")
+    listed = (
+        _git(root, "diff", "--name-only", commit),
+        _git(root, "ls-files", "--others", "--exclude-standard"),
+    )
     return [path for lines in listed for path in lines.splitlines()]
 
 
@@ -135,10 +138,12 @@ def main(words: list[str], root: Path = ROOT) -> int:
     find, every = (affected_parts, parts) if "--parts" in words else (affected, environments)
     base = next((word for word in words if word != "--parts"), "origin/main")
     try:
-        print(*find(changed_paths(root, base), root))
-        return 0
+        names = find(changed_paths(root, base), root)
     except (subprocess.CalledProcessError, OSError) as error:
         reason = getattr(error, "stderr", "") or str(error)
+    else:
+        print(*names)
+        return 0
     try:
         names, instead = find(changed_since(root, "HEAD^"), root), "changes of the last commit"
     except (subprocess.CalledProcessError, OSError):

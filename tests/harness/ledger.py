@@ -1,4 +1,4 @@
-"""A pytest plugin that writes each event to the file TEST_LEDGER at once, for ``scripts/run_tests.py``.
+"""A pytest plugin that writes each event to the file TEST_LEDGER at once, for ``scripts/run_tests``.
 
 pytest's own summary is lost when the process dies. The lines of the file are not, and the last one names the
 test that was running.

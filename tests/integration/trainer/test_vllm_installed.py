@@ -1,4 +1,4 @@
-"""With CI_REQUIRE_VLLM=1, an installation without vLLM fails one test instead of skipping those of some 20 files."""
+"""With CI_REQUIRE_VLLM=1, an installation without vLLM fails a test, and does not only skip some 20 files."""
 
 import importlib
 import os

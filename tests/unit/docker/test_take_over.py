@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[3] / "docker/take_over.sh"
-# On a file system of its own and with programs that are read-only: what the script changes is gone afterwards.
+# On a file system of its own, with programs that are read-only: what the script changes is gone afterwards.
 IMAGE = """
 set -eu
 cd "$1"
@@ -30,7 +30,7 @@ exit $status
 
 @pytest.fixture
 def take_over(tmp_path: Path):
-    """Run the script in an image's working directory; return the status, its files afterwards, and what it says."""
+    """Run the script in a working directory; return the status, the files afterwards, and what it says."""
     own = ["unshare", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*own, "true"], check=False).returncode:
         pytest.skip("mounts need root")

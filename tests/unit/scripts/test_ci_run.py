@@ -106,4 +106,9 @@ def test_tests_that_need_what_is_installed_or_started_do_not_skip(run, record: P
     run()
     variables = record.with_name("record.env").read_text().splitlines()
     required = {name for name, _, value in (line.partition("=") for line in variables) if value == "1"}
-    assert {"CI_REQUIRE_VLLM", "CI_REQUIRE_DOCKER", "CI_REQUIRE_POSTGRES", "CI_REQUIRE_ENVIRONMENTS"} <= required
+    assert {
+        "CI_REQUIRE_VLLM",
+        "CI_REQUIRE_DOCKER",
+        "CI_REQUIRE_POSTGRES",
+        "CI_REQUIRE_ENVIRONMENTS",
+    } <= required

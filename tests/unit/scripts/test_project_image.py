@@ -55,8 +55,8 @@ def test_wheels_have_no_module_that_an_earlier_build_has_left(
         for module in (project / package / "__init__.py", project / "build/lib" / package / "removed.py"):
             module.parent.mkdir(parents=True)
             module.touch()
-        described = f"[project]\nname = '{package}'\nversion = '1'\n[tool.setuptools]\npackages = ['{package}']\n"
-        (project / "pyproject.toml").write_text(described)
+        described = f"[project]\nname = '{package}'\nversion = '1'\n"
+        (project / "pyproject.toml").write_text(f"{described}[tool.setuptools]\npackages = ['{package}']\n")
     # What builds is that of this environment: no package index is asked.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("UV_NO_BUILD_ISOLATION", "1")
@@ -64,7 +64,10 @@ def test_wheels_have_no_module_that_an_earlier_build_has_left(
     words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels))
     subprocess.run([sys.executable, *words, *map(str, built)], check=True, timeout=120)
     modules = {
-        name for wheel in wheels.iterdir() for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")
+        name
+        for wheel in wheels.iterdir()
+        for name in zipfile.ZipFile(wheel).namelist()
+        if name.endswith(".py")
     }
     assert modules == {"shop/__init__.py", "shop_client/__init__.py"}
     assert not list(root.glob("**/bdist*"))

@@ -2,29 +2,18 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts import run_tests
+from scripts.run_tests.__main__ import jobs_here
 
-ROOT = Path(__file__).parents[3]
-SCRIPT = f"""
+WITH_ENVIRONMENTS = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {str(ROOT / "scripts")!r})
-import run_tests
-sys.exit(run_tests.main(["--no-environments", "-p", "no:cacheprovider", *sys.argv[1:]], Path.cwd()))
-"""
-WITH_ENVIRONMENTS = f"""
-import sys
-from pathlib import Path
-sys.path.insert(0, {str(ROOT / "scripts")!r})
-import run_tests
+from scripts.run_tests.__main__ import main
 set_up = [sys.executable, "-c", "print('bfcl: the registry does not answer'); raise SystemExit(1)"]
-sys.exit(run_tests.main(["-p", "no:cacheprovider"], Path.cwd(), set_up, Path("nothing is set up here")))
+sys.exit(main(["-p", "no:cacheprovider"], Path.cwd(), set_up, Path("nothing is set up here")))
 """
 PASSING = "def test_right(): pass\n"
 FAILING = "def test_wrong(): assert 1 == 2\n"
@@ -34,48 +23,6 @@ DIES_INSIDE = "import os\ndef test_deadly(): os.abort()\n"
 STARTS_RAY = (
     f"import pytest\npytestmark = [pytest.mark.{'ray'}]\n"  # not these words, which would move this file
 )
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Write test files, and start a process that runs them as ``make test`` does, with the words."""
-
-    def start(files, *words, script=SCRIPT):
-        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray', 'vllm']\n")
-        for name, text in files.items():
-            path = tmp_path / "tests" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        own = tmp_path / "own"  # folders of groups that fail stay
-        own.mkdir(exist_ok=True)
-        return subprocess.Popen(
-            [sys.executable, "-c", script, *words],
-            cwd=tmp_path,
-            # No test here needs a plugin, and to load those that are installed takes most of a start.
-            env={
-                "PYTHONPATH": str(ROOT),
-                "PATH": "/usr/bin:/bin",
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "TMPDIR": str(own),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return start
-
-
-@pytest.fixture
-def project(start):
-    """Write test files, and run them to the end."""
-
-    def run(files, *words, **options):
-        with start(files, *words, **options) as process:
-            stdout, stderr = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-
-    return run
 
 
 def last_line(done):
@@ -141,7 +88,7 @@ def test_words_choose_tests_and_are_passed_on(project):
 
 def test_the_first_failure_ends_the_run_if_that_is_asked_for(project):
     done = project({"unit/test_a.py": FAILING, "contract/test_b.py": FAILING}, "-x", "--jobs", "1")
-    assert "not run after the failure: 1 groups" in done.stdout
+    assert "not run: 1 groups" in done.stdout
     assert last_line(done) == "0 passed, 1 failed, 0 skipped"
 
 
@@ -237,4 +184,4 @@ def test_help_names_the_options_and_runs_nothing(project):
     [(1, 64, 1), (2, 15.9, 2), (2, 16, 3), (64, 8, 2), (64, 256, 3)],
 )
 def test_a_third_group_runs_where_there_is_memory_for_it(cores: int, memory_gib: float, jobs: int) -> None:
-    assert run_tests.jobs_here(cores, memory_gib) == jobs
+    assert jobs_here(cores, memory_gib) == jobs

@@ -1,0 +1,1 @@
+"""Runs the tests in several processes and adds up the outcomes."""
