@@ -3,7 +3,7 @@
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS packages
 COPY wheels/ /wheels/
-RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps --no-compile --no-warn-script-location \
+RUN python3 "$(echo /wheels/pip-*.whl)/pip" install --quiet --no-index --no-deps --no-warn-script-location \
     --break-system-packages --root-user-action ignore --root /built /wheels/*.whl
 
 FROM ${BASE}

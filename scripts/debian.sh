@@ -1,5 +1,8 @@
 # Read by the scripts that install from Debian's packages: as_root, refresh_packages and install_packages.
 
+# Asked by packages that are installed, whether they may start their service; without the file they may.
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
@@ -11,14 +14,30 @@ apt_get() {
         deadline_s=$1
         shift
         temporary=$(mktemp -d)
-        trap 'rm -rf "$temporary"' EXIT
+        trap 'rm -rf "$temporary"; allow_services' EXIT
         trap 'exit 1' HUP INT TERM
         chmod 1777 "$temporary"
-        # RUNLEVEL=1 keeps a package from starting a service of its own, such as a second engine; --foreground
-        # lets Ctrl-C reach apt-get.
-        as_root env TMPDIR="$temporary" DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        case $1 in install) deny_services ;; esac
+        # --foreground lets Ctrl-C reach apt-get.
+        as_root env TMPDIR="$temporary" DEBIAN_FRONTEND=noninteractive \
             timeout --foreground "$deadline_s" apt-get -q "$@" >&2
     )
+}
+
+# Keeps packages from starting services of their own, such as a second engine, under systemd too. A policy that
+# the machine has stays as it is.
+deny_services() {
+    [ ! -e "$policy" ] || return 0
+    as_root sh -c 'cat >"$1" && chmod 755 "$1"' sh "$policy" <<'POLICY'
+#!/bin/sh
+# Of training-sandbox, while it installs packages.
+exit 101
+POLICY
+}
+
+# Also after a script that was killed, whose policy is still there.
+allow_services() {
+    ! grep -qs "# Of training-sandbox," "$policy" || as_root rm -f "$policy"
 }
 
 refresh_packages() {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs Debian's package redis-server for the tests of Ray's fault tolerance, unless the program is there.
-# The tests start servers of their own: the package's is not started.
+# The tests start servers of their own: the package's is not started (debian.sh).
 set -eu
 
 . "$(dirname "$0")/debian.sh"

@@ -78,7 +78,9 @@ async def build_images(
     cache_dir: Path | None = None,
     force: bool = False,
 ) -> list[str]:
-    """Build the missing images (all of them with ``force``), and return the references of all.
+    """Build the missing images, and return the references of all.
+
+    With ``force`` all are built, on a base that is fetched again where a source answers.
 
     ``progress`` gets a line at the start of each step and at least every ten seconds of it. The output of the
     builds goes to logs in the cache folder, whose paths the lines name.
@@ -87,13 +89,14 @@ async def build_images(
     """
     references: list[str] = []
     cache = cache_dir or cache_root() / "images"
+    common = ""
     for spec in specs:
         reference = image_reference(spec, prefix)
         references.append(reference)
         if not force and await engine.has_image(reference):
             progress(f"{reference}: exists already")
             continue
-        base = await base_image(engine, progress, cache, force=force)
+        common = base = common or await base_image(engine, progress, cache, force=force)
         if spec.provisions is not None:
             base = await _packages_image(engine, progress, spec, base, cache, force=force)
         files = box_files(spec)
@@ -109,12 +112,12 @@ async def build_images(
 async def base_image(
     engine: DockerEngine, progress: Callable[[str], None], cache: Path, *, force: bool
 ) -> str:
-    """Return the name of the base of all images; it is built unless it exists."""
+    """Return the name of the base of all images; it is built unless it exists, or again with ``force``."""
     recipe = _recipe(_BASE)
     base = _base_reference()
     if not force and await engine.has_image(base):
         return base
-    source = await _system(engine, progress, cache)
+    source = await _system(engine, progress, cache, force=force)
     log = cache / "base.log"
     with _building(progress, base, log):
         labels = image_labels(_BASE, "Debian with Python 3.11 and no setuid program, the base of all boxes")
@@ -176,25 +179,34 @@ def _packages_reference(name: str, provisions: Provisions, base: str) -> str:
     return f"{_PACKAGES}:{name}-{made_with}-{provisions.digest}"
 
 
-async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: Path) -> str:
-    """Return an image with Python 3.11, from the first source that has one."""
-    for repository, tag in (_REGISTRY_BASE, _TREE_BASE):
-        if await engine.has_image(f"{repository}:{tag}"):
-            return f"{repository}:{tag}"
+async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: Path, *, force: bool) -> str:
+    """Return an image with Python 3.11, from the first source that has one.
+
+    With ``force`` one that is there is fetched again, and taken as it is where that fails.
+    """
+    registry, tree = ":".join(_REGISTRY_BASE), ":".join(_TREE_BASE)
+    found = [name for name in (registry, tree) if await engine.has_image(name)]
+    if found and not force:
+        return found[0]
     tarball = cache / _TARBALL
-    if not tarball.exists():
-        progress(f"asking the registry for {':'.join(_REGISTRY_BASE)}")
+    if force or not tarball.exists():
+        progress(f"asking the registry for {registry}")
         try:
-            with WaitReport(progress, f"{':'.join(_REGISTRY_BASE)} from the registry"):
+            with WaitReport(progress, f"{registry} from the registry"):
                 await engine.pull(*_REGISTRY_BASE, _REGISTRY_ANSWER_S, _PULL_S)
-            return ":".join(_REGISTRY_BASE)
         except ServiceError as error:
-            progress(f"no image from a registry ({error.detail}); building one from Debian's packages")
-        await _bootstrap(tarball, progress)
+            kept = registry in found
+            instead = f"{registry} is kept as it is" if kept else "building one from Debian's packages"
+            progress(f"no image from a registry ({error.detail}); {instead}")
+            if kept:
+                return registry
+        else:
+            return registry
+    await _make_tarball(tarball, progress, force=force)
     progress(f"importing {tarball.name}")
     with WaitReport(progress, f"the Docker engine, which imports {tarball.name}"):
         await engine.load_tree(str(tarball), *_TREE_BASE, _BUILD_S)
-    return ":".join(_TREE_BASE)
+    return tree
 
 
 def base_recipe() -> dict[str, bytes]:
@@ -203,25 +215,40 @@ def base_recipe() -> dict[str, bytes]:
 
 
 async def base_tarball(
-    progress: Callable[[str], None], cache: Path, engine: DockerEngine | None = None
+    progress: Callable[[str], None], cache: Path, engine: DockerEngine | None = None, *, force: bool = False
 ) -> Path:
     """Return the tar of a small system with Python 3.11; it is made unless the cache has it.
 
-    An engine's base image is exported if there is one. Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL).
+    An engine's base image is exported if there is one. With ``force`` it is made again.
+    Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL).
     """
     tarball = cache / _TARBALL
-    if tarball.exists():
+    if tarball.exists() and not force:
         return tarball
     await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
     if engine is not None:
-        base = await base_image(engine, progress, cache, force=False)
+        base = await base_image(engine, progress, cache, force=force)
         exported = cache / f"{base.replace(':', '-')}.tar"
         progress(f"{exported}: exporting {base}")
         with WaitReport(progress, f"the Docker engine, which exports {base}"):
             await engine.export(base, exported, _BUILD_S)
         return exported
-    await _bootstrap(tarball, progress)
+    await _make_tarball(tarball, progress, force=force)
     return tarball
+
+
+async def _make_tarball(tarball: Path, progress: Callable[[str], None], *, force: bool) -> None:
+    """Make the tar of a system unless it is there; with ``force`` again, and keep it where that fails."""
+    if not await asyncio.to_thread(tarball.exists):
+        await _bootstrap(tarball, progress)
+    elif force:
+        fresh = tarball.with_name(f"fresh-{tarball.name}")
+        await asyncio.to_thread(fresh.unlink, missing_ok=True)
+        try:
+            await _bootstrap(fresh, progress)
+            fresh.replace(tarball)
+        except ServiceError as error:
+            progress(f"{tarball.name} is kept as it is: {error.detail}")
 
 
 async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
@@ -252,6 +279,7 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
             await process.wait()
     if status != 0:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
+    progress(last)
 
 
 async def copy_to_log(

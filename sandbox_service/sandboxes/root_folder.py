@@ -72,13 +72,14 @@ async def make_root(
 ) -> Path:
     """Make the root folder unless it exists, and return it.
 
+    With ``force`` it is made again, from a base that is fetched again.
     Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL) when no source can be had or it is no Python 3.11.
     """
     root = root_folder(cache)
     if is_root(root) and not force:
         progress(f"{root}: exists already")
         return root
-    tarball = await base_tarball(progress, root.parent, engine)
+    tarball = await base_tarball(progress, root.parent, engine, force=force)
     progress(f"{root}: unpacking {tarball.name}")
     with WaitReport(progress, f"{root}, which is unpacked from {tarball.name} and compiled"):
         await asyncio.to_thread(_make, tarball, root)

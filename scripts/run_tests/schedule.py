@@ -72,8 +72,8 @@ class Schedule:
     def _end_running(self, waiting: set[Future[None]], *, by_ctrl_c: bool) -> None:
         """Start no other group, and end those that run: by SIGINT, at which pytest's fixtures clean up.
 
-        Ctrl-C has reached them, too, and a second SIGINT would break off the clean-up: it is sent only to those
-        that are still there after a while.
+        Ctrl-C has reached them, too, and a second SIGINT would break off the clean-up: it is sent only to
+        those that are still there after a while.
         """
         with self._lock:
             self._pending.clear()

@@ -36,7 +36,10 @@ def _images() -> None:
 def build_command(
     overrides: OverridesArgument = None,
     config: ConfigOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Rebuild images that exist already.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Rebuild images that exist already, on a base that is fetched again."),
+    ] = False,
     gvisor: Annotated[
         bool, typer.Option("--gvisor", help="Make the root folder of gVisor boxes instead; needs no engine.")
     ] = False,

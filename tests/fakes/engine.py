@@ -25,6 +25,7 @@ class FakeEngine:
     built: list[Build] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
+    pulled: list[str] = field(default_factory=list)
     running: dict[str, dict] = field(default_factory=dict)
     run_error: ServiceError | None = None
     remove_errors: list[ServiceError] = field(default_factory=list)
@@ -43,6 +44,7 @@ class FakeEngine:
         if f"{repository}:{tag}" not in self.registry:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "no registry answered")
         self.images.add(f"{repository}:{tag}")
+        self.pulled.append(f"{repository}:{tag}")
 
     async def load_tree(self, tarball, repository, tag, timeout_s):
         self.loaded.append(tarball)

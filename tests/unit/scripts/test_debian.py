@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "scripts/debian.sh"
 _APT = """#!/bin/sh
 echo "$(stat -c %a "$TMPDIR") $TMPDIR $*" >>"$RECORD"
+[ ! -e "$POLICY_RC_D" ] || { "$POLICY_RC_D"; echo "$?" >>"$RECORD.policy"; }
 case "$*" in *" install "*) [ -e "$REFRESHED" ] ;; *update*) touch "$REFRESHED" ;; esac
 """
 _SUDO = '#!/bin/sh\nexec "$@"\n'
@@ -29,6 +30,7 @@ def install(tmp_path: Path):
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "RECORD": str(record),
         "REFRESHED": str(refreshed),
+        "POLICY_RC_D": str(tmp_path / "policy-rc.d"),
     }
 
     def run(*, known: bool) -> list[list[str]]:
@@ -54,3 +56,35 @@ def test_lists_are_fetched_only_for_a_package_that_is_not_known(install) -> None
 def test_a_package_that_is_not_known_is_installed_once_the_lists_are_there(install) -> None:
     verbs = ["update" if "update" in call else "install" for call in install(known=False)]
     assert verbs == ["install", "update", "install"]
+
+
+def policies(tmp_path: Path) -> list[str]:
+    return (tmp_path / "record.policy").read_text().split()
+
+
+def test_a_package_may_not_start_its_service_while_it_is_installed(install, tmp_path: Path) -> None:
+    install(known=False)
+    assert policies(tmp_path) == ["101", "101"]
+    assert not (tmp_path / "policy-rc.d").exists()
+
+
+def test_the_policy_of_a_script_that_was_killed_is_removed_by_the_next_one(install, tmp_path: Path) -> None:
+    command = f". {SCRIPT}; deny_services"
+    environment = {
+        **os.environ,
+        "POLICY_RC_D": str(tmp_path / "policy-rc.d"),
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+    }
+    subprocess.run(["sh", "-euc", command], env=environment, check=True, timeout=30)
+    assert (tmp_path / "policy-rc.d").exists()
+    install(known=True)
+    assert not (tmp_path / "policy-rc.d").exists()
+
+
+def test_the_machines_own_policy_stays(install, tmp_path: Path) -> None:
+    own = tmp_path / "policy-rc.d"
+    own.write_text("#!/bin/sh\nexit 104\n")
+    own.chmod(0o755)
+    install(known=True)
+    assert policies(tmp_path) == ["104"]
+    assert own.read_text() == "#!/bin/sh\nexit 104\n"

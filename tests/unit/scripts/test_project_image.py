@@ -75,3 +75,8 @@ def test_wheels_have_no_module_that_an_earlier_build_has_left(
 
 def test_the_version_of_pip_in_an_image_is_fixed() -> None:
     assert PIP.startswith("pip==")
+
+
+def test_no_image_leaves_its_byte_code_to_processes_that_cannot_write_it() -> None:
+    recipes = (Path(__file__).parents[3] / "docker").glob("*.Dockerfile")
+    assert [recipe.name for recipe in recipes if "--no-compile" in recipe.read_text()] == []

@@ -92,6 +92,48 @@ async def test_force_builds_what_is_there():
     assert [build.tag for build in engine.built][-1] == image_reference(SPEC)
 
 
+async def test_force_fetches_the_base_again_and_once(tmp_path):
+    engine = FakeEngine({"python:3.11-slim"}, registry={"python:3.11-slim"})
+    other = dataclasses.replace(SPEC, name="other")
+    await build_images(engine, [SPEC, other], lambda _: None, cache_dir=tmp_path, force=True)
+    assert engine.pulled == ["python:3.11-slim"]
+    assert len(engine.built) == 3
+
+
+async def test_force_keeps_the_base_that_is_there_where_no_registry_answers(tmp_path):
+    engine, said = FakeEngine({"python:3.11-slim"}), []
+    await build_images(engine, [SPEC], said.append, cache_dir=tmp_path, force=True)
+    assert engine.built[0].arguments == {"BASE": "python:3.11-slim"}
+    assert any("python:3.11-slim is kept as it is" in line for line in said)
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """A tree that a base is made of, and the tar of an earlier one."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").touch()
+    monkeypatch.setenv("SANDBOX_BASE_TREE", str(tmp_path / "tree"))
+    tarball = tmp_path / "base-bookworm.tar"
+    tarball.write_text("earlier")
+    return tarball
+
+
+async def test_force_makes_the_base_again_that_is_not_from_a_registry(cached, tmp_path):
+    engine = FakeEngine({"sandbox-debian:bookworm"})
+    await build_images(engine, [SPEC], lambda _: None, cache_dir=tmp_path, force=True)
+    assert engine.loaded == [str(cached)]
+    with tarfile.open(cached) as archive:
+        assert "./file" in archive.getnames()
+
+
+async def test_force_keeps_the_base_that_cannot_be_made_again(cached, tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_BASE_TREE", str(tmp_path / "missing"))
+    said = []
+    assert await images.base_tarball(said.append, tmp_path, force=True) == cached
+    assert cached.read_text() == "earlier"
+    assert "base-bookworm.tar is kept as it is" in said[-1]
+
+
 async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_read():
     engine = FakeEngine({"python:3.11-slim"})
     await build_images(engine, [SPEC], lambda _: None)
