@@ -45,8 +45,8 @@ def _store(needs: Needs) -> Iterator[str]:
     own = "/dev/shm has no room for more: raise it, in a container with --shm-size"
     said = f"set ray.object_store_mib={ceil(batch / (1 << 20))}, or leave it out"
     yield (
-        f"a batch of {episodes} episodes of {needs.context} tokens takes {_gib(batch)} on its way to the "
-        f"workers, and Ray's object store has {_gib(store)}: Ray would write the rest to disk; "
+        f"a batch of {episodes} episodes of {needs.context} tokens takes {_size(batch)} on its way to the "
+        f"workers, and Ray's object store has {_size(store)}: Ray would write the rest to disk; "
         f"{own if config.ray.object_store_mib is None else said}"
     )
 
@@ -111,8 +111,8 @@ def _sizes(groups: Sequence[GpuGroup], needs: Needs) -> Iterator[str]:
         if group.available is not None and group.total > group.available:
             part = max(group.parts, key=lambda name: group.parts[name])
             yield (
-                f"a GPU with {group.kind} needs {_gib(group.total)} and has {_gib(group.available)}; most of "
-                f"it is {part}, {_gib(group.parts[part])}: {_remedy(part, needs)}{_sleep(group, needs)}"
+                f"a GPU with {group.kind} needs {_size(group.total)} and has {_size(group.available)}; most "
+                f"of it is {part}, {_size(group.parts[part])}: {_remedy(part, needs)}{_sleep(group, needs)}"
             )
 
 
@@ -144,8 +144,8 @@ def _remedy(part: str, needs: Needs) -> str:
 def _cache(needs: Needs) -> Iterator[str]:
     if needs.config.steps and needs.engine.cache < needs.sequence_cache and _known(needs):
         yield (
-            f"an engine has {_gib(max(0, needs.engine.cache))} for keys and values, and one conversation of "
-            f"{needs.context} tokens takes {_gib(needs.sequence_cache)}: raise engine.gpu_memory_share, "
+            f"an engine has {_size(max(0, needs.engine.cache))} for keys and values, and one conversation of "
+            f"{needs.context} tokens takes {_size(needs.sequence_cache)}: raise engine.gpu_memory_share, "
             "engine.kv_cache_mib or engine.tensor_parallel, or lower rollout.max_context_tokens"
         )
 
@@ -173,7 +173,7 @@ def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, need
     )
     for what, wanted, there, remedy in rows:
         if there is not None and wanted > there:
-            yield f"the run needs {_gib(wanted)} of {what}, and there are {_gib(there)}: {remedy}"
+            yield f"the run needs {_size(wanted)} of {what}, and there are {_size(there)}: {remedy}"
 
 
 def _shared_remedy(needs: Needs) -> str:
@@ -183,5 +183,5 @@ def _shared_remedy(needs: Needs) -> str:
     return container
 
 
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
+def _size(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB / 10 else f"{size / (1 << 20):.1f} MiB"

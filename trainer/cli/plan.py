@@ -109,9 +109,9 @@ def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], 
 
 
 def _view(plan: CapacityPlan) -> RenderableType:
-    title = f"{plan.name}: {plan.model}, {plan.parameters / 1e9:.2f}B parameters"
+    title = f"{plan.name}: {plan.model}, {_count(plan.parameters)} parameters"
     if plan.trained != plan.parameters:
-        title += f", {plan.trained / 1e6:.1f}M trained"
+        title += f", {_count(plan.trained)} trained"
     parts: list[RenderableType] = [Text(title, style="bold")]
     for group in plan.groups:
         parts.append(_table(f"{len(group.slots)} x GPU: {group.kind}", group.parts, group.available))
@@ -148,6 +148,10 @@ def _tokens(plan: CapacityPlan) -> str:
         f"{tokens.expected:,} tokens if they fill half of it, {tokens.most:,} at most; "
         f"{tokens.passes:,} passes per worker{cache}"
     )
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.1f}M"
 
 
 def _gib(size: int) -> str:

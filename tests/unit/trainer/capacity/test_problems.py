@@ -1,4 +1,4 @@
-"""Warnings of a plan: settings that work and are slow."""
+"""Sentences of a plan: what does not fit, and settings that work and are slow."""
 
 import re
 
@@ -31,3 +31,9 @@ def test_bfloat16_on_processors_that_do_not_multiply_in_it_is_warned_of(processo
     config = RunConfig.model_validate({"model": QWEN} | settings)
     warnings = capacity_plan(config, Machine(0, None, bfloat16=processors)).warnings
     assert [word for text in warnings for word in re.findall(r"\w+\.dtype=float32", text)] == named
+
+
+def test_sizes_of_a_small_model_are_in_mib():
+    config = RunConfig.model_validate({"engine": {"kv_cache_mib": 1}, "rollout": {"max_context_tokens": 512}})
+    (problem,) = capacity_plan(config, Machine(0, None)).problems
+    assert problem.startswith("an engine has 1.0 MiB for keys and values, and one conversation of 512 tokens")

@@ -26,7 +26,7 @@ def plan(*words):
 def test_a_plan_for_machines_that_are_elsewhere(run_file):
     done = plan(run_file, "--gpus", 2, "--gpu-memory", "80GiB")
     assert done.exit_code == 0
-    for line in ("mine: Qwen/Qwen3-0.6B, 0.60B parameters", "1 x GPU: learner", "Adam's moments", "fits"):
+    for line in ("mine: Qwen/Qwen3-0.6B, 596.0M parameters", "1 x GPU: learner", "Adam's moments", "fits"):
         assert line in done.stdout
 
 
