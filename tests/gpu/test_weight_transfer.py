@@ -14,13 +14,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from tests.harness.learner_process import LearnerProcess  # noqa: E402
 from tests.harness.learning import small_model  # noqa: E402
 from tests.harness.local_ray import local_ray  # noqa: E402
+from tests.harness.waiting import wait_until  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.fleet import start_engines  # noqa: E402
 from trainer.engines.generation import GenerationRequest, Sampling  # noqa: E402
 from trainer.engines.pool import EnginePool  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
 from trainer.weight_sync.agreement import limits_of  # noqa: E402
-from trainer.weight_sync.snapshots import newest_snapshot, snapshot_folder  # noqa: E402
+from trainer.weight_sync.snapshots import WeightSnapshot, newest_snapshot, snapshot_folder  # noqa: E402
 
 GPUS = torch.cuda.device_count()
 
@@ -50,6 +51,7 @@ def cluster():
 
 def settings(tmp_path, transport: str, dtype: str, share: float | None) -> RunConfig:
     engine = {"dtype": dtype, "gpus": share, "gpu_memory_share": 0.3, "kv_cache_mib": CACHE_MIB}
+    engine["eager"] = dtype == "float32"  # an engine that compiles starts half a minute later
     return RunConfig.model_validate(
         {
             "name": f"gpu-{transport}",
@@ -59,6 +61,10 @@ def settings(tmp_path, transport: str, dtype: str, share: float | None) -> RunCo
             "sync": {"transport": transport, "timeout_s": 300},
         }
     )
+
+
+def version_of(snapshot: WeightSnapshot | None) -> int | None:
+    return None if snapshot is None else snapshot.version
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -85,9 +91,7 @@ def test_a_weight_sync_arrives_and_an_engine_that_dies_finds_it_again(
         report = ray.get(learner.sync_weights.remote(version), timeout=400)
         assert report.agreement.difference <= allowed
         assert (report.lost, report.bytes > 0) == ((), True)
-    newest = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
-    assert newest is not None
-    assert newest.version == 2
+    wait_until(lambda: version_of(newest_snapshot(snapshot_folder(run.folder, run.sync.folder))) == 2)
     asked = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 60, Sampling(), seed=1)
 
     async def sampled():
