@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
+from local_processes.prctl import end_with_parent
 from local_processes.waiting import Deadline, wait_until
 from sandbox_contract.base import JsonObject  # noqa: TC001 - FastAPI reads the annotations
 
@@ -56,7 +57,10 @@ def build_echo() -> FastAPI:
 def running_yardstick() -> Iterator[Target]:
     """Run the echo in a process of its own and yield its address."""
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "service_cli.bench.yardstick", str(port)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service_cli.bench.yardstick", str(port)],
+        preexec_fn=end_with_parent,  # PDEATHSIG: a killed benchmark leaves no server behind
+    )
     try:
         _wait_until_open(port, process)
         yield Target("127.0.0.1", port)

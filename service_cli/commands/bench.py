@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from local_processes.signals import SignalHandlers
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_engine
@@ -60,9 +61,10 @@ def bench(
 ) -> None:
     """Benchmark the service through HTTP and print JSON. Run it on a quiet machine.
 
-    Every figure is reported with that of a bare HTTP echo in the same run and their ratio, as the median of
-    several rounds. The suite episodes plays reference solutions, about a minute per environment; the exit
-    code is 1 if one of them is not solved.
+    Latencies are reported with those of a bare HTTP echo of the same run, over as many connections, and the
+    ratio of their medians. The suites client, noop_step, batch, create_warm, fork and durability report
+    medians of several rounds, the others measure once. The suite episodes plays reference solutions, about a
+    minute per environment; the exit code is 1 if one of them is not solved.
 
     Examples:
 
@@ -98,14 +100,15 @@ def _measured(
     environments: Collection[str],
     clients: Sequence[int],
 ) -> Figures:
-    with explained():
+    # SIGTERM ends what was started, as Ctrl-C does, also where no service handles it.
+    with explained(), SignalHandlers().open():
         try:
             variants = playable(environments) if EPISODES in suites else []
             plan = BenchPlan(suites, kinds or asyncio.run(_available()), sizes, variants, clients)
             return measure(plan, notes_line)
         except (LoadError, VariantError) as error:
             raise fail(str(error)) from error
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, KeyboardInterrupt):
             raise fail("interrupted", INTERRUPTED) from None
 
 
