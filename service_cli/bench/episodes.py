@@ -41,7 +41,12 @@ class EpisodeCounts:
     @property
     def episodes(self) -> int:
         """All episodes."""
-        return self.solved + len(self.unsolved) + len(self.failures)
+        return self.graded + len(self.failures)
+
+    @property
+    def graded(self) -> int:
+        """Episodes that were played to their end, solved or not."""
+        return self.solved + len(self.unsolved)
 
     @property
     def problem(self) -> str | None:

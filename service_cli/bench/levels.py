@@ -53,31 +53,39 @@ async def level(bench: Bench, scripts: Scripts, connections: int) -> Figures:
     await asyncio.sleep(_AFTERWARDS_S)
     used = before.until(cpu_snapshot())
     figures = level_figures(load, tally, used, echo)
-    rate, problem = f"{tally.episodes / load.wall_s:.1f} episodes/s", tally.problem
+    rate, problem = f"{tally.graded / load.wall_s:.1f} episodes/s", tally.problem
     bench.report(f"    {connections} clients: {rate}" + (f"; {problem}" if problem else ""))
     return figures
 
 
 def level_figures(load: Load, tally: EpisodeCounts, used_s: Mapping[str, float], echo: Echo) -> Figures:
-    """Return the figures of played episodes; ``used_s`` is CPU seconds by part."""
-    server = {part: seconds / tally.episodes for part, seconds in used_s.items() if part != _YARDSTICK}
-    cpu_s, requests = sum(server.values()), load.requests / tally.episodes
+    """Return the figures of played episodes; ``used_s`` is CPU seconds by part.
+
+    Rates and CPU are those of episodes that were graded, so that failures improve no figure.
+    """
     figures: Figures = {
         "episodes": tally.episodes,
         "solved": tally.solved,
         "unsolved": len(tally.unsolved),
         "failed": len(tally.failures),
-        "episodes_per_s": tally.episodes / load.wall_s,
+        "refused_requests": load.refused,
+    }
+    if tally.problem is not None:
+        figures["first_problem"] = tally.problem
+    if not tally.graded:
+        return figures
+    server = {part: seconds / tally.graded for part, seconds in used_s.items() if part != _YARDSTICK}
+    cpu_s, requests = sum(server.values()), load.requests / tally.graded
+    figures |= {
+        "episodes_per_s": tally.graded / load.wall_s,
         "requests_per_s": load.per_s,
         "yardstick_requests_per_s": echo.per_s,
         "ratio_requests_per_s": echo.per_s / load.per_s,
         "server_cpu_s_per_episode": cpu_s,
         "yardstick_cpu_s_per_request": echo.cpu_s,
         "ratio_cpu_per_request": cpu_s / requests / echo.cpu_s if echo.cpu_s else None,
-        "cpu_s_per_episode": {**server, "load_generator": load.own_cpu_s / tally.episodes},
+        "cpu_s_per_episode": {**server, "load_generator": load.own_cpu_s / tally.graded},
     }
-    if tally.problem is not None:
-        figures["first_problem"] = tally.problem
     for name, path in _PHASES.items():
         if load.latencies_ms.get(path):
             figures[name] = percentiles(load.latencies_ms[path], echo.p50_ms)

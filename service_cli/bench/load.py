@@ -123,24 +123,26 @@ class Load:
     """Latencies and CPU of a load."""
 
     latencies_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By path, in order of arrival."""
+    """Of requests that were served, by path, in order of arrival."""
+    refused: int = 0
+    """Requests that were answered with an error."""
     wall_s: float = 0.0
     own_cpu_s: float = 0.0
     """CPU seconds of the generator, which shares the cores with the service."""
 
     @property
     def requests(self) -> int:
-        """Number of answered requests."""
+        """Number of served requests."""
         return sum(map(len, self.latencies_ms.values()))
 
     @property
     def per_s(self) -> float:
-        """Requests per second."""
+        """Served requests per second."""
         return self.requests / self.wall_s
 
     @property
     def own_cpu_ms(self) -> float:
-        """CPU milliseconds of the generator per request."""
+        """CPU milliseconds of the generator per served request."""
         return self.own_cpu_s * 1e3 / self.requests
 
 
@@ -157,9 +159,12 @@ class LoadConnection:
         request = self.target.request(path, body)
         sent = time.perf_counter()
         reply = await self.connection.send(request)
-        self.load.latencies_ms[path].append((time.perf_counter() - sent) * 1e3)
+        answered_ms = (time.perf_counter() - sent) * 1e3
+        # A refusal takes no time, and would make the service look faster.
         if reply.status >= 400:
+            self.load.refused += 1
             raise RefusedError(f"{path}: status {reply.status}: {reply.body[:300]!r}")
+        self.load.latencies_ms[path].append(answered_ms)
         return reply.body
 
 

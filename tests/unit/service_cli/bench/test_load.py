@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from service_cli.bench.load import LoadConnection, LoadError, Target, connect, drive
+from service_cli.bench.load import LoadConnection, LoadError, RefusedError, Target, connect, drive
 
 
 @asynccontextmanager
@@ -88,6 +88,17 @@ async def test_a_refusal_ends_the_measurement() -> None:
     async with serve(answer(429, b"full")) as server:
         with pytest.raises(LoadError, match=r"429.*full"):
             await drive(target_of(server), [times(1), times(1)])
+
+
+async def test_refused_requests_are_counted_and_have_no_latency() -> None:
+    async def undeterred(connection: LoadConnection) -> None:
+        for _ in range(2):
+            with suppress(RefusedError):
+                await connection.post("/a", b"{}")
+
+    async with serve(answer(429, b"full")) as server:
+        load = await drive(target_of(server), [undeterred])
+    assert (load.refused, load.requests, dict(load.latencies_ms)) == (2, 0, {})
 
 
 async def test_a_connection_that_breaks_ends_the_measurement() -> None:
