@@ -89,9 +89,10 @@ class Bench:
 
         return await drive(self.yardstick, [work] * connections)
 
-    async def echo_ms(self) -> float:
-        """Return the median time of a sequential request to the yardstick."""
-        load = await self.echo(1, self.sizes.sequential)
+    async def echo_ms(self, connections: int = 1) -> float:
+        """Return the median time of a request to the yardstick over ``connections`` connections."""
+        requests = self.sizes.sequential if connections == 1 else self.sizes.concurrent
+        load = await self.echo(connections, requests)
         return percentile(load.latencies_ms["/echo"], 0.5)
 
 

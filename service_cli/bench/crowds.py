@@ -48,9 +48,9 @@ def _instance_count(bench: Bench, count: int) -> int:
 
 
 async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
-    target, connections = bench.service, bench.sizes.in_flight
+    target, connections = bench.service, min(bench.sizes.in_flight, count)
     task_id = await first_task(target, "code")
-    echo_ms = await bench.echo_ms()
+    echo_ms = await bench.echo_ms(connections)
     empty, free = _memory(), available_memory_mb()
     instances, creates = await create_many(target, connections, "code", task_id, count)
     bench.report(f"  {len(instances)} instances are live")

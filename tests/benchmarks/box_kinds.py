@@ -5,7 +5,8 @@
 One box after another, each with one instance of the tests' probe world, straight at the box's runner: neither
 HTTP nor supervisor are in the way. A step runs one line of Python in the agent's session, or one shell
 command. Ratios are to process boxes of the same run, which share the machine's state. Memory is the sum of
-the proportional set sizes of the box's processes, the engine's or gVisor's own included.
+the proportional set sizes of the box's processes, the engine's shim or gVisor's own included; in a container
+those of all containers that the engine starts meanwhile.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -122,14 +125,18 @@ async def _episodes(box: Sandbox, before: set[int]) -> dict[str, list[float]]:
 
 
 def memory_since(before: set[int]) -> float:
-    """Return the MiB of all processes but those whose ids are given."""
+    """Return the MiB of the boxes' processes but those whose ids are given.
+
+    They descend from this process, or from the shim of a container that an engine has started since.
+    """
+    every = [each for each in psutil.process_iter(["name"]) if each.pid not in before]
+    shims = [each for each in every if (each.info["name"] or "").startswith("containerd-shim")]
     total = 0
-    for process in psutil.process_iter():
-        if process.pid not in before:
-            try:
+    for process in every:
+        with suppress(psutil.Error):  # it ended meanwhile
+            above = [each.pid for each in (process, *process.parents())]
+            if os.getpid() in above or any(shim.pid in above for shim in shims):
                 total += process.memory_full_info().pss
-            except psutil.Error:  # it ended meanwhile
-                continue
     return total / _MIB
 
 

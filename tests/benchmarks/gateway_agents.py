@@ -41,6 +41,8 @@ class Agent:
     items: list[Any] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     """Of each call."""
+    sent: list[bytes] = field(default_factory=list)
+    """The body of each call."""
 
     def __post_init__(self) -> None:
         said = [{"role": "user", "content": TASK}]
@@ -55,6 +57,7 @@ class Agent:
         async with self.http.post(self.url + path, data=encoded, headers=headers) as answer:
             text = await answer.read()
         self.seconds.append(time.perf_counter() - began)
+        self.sent.append(encoded)
         if answer.status != 200:
             raise RuntimeError(f"{path} answered {answer.status}: {text[:300]!r}")
         self._continue(json.loads(text))

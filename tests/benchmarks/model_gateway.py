@@ -6,7 +6,7 @@
 Agents in one process talk to the stand-alone gateway in another, over HTTP. The model is a stub that answers
 at once, in the gateway's process or behind vLLM's token route in a third. The time of a call is divided into
 that of the engine, that of the tokenizer (render, splice, parse) and the rest, which the gateway adds. A bare
-aiohttp server that reads the same bodies and sends as much is the yardstick of HTTP itself.
+aiohttp server that is sent the same bodies, and answers with about as much, is the yardstick of HTTP itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ async def _over_stub(options: argparse.Namespace) -> dict[str, Any]:
 async def _latency(options: argparse.Namespace, prompts: str, engine: str) -> dict[str, Any]:
     """One call at a time, in each dialect."""
     calls: dict[str, list[float]] = {}
+    floors: dict[str, list[float]] = {}
     with _process("gateway", options.model, prompts, engine, 0.0) as (url, ended), _bare() as bare:
         async with _http() as http:
             for dialect in DIALECTS:
@@ -96,8 +97,7 @@ async def _latency(options: argparse.Namespace, prompts: str, engine: str) -> di
                     for _ in range(options.turns):
                         await agent.call()
                 calls[dialect] = [second for agent in agents for second in agent.seconds]
-            body = json.dumps({"messages": agents[0].items}).encode()
-            floor = [await _bare_call(http, bare, body) for _ in range(options.rounds * options.turns)]
+                floors[dialect] = await bare_seconds(http, bare, agents)
     figures = ended()
     _tell(f"latency, {prompts}, {engine.partition(':')[0]}")
     each = options.rounds * options.turns
@@ -109,7 +109,7 @@ async def _latency(options: argparse.Namespace, prompts: str, engine: str) -> di
             figures["engine_s"][index * each : (index + 1) * each],
             tokenizing[index * each : (index + 1) * each],
         )
-        | {"bare_http": _milliseconds(floor)}
+        | {"bare_http": _milliseconds(floors[dialect])}
         for index, dialect in enumerate(DIALECTS)
     }
 
@@ -136,6 +136,7 @@ async def _throughput(options: argparse.Namespace, prompts: str) -> dict[str, An
     found: dict[str, Any] = {}
     with _process("gateway", options.model, prompts, "in_process", 0.0) as (url, ended), _bare() as bare:
         async with _http() as http:
+            bodies = await _conversation(http, url, options.turns)
             for in_flight in IN_FLIGHT:
                 until = time.monotonic() + options.seconds
                 began = time.monotonic()
@@ -144,8 +145,7 @@ async def _throughput(options: argparse.Namespace, prompts: str) -> dict[str, An
                 )
                 took = time.monotonic() - began
                 seconds = [second for each in agents for second in each]
-                body = json.dumps({"messages": (await _agent(http, url, "chat")).items}).encode()
-                rate = await _bare_rate(http, bare, body, in_flight, options.seconds / 2)
+                rate = await _bare_rate(http, bare, bodies, in_flight, options.seconds / 2)
                 found[f"at_{in_flight}"] = {
                     "calls_per_s": len(seconds) / took,
                     "call": _milliseconds(seconds),
@@ -154,6 +154,15 @@ async def _throughput(options: argparse.Namespace, prompts: str) -> dict[str, An
                 _tell(f"throughput, {prompts}, {in_flight} in flight: {len(seconds) / took:.0f} calls/s")
     figures = ended()
     return {**found, "gateway_cpu_ms_per_call": 1000 * figures["cpu_s"] / len(figures["engine_s"])}
+
+
+async def _conversation(http: aiohttp.ClientSession, url: str, turns: int) -> Sequence[bytes]:
+    """The bodies of a conversation; all in one dialect are the same, since the model's answers are."""
+    agent = await _agent(http, url, "chat")
+    for _ in range(turns):
+        await agent.call()
+    await _delete(http, url, agent)
+    return agent.sent
 
 
 async def _busy(http: aiohttp.ClientSession, url: str, until: float, turns: int) -> list[float]:
@@ -217,6 +226,11 @@ _PARTS = {
 _ADMIN = {"Authorization": "Bearer admin"}
 
 
+async def bare_seconds(http: aiohttp.ClientSession, url: str, agents: Sequence[Agent]) -> list[float]:
+    """The seconds of each of the agents' calls when a bare server answers it."""
+    return [await _bare_call(http, url, body) for agent in agents for body in agent.sent]
+
+
 async def _bare_call(http: aiohttp.ClientSession, url: str, body: bytes) -> float:
     began = time.perf_counter()
     async with http.post(f"{url}/v1/chat/completions", data=body) as answer:
@@ -225,14 +239,14 @@ async def _bare_call(http: aiohttp.ClientSession, url: str, body: bytes) -> floa
 
 
 async def _bare_rate(
-    http: aiohttp.ClientSession, url: str, body: bytes, in_flight: int, seconds: float
+    http: aiohttp.ClientSession, url: str, bodies: Sequence[bytes], in_flight: int, seconds: float
 ) -> float:
     until = time.monotonic() + seconds
 
     async def busy() -> int:
-        calls = 0
+        calls, again = 0, cycle(bodies)
         while time.monotonic() < until:
-            await _bare_call(http, url, body)
+            await _bare_call(http, url, next(again))
             calls += 1
         return calls
 
