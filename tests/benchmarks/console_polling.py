@@ -12,7 +12,8 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,15 +53,26 @@ async def without_pause(visitor: Greedy, tabs: int) -> None:
 CASES: dict[str, Beside] = {"none": nothing, "tabs": open_tabs, "without_pause": without_pause}
 
 
+@asynccontextmanager
+async def visiting(visits: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Visits while the block runs. Raises the error that ended them."""
+    task = asyncio.create_task(visits)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
 async def measured(
     beside: Beside, visitor: Greedy, quiet: Target, tabs: int, seconds: float
 ) -> dict[str, Any]:
     """Figures of the steps, and the number of pages that were answered meanwhile."""
     visitor.answers.clear()
-    task = asyncio.create_task(beside(visitor, tabs))
-    figures = await alone(quiet, seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with visiting(beside(visitor, tabs)):
+        figures = await alone(quiet, seconds)
     assert set(visitor.answers) <= {200}, visitor.answers
     return {**figures, "pages": visitor.answers[200]}
 

@@ -33,7 +33,7 @@ from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.wire.frames import Op
 from service_cli.bench.machine import describe_machine
-from tests.harness.fleet_load import FleetLoad
+from tests.harness.fleet_load import FleetLoad, seconds_until_next
 from tests.harness.ray_nodes import ray_nodes
 
 BOXES = 4
@@ -138,14 +138,15 @@ async def killed(fleet: Fleet) -> dict[str, object]:
     await asyncio.sleep(25.0)
     load.stopping = True
     await asyncio.gather(*players)
-    waits = sorted(
-        next((at for at in answers if at > began + 0.05), began) - began for answers in hit.values()
-    )
+    waits = seconds_until_next(hit, began)
+    stuck = [each for each, wait in waits.items() if wait is None and each not in load.finished]
+    known = sorted(wait for wait in waits.values() if wait is not None)
     return {
         "episodes_hit": len(hit),
         "episodes_lost": len(load.lost),
         "episodes_finished": len(load.finished),
-        "seconds_until_they_went_on": [round(waits[0], 1), round(waits[-1], 1)] if waits else [],
+        "episodes_that_never_went_on": len(stuck),
+        "seconds_until_they_went_on": [round(known[0], 1), round(known[-1], 1)] if known else [],
     }
 
 

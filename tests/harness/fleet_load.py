@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from sandbox_service.fleet.router import Router
 from sandbox_service.wire.frames import Op
 
 STEPS = 10
+_ON_ITS_WAY_S = 0.05
+"""The time after a kill in which answers arrive that were sent before it."""
 REPEATED = (
     ErrorCode.OUTCOME_UNKNOWN,
     ErrorCode.SUPERVISOR_UNAVAILABLE,
@@ -101,3 +103,11 @@ class FleetLoad:
     def owned_by(self, supervisor: str) -> list[str]:
         """Live instances whose id names a supervisor."""
         return [instance for instance in self.answered if instance.startswith(f"{supervisor}.")]
+
+
+def seconds_until_next(answers: Mapping[str, Sequence[float]], killed_at: float) -> dict[str, float | None]:
+    """Time from a kill until the next answer of each instance; None where none came."""
+    return {
+        instance: next((at - killed_at for at in times if at > killed_at + _ON_ITS_WAY_S), None)
+        for instance, times in answers.items()
+    }
