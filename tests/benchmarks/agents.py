@@ -7,7 +7,6 @@ are of all episodes that the run trained on, the table of examples/README.md on 
 """
 
 import argparse
-import fnmatch
 import json
 import sys
 import time
@@ -21,13 +20,13 @@ from tests.harness.agent_runs import agent_run, figures_of, run_words
 def main() -> int:
     """Run the agents one after another; the exit code is 1 when one of them failed."""
     options = _options()
-    chosen = [name for name in AGENTS if any(fnmatch.fnmatch(name, each) for each in options.agent)]
     began = time.monotonic()
     with runs.place(options) as at:
-        measured = {name: _measured(name, at, options) for name in chosen}
-    runs.finish("agents", {"agents": measured}, began, options.output)
-    runs.tell(_table(measured))
-    return int(any("error" in figures for figures in measured.values()))
+        measured = {name: _measured(name, at, options) for name in options.agent}
+        runs.finish("agents", {"agents": measured}, began, options.output)
+        runs.tell(_table(measured))
+        runs.require_all(measured)
+    return 0
 
 
 def _options() -> argparse.Namespace:
@@ -35,7 +34,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--agent", action="append", metavar="PATTERN", help="such as 'openai_*'; repeatable")
     parser.add_argument("--steps", type=int, default=10, help="updates of each agent")
     options = parser.parse_args()
-    options.agent = options.agent or ["*"]
+    options.agent = runs.matching(parser, AGENTS, options.agent or ["*"])
     return options
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Timer
 
+from local_processes.prctl import end_with_parent
 from service_cli.bench.machine import describe_machine
 from tests.harness.documentation import ROOT, blocks, commands
 
@@ -44,6 +45,7 @@ def main() -> int:
     )
     parser.add_argument("--output", "-o", type=Path, help="write the JSON to this file, too")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="new-user-") as folder:
         clone = Path(folder) / "main"
@@ -106,7 +108,12 @@ def _start(
 ) -> tuple[subprocess.Popen[str] | None, str]:
     """Return the service and its address when it is ready; None and an empty one if it ended before."""
     process = subprocess.Popen(
-        ["bash", "-c", f"exec {command}"], cwd=clone, env=environment, stdout=subprocess.PIPE, text=True
+        ["bash", "-c", f"exec {command}"],
+        cwd=clone,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=end_with_parent,
     )
     assert process.stdout is not None
     late = Timer(START_S, process.terminate)

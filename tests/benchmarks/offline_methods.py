@@ -84,7 +84,7 @@ def main() -> int:
                     **_success(seeded, f"before-{seed}", model, options.held_out),
                 }
             )
-            folder = at.root / f"data-{seed}"
+            folder = data_folder(seeded, model, options.groups, options.episodes)
             counts = _collect(seeded, model, folder, options.groups, options.episodes)
             bench.tell(f"seed {seed}: {counts}")
             for name in options.methods:
@@ -101,6 +101,12 @@ def main() -> int:
     bench.tell(bench.table(_shown(figures["table"])))
     bench.finish("offline methods", figures, began, options.output)
     return 0
+
+
+def data_folder(at: bench.Place, model: Path, groups: int, episodes: int) -> Path:
+    """The folder of the data of a seed: another one for each model and number of episodes."""
+    made = bench.digest(model.parent.name, groups, episodes, at.words)
+    return at.root / f"data-{at.seed}-{made}"
 
 
 def _collect(at: bench.Place, model: Path, folder: Path, groups: int, episodes: int) -> dict[str, int]:

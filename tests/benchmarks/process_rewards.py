@@ -64,10 +64,16 @@ def main() -> int:
     return 0
 
 
+def labels_file(at: bench.Place, model: Path, groups: int) -> Path:
+    """The file of the labels of a seed: another one for each model and number of groups."""
+    made = bench.digest(model.parent.name, groups, at.words)
+    return at.root / f"labelled-{at.file.stem}-{at.seed}-{made}.jsonl"
+
+
 def labelled(at: bench.Place, model: Path, groups: int) -> Path:
     """Play one step's groups with the model; the file of its episodes with labelled steps."""
-    name = f"labelled-{at.file.stem}-{groups}-{at.seed}"
-    file = at.root / f"{name}.jsonl"
+    file = labels_file(at, model, groups)
+    name = file.stem
     if not file.exists():
         words = [*bench.begins_with(model), "steps=1", f"rollout.groups={groups}", "checkpoint.export=false"]
         bench.trainer("train", at, name, [*words, "tracking.trajectories=all"], "--force")

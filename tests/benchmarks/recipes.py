@@ -4,7 +4,8 @@
 
 Every run is the run file as it is, with a seed: the model's initial weights and warm start, tasks and
 sampling differ between seeds. A recipe that needs another one's model is run after it. Runs are kept in
---root; one that has ended there is not repeated, so that an interrupted benchmark goes on.
+--root; one that has ended there with the same run file and settings is not repeated, so that an interrupted
+benchmark goes on.
 """
 
 import argparse
@@ -125,33 +126,41 @@ def main() -> int:
 
 def row(root: Path, name: str, seed: int, words: Sequence[str]) -> dict[str, object]:
     """The figures of one run. Raises RunFailed."""
-    run = run_name(name, seed)
+    run = run_name(name, seed, words)
     minutes = round(_ran(root, name, seed, words) / 60, 1)
     found = {"recipe": name, "seed": seed, **evaluated(root / run, RECIPES[name]), "minutes": minutes}
     bench.tell(json.dumps(found))
     return found
 
 
-def run_name(recipe: str, seed: int) -> str:
-    """The name of a recipe's run."""
-    return f"{re.sub('[^a-z]+', '_', recipe)}-{seed}"
+def run_file(recipe: Recipe) -> Path:
+    """The run file of a recipe."""
+    return RUNS / f"{recipe.file}.toml"
+
+
+def run_name(name: str, seed: int, words: Sequence[str] = ()) -> str:
+    """The name of a recipe's run: another one for each run file and settings, also of the run it needs."""
+    recipe = RECIPES[name]
+    needed = run_name(recipe.needs, seed, words) if recipe.needs else ""
+    made = bench.digest(run_file(recipe).read_text(), recipe.words, words, needed)
+    return f"{re.sub('[^a-z]+', '_', name)}-{seed}-{made}"
 
 
 def _ran(root: Path, name: str, seed: int, words: Sequence[str]) -> float:
     """The seconds of a run, which is made if it has not ended yet. Raises RunFailed."""
-    recipe, run = RECIPES[name], run_name(name, seed)
+    recipe, run = RECIPES[name], run_name(name, seed, words)
     settings = [f"root={root}", f"name={run}", f"seed={seed}", "tracking.progress=false"]
     if recipe.needs:
         _ran(root, recipe.needs, seed, words)
-        needed = root / run_name(recipe.needs, seed)
+        needed = root / run_name(recipe.needs, seed, words)
         settings += [f"{setting}={needed / place}" for setting, place in recipe.models.items()]
     ended = root / f"{run}.seconds"
     with _LOCKS[run]:  # two recipes that need a third one make it once
         if not ended.exists():
             bench.tell(run)
             trainer = Path(sys.executable).with_name("sandbox-trainer")
-            file = RUNS / f"{recipe.file}.toml"
-            called = [str(trainer), recipe.command, str(file), *settings, *recipe.words, *words, "--force"]
+            file = str(run_file(recipe))
+            called = [str(trainer), recipe.command, file, *settings, *recipe.words, *words, "--force"]
             began = time.monotonic()
             bench.run(called, root / "logs" / f"{run}.log")
             ended.write_text(f"{time.monotonic() - began:.0f}\n", encoding="utf-8")

@@ -6,7 +6,8 @@ Each scenario is a short run by the command line, in a process of its own. When 
 one process of it gets SIGKILL (interrupt: Ctrl-C); a run whose command has ended is gone on with by --resume.
 Names that are joined by a plus are of things that are hit one after another in one run. In the end the
 ledger has to be right: every step once, every trajectory once, nothing left out, and no process left behind.
-Prints JSON; the exit code is 1 when a run did not survive.
+Prints JSON; the exit code is 1 when a run did not survive. Runs are compared with an undisturbed one of the
+same call alone.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import hashlib
 import itertools
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from tests.benchmarks import training_runs as bench
 from tests.harness.killed_run import COMMANDS, ROOT, Hit, KilledRun, RunPlan, ledger, train_command
 
 UNDISTURBED = "undisturbed"
@@ -42,17 +42,20 @@ optimizer = {{ learning_rate = 2e-3, schedule = "cosine", warmup_steps = 30, wei
 
 
 def play(plan: RunPlan, scenario: str) -> KilledRun:
-    """One scenario from its start to its end."""
+    """One scenario from its start to its end; its command ends with this call, however that ends."""
     run = KilledRun(plan, scenario.replace("+", "-"), plan.write())
     run.start("--force")
-    for number, what in enumerate(hits_of(scenario)):
-        if run.until_step(SHOWN + number):
-            time.sleep(0.5)  # into the next step's episodes
-            run.kill(what)
-    run.until_end()
-    if scenario in COMMANDS and run.hits:
-        run.start("--resume")
+    try:
+        for number, what in enumerate(hits_of(scenario)):
+            if run.until_step(SHOWN + number):
+                time.sleep(0.5)  # into the next step's episodes
+                run.kill(what)
         run.until_end()
+        if scenario in COMMANDS and run.hits:
+            run.start("--resume")
+            run.until_end()
+    finally:
+        run.stop()
     return run
 
 
@@ -119,18 +122,41 @@ def beside(this: dict, calm: dict) -> None:
 
 
 def warm_model(folder: Path, steps: int) -> Path:
-    """A model that solves some tasks and fails most; made once a folder."""
-    model = folder / "warm" / "model"
+    """A model that solves some tasks and fails most; made once a folder. Raises RunFailed."""
+    name = f"warm-{steps}"
+    model = folder / name / "model"
     if not (model / "config.json").exists():
         demonstrations = ROOT / "deploy/runs/data/arithmetic_easy_corrupted.jsonl"
         plan = RunPlan(folder, 'kind = "tiny"', steps=1)
         file = plan.write(WARM.format(demonstrations=demonstrations, steps=steps))
-        words = [f"root={folder}", "name=warm", "evaluation.splits=[]", "--force"]
-        subprocess.run([train_command(), "sft", file, *words], cwd=ROOT, check=True, stdout=sys.stderr)
+        words = [f"root={folder}", f"name={name}", "evaluation.splits=[]", "--force"]
+        bench.run([train_command(), "sft", file, *words], folder / f"{name}.log")
     return model
 
 
 def main() -> int:
+    """Play the scenarios. Raises RunFailed for those that did not survive."""
+    given = _options()
+    there = given.output is not None and given.output.exists()
+    known: dict[str, dict] = json.loads(given.output.read_text()) if there else {}
+    found: dict[str, dict] = {}
+    with bench.runs_folder(given.folder, "recovery-") as folder:
+        model = (given.model or warm_model(folder, given.warm_steps)).absolute()
+        plan = replace(RunPlan(folder, f'kind = "pretrained"\npath = "{model}"'), steps=given.steps)
+        for scenario in given.scenarios or SCENARIOS:
+            found[scenario] = outcome(play(plan, scenario), scenario)
+            _write({**known, **found}, given.output)
+        if UNDISTURBED in found:
+            for each in found.values():
+                beside(each, found[UNDISTURBED])
+            _write({**known, **found}, given.output)
+        sys.stdout.write(json.dumps({**known, **found}, indent=1) + "\n")
+        if lost := [scenario for scenario, each in found.items() if not each["survived"]]:
+            raise bench.RunFailed(f"these runs did not survive: {', '.join(lost)}")
+    return 0
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -143,20 +169,13 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := {part for each in given.scenarios for part in each.split("+")} - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
-    folder = (given.folder or Path(tempfile.mkdtemp(prefix="recovery-"))).absolute()
-    model = (given.model or warm_model(folder, given.warm_steps)).absolute()
-    plan = replace(RunPlan(folder, f'kind = "pretrained"\npath = "{model}"'), steps=given.steps)
-    there = given.output is not None and given.output.exists()
-    found: dict[str, dict] = json.loads(given.output.read_text()) if there else {}
-    for scenario in given.scenarios or SCENARIOS:
-        found[scenario] = outcome(play(plan, scenario), scenario)
-        if UNDISTURBED in found:
-            beside(found[scenario], found[UNDISTURBED])
-        if given.output:
-            given.output.write_text(json.dumps(found) + "\n")
-    sys.stdout.write(json.dumps(found, indent=1) + "\n")
-    return 0 if all(each["survived"] for each in found.values()) else 1
+    return given
+
+
+def _write(found: dict[str, dict], output: Path | None) -> None:
+    if output is not None:
+        output.write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench.ended(main))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.recipes import RECIPES, RUNS, Recipe, evaluated, run_name, summary
+from tests.benchmarks.recipes import RECIPES, Recipe, evaluated, run_file, run_name, summary
 from trainer.config.reading import read_run
 from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.evolve.folder import EvolutionFolder
@@ -21,8 +21,16 @@ def evaluation(step: int, when: str, solved: int) -> EvaluationResult:
 def test_a_recipe_is_a_run_file_that_is_there_with_words_that_it_takes(name: str) -> None:
     recipe = RECIPES[name]
     models = [f"{key}=somewhere" for key in recipe.models]
-    read_run(RUNS / f"{recipe.file}.toml", [f"name={run_name(name, 0)}", *models, *recipe.words])
+    read_run(run_file(recipe), [f"name={run_name(name, 0)}", *models, *recipe.words])
     assert recipe.needs in {"", *RECIPES}
+
+
+def test_a_run_is_used_again_for_the_same_settings_only() -> None:
+    plain, changed = run_name("grpo", 0), run_name("grpo", 0, ["steps=1"])
+    assert plain == run_name("grpo", 0)
+    assert plain != changed
+    assert RECIPES["distillation"].needs == "grpo"
+    assert run_name("distillation", 0) != run_name("distillation", 0, ["steps=1"])
 
 
 def test_a_run_has_the_success_before_and_after_and_the_metrics_that_are_watched(tmp_path: Path) -> None:

@@ -1,18 +1,20 @@
 """The arithmetic of the training benchmarks, without a training."""
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.benchmarks import process_rewards, trainer_vs_trl, variants
+from tests.benchmarks import offline_methods, process_rewards, trainer_vs_trl, variants
 from tests.benchmarks import training_runs as bench
 from tests.benchmarks.slow_service import LongTail, slow_service
-from tests.benchmarks.training_runs import RunFailed, Steps, run
+from tests.benchmarks.training_runs import Place, RunFailed, Steps, run, runs_folder
 from trainer.config.reading import read_run
 from trainer.tracking.jsonl import JsonlTracker
 
@@ -96,6 +98,59 @@ def test_a_process_that_fails_is_told_with_the_end_of_its_log(tmp_path: Path) ->
     with pytest.raises(RunFailed, match=r"broken ended with 3: no room"):
         run(["sh", "-c", "echo no room >&2; exit 3"], tmp_path / "broken.log")
     assert run(["sh", "-c", "echo $SIZE"], tmp_path / "fine.log", {"SIZE": "4"}) == "4\n"
+
+
+def test_a_process_that_takes_too_long_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match=r"(?s)slow did not end within 1 s: begun.*slow\.log"):
+        run(["sh", "-c", "echo begun >&2; exec sleep 600"], tmp_path / "slow.log", most_s=1.0)
+
+
+def test_a_temporary_folder_is_kept_after_a_failure_and_removed_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(RunFailed, match="no room"), runs_folder(None, "bench-") as failed:
+        raise RunFailed("no room")
+    assert failed.exists()
+    assert f"kept in {failed}" in capsys.readouterr().err
+    failed.rmdir()
+    with runs_folder(None, "bench-") as fine:
+        assert fine.exists()
+    assert not fine.exists()
+
+
+def test_runs_that_failed_are_named_after_all_have_been_measured() -> None:
+    bench.require_all({"a": {"steps": 3}})
+    with pytest.raises(RunFailed, match="1 of 2 runs failed: b"):
+        bench.require_all({"a": {"steps": 3}, "b": {"error": "no room"}})
+
+
+def test_every_pattern_has_to_match(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["openai_agents", "openai_loop", "langgraph"]
+    assert bench.matching(ArgumentParser(), names, ["openai_*"]) == names[:2]
+    with pytest.raises(SystemExit, match="2"):
+        bench.matching(ArgumentParser(), names, ["openai_*", "opnai_*"])
+    assert "nothing matches 'opnai_*'; expected one of: openai_agents" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("seeds", "quantile"), [(2, 12.706), (10, 2.262), (11, 2.2281), (31, 2.0423)])
+def test_an_interval_is_of_any_number_of_seeds(seeds: int, quantile: float) -> None:
+    values = [100.0 * (seed % 2) for seed in range(seeds)]
+    found = bench.half_width(values)
+    assert found == pytest.approx(quantile * stdev(values) / seeds**0.5, rel=2e-4)
+
+
+def test_results_are_kept_for_the_settings_that_they_were_made_with(tmp_path: Path) -> None:
+    at = Place(tmp_path, "", (), 0)
+    model, other = tmp_path / "warm-1" / "model", tmp_path / "warm-2" / "model"
+    changed = replace(at, words=("learner.epochs=2",))
+    data = offline_methods.data_folder
+    assert data(at, model, 64, 8) == data(at, model, 64, 8)
+    folders = {data(at, model, 64, 8), data(at, model, 128, 8), data(at, model, 64, 4)}
+    assert len(folders | {data(at, other, 64, 8), data(changed, model, 64, 8)}) == 5
+    labels = process_rewards.labels_file
+    assert labels(at, model, 64) == labels(at, model, 64)
+    files = {labels(at, model, 64), labels(at, model, 128), labels(at, other, 64), labels(changed, model, 64)}
+    assert len(files) == 4
 
 
 @pytest.mark.parametrize("name", variants.VARIANTS)

@@ -1,10 +1,12 @@
 """Parts of all training benchmarks: a service, a warm-started model, runs of the command line, figures.
 
-Everything runs in processes of its own, which are ended when the benchmark is, and leaves its folders behind.
+Everything runs in processes of its own, which are ended when the benchmark is. Folders stay in ``--root``.
 """
 
 import argparse
 import contextlib
+import fnmatch
+import hashlib
 import json
 import math
 import os
@@ -14,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from statistics import median, stdev
+from statistics import NormalDist, median, stdev
 
 from local_processes.prctl import end_with_parent
 from service_cli.bench.machine import describe_machine
@@ -57,7 +59,8 @@ class Place:
 
 
 def ended(main: Callable[[], int]) -> int:
-    """The exit code of a benchmark, whose errors are sentences."""
+    """The exit code of a benchmark, whose errors are sentences; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return main()
     except KeyboardInterrupt:
@@ -74,7 +77,11 @@ def parser(description: str) -> argparse.ArgumentParser:
         epilog="On a quiet machine; figures of a busy one say nothing. JSON goes to standard output.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    made.add_argument("--root", type=Path, help="folder of runs and models, kept; a temporary one if missing")
+    made.add_argument(
+        "--root",
+        type=Path,
+        help="folder of runs and models, kept; a temporary one, kept after a failure, if missing",
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
         "--warm-steps", type=int, default=300, help="warm start of the model that all begin with"
@@ -99,22 +106,42 @@ def parser(description: str) -> argparse.ArgumentParser:
     return made
 
 
+def matching(made: argparse.ArgumentParser, names: Collection[str], patterns: Sequence[str]) -> list[str]:
+    """The names that the patterns match; a pattern that matches none is a wrong option."""
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            made.error(f"nothing matches {pattern!r}; expected one of: {', '.join(names)}")
+    return [name for name in names if any(fnmatch.fnmatch(name, each) for each in patterns)]
+
+
+@contextlib.contextmanager
+def runs_folder(given: Path | None, prefix: str) -> Iterator[Path]:
+    """The folder that is given, or a temporary one: removed after the block, but kept if that fails."""
+    if given is not None:
+        yield given.absolute()
+        return
+    with contextlib.ExitStack() as stack:
+        root = Path(tempfile.mkdtemp(prefix=prefix))
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        try:
+            yield root
+        except Exception:
+            stack.pop_all()
+            tell(f"runs and logs are kept in {root}")
+            raise
+
+
 @contextlib.contextmanager
 def place(options: argparse.Namespace, file: Path = DEMO) -> Iterator[Place]:
-    """A folder and a service while the block runs; SIGTERM ends it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.ExitStack() as stack:
-        root = options.root
-        if root is None:
-            root = Path(tempfile.mkdtemp(prefix="training-bench-"))
-            stack.callback(shutil.rmtree, root, ignore_errors=True)
-        root = root.absolute()
-        (root / "logs").mkdir(parents=True, exist_ok=True)
+    """A folder and a service while the block runs."""
+    with runs_folder(options.root, "training-bench-") as root:
+        logs = root / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
         words = [f"service.start={json.dumps(options.service)}", f"root={root}"]
         config = read_run(file, [*words, f"service.url={options.url}"] if options.url else words)
-        tell(f"logs are in {root / 'logs'}")
-        url = stack.enter_context(sandbox_service(config.service, config.environments, root / "logs"))
-        yield Place(root, url, tuple(options.words), options.seed, file.absolute())
+        tell(f"logs are in {logs}")
+        with sandbox_service(config.service, config.environments, logs) as url:
+            yield Place(root, url, tuple(options.words), options.seed, file.absolute())
 
 
 def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: str) -> str:
@@ -136,10 +163,17 @@ def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: 
     return run(called, at.root / "logs" / f"{name}.log")
 
 
-def run(command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None) -> str:
+def run(
+    command: Sequence[str | Path],
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    most_s: float = RUN_S,
+) -> str:
     """A process's standard output. Raises RunFailed; ends the process whatever happens."""
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
             command,
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
@@ -148,16 +182,30 @@ def run(command: Sequence[str], log: Path, variables: Mapping[str, str] | None =
             env={**os.environ, **(variables or {})},
             start_new_session=True,
             preexec_fn=_end_with_parent,
-        )
+        ) as process,
+    ):
         try:
-            out, _ = process.communicate(timeout=RUN_S)
+            out, _ = process.communicate(timeout=most_s)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise _failed(log, f"did not end within {most_s:g} s") from None
         except BaseException:
             _end(process)
             raise
     if process.returncode:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
-        raise RunFailed(f"{log.stem} ended with {process.returncode}: {last}\n(all of it: {log})")
+        raise _failed(log, f"ended with {process.returncode}")
     return out.decode()
+
+
+def _failed(log: Path, how: str) -> RunFailed:
+    last = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
+    return RunFailed(f"{log.stem} {how}: {last}\n(all of it: {log})")
+
+
+def require_all(measured: Mapping[str, Mapping[str, object]]) -> None:
+    """Raises RunFailed with the names of the runs that have an error in place of figures."""
+    if failed := [name for name, figures in measured.items() if "error" in figures]:
+        raise RunFailed(f"{len(failed)} of {len(measured)} runs failed: {', '.join(failed)}")
 
 
 def _end_with_parent() -> None:
@@ -174,9 +222,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def digest(*settings: object) -> str:
+    """A part of a name: what a root keeps is used again with the same settings only."""
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
+
+
 def warm_model(at: Place, steps: int, words: Sequence[str] = (), name: str = "warm") -> Path:
     """The folder of a model that was fine-tuned for so many steps; made once in a root."""
-    name = f"{name}-{at.file.stem}-{steps}-{at.seed}"
+    name = f"{name}-{at.file.stem}-{steps}-{at.seed}-{digest(at.file.read_text(), at.words, words)}"
     model = at.root / name / "model"
     if not (model / "config.json").exists():
         tell(f"warm start, {steps} steps")
@@ -226,7 +279,20 @@ def half_width(values: Sequence[float]) -> float | None:
     """Half the 95% interval of a mean over seeds, by Student's t; None for a single one."""
     if len(values) < 2:
         return None
-    return round(_T[len(values)] * stdev(values) / math.sqrt(len(values)), 4)
+    return round(_quantile(len(values)) * stdev(values) / math.sqrt(len(values)), 4)
+
+
+def _quantile(values: int) -> float:
+    """Of Student's t: where the table ends, by its series about the normal distribution (to 0.0002)."""
+    if values in _T:
+        return _T[values]
+    z, freedom = NormalDist().inv_cdf(0.975), values - 1
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
 
 
 def finish(name: str, figures: Mapping[str, object], began: float, output: Path | None) -> None:

@@ -7,7 +7,6 @@ reward of a step is the mean of all that was played in it.
 """
 
 import argparse
-import fnmatch
 import sys
 import time
 from itertools import product
@@ -55,18 +54,16 @@ USUAL = (
 def main() -> int:
     """Run the variants one after another; the exit code is 1 when one of them failed."""
     options = _options()
-    chosen = [name for name in VARIANTS if any(fnmatch.fnmatch(name, each) for each in options.variant)]
-    if not chosen:
-        runs.tell(f"there is no such variant; there are: {', '.join(VARIANTS)}")
-        return 2
     began = time.monotonic()
     with runs.place(options) as at:
         model = runs.warm_model(at, options.warm_steps)
-        measured = {name: _measured(name, at, model, options) for name in chosen}
-    sizes = {name: getattr(options, name) for name in ("steps", "groups", "group_size", "warm_steps", "seed")}
-    runs.finish("variants", {"sizes": sizes, "variants": measured}, began, options.output)
-    runs.tell(_table(measured))
-    return int(any("error" in figures for figures in measured.values()))
+        measured = {name: _measured(name, at, model, options) for name in options.variant}
+        chosen = ("steps", "groups", "group_size", "warm_steps", "seed")
+        sizes = {name: getattr(options, name) for name in chosen}
+        runs.finish("variants", {"sizes": sizes, "variants": measured}, began, options.output)
+        runs.tell(_table(measured))
+        runs.require_all(measured)
+    return 0
 
 
 def _options() -> argparse.Namespace:
@@ -81,7 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--group-size", type=int, default=8)
     options = parser.parse_args()
-    options.variant = options.variant or list(USUAL)
+    options.variant = runs.matching(parser, VARIANTS, options.variant or USUAL)
     return options
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local_processes.prctl import end_with_parent
 from tests.harness.family import RAY_AGENTS, Family
 from trainer.batches.journal import journal_file
 
@@ -111,6 +112,7 @@ class KilledRun:
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         self.family.commands.append(self.command.pid)
 
@@ -196,6 +198,10 @@ class KilledRun:
         file = self.folder / name
         whole = file.read_text().split("\n")[:-1] if file.exists() else []
         return [json.loads(line) for line in whole if line]
+
+
+def _end_with_parent() -> None:
+    end_with_parent(signal.SIGINT)  # Ctrl-C: the command ends what it started
 
 
 def short_run(folder: Path, name: str, *, groups: int = 4, deadline_s: float = 1500) -> KilledRun:
