@@ -57,9 +57,9 @@ def test_what_would_be_slow_is_warned_of_and_not_refused(folder):
     [
         (
             replace(ROOMY, shared_memory=1 << 20),
-            "of /dev/shm, and there are 0.0 GiB: in a container, raise it",
+            "of /dev/shm, and there are 1.0 MiB: in a container, raise it",
         ),
-        (replace(ROOMY, disk=1 << 16), "of disk, and there are 0.0 GiB: set root to a larger one"),
+        (replace(ROOMY, disk=1 << 16), "of disk, and there are 0.1 MiB: set root to a larger one"),
         (replace(ROOMY, host_memory=2 * GIB), "of host memory"),
     ],
 )
