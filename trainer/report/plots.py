@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from trainer.tracking.step_phases import STEP_PHASES
 
 from .figure import PALETTE, STEP, Figure, line, shade, steps_axis
-from .series import named, series, smoothed
+from .series import aligned, named, series, smoothed
 
 if TYPE_CHECKING:
     from .figure import JsonTree
@@ -174,6 +174,8 @@ def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]], over: str = STE
     ]
     if not plot.at_zero and not any(values.get(name) for values in metrics.values() for name in names):
         return None
+    if plot.kind != "lines":
+        metrics = aligned(metrics, names)
     traces = tuple(
         trace
         for place, name in enumerate(names)

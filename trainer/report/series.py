@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,16 @@ def series(metrics: Mapping[int, Mapping[str, float]], name: str) -> Series | No
     if len(steps) > MOST_POINTS:
         steps, values = _thinned(steps), _thinned(values)
     return Series(tuple(round(step) for step in steps), tuple(float(f"{value:.6g}") for value in values))
+
+
+def aligned(metrics: Mapping[int, Mapping[str, float]], names: Sequence[str]) -> dict[int, dict[str, float]]:
+    """Return metrics that add up, over the same steps: those that have one of them. A missing one is 0."""
+    rows = {
+        step: {name: values[name] for name in names if math.isfinite(values.get(name, math.nan))}
+        for step, values in metrics.items()
+    }
+    known = [name for name in names if any(name in row for row in rows.values())]
+    return {step: {name: row.get(name, 0.0) for name in known} for step, row in rows.items() if row}
 
 
 def named(metrics: Mapping[int, Mapping[str, float]], prefix: str) -> tuple[str, ...]:

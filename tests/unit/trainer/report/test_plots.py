@@ -49,6 +49,25 @@ def test_stacked_plots_stack_and_bars_are_bars():
     assert bars.layout["barmode"] == "stack"
 
 
+@pytest.mark.parametrize("kind", ["stacked", "bars"])
+@pytest.mark.parametrize("count", [4, 3 * MOST_POINTS])
+def test_parts_that_a_step_lacks_are_0_where_parts_are_added_up(kind, count):
+    whole = {"stops/terminated": 1.0}
+    parts = {"stops/terminated": 0.75, "stops/horizon": 0.25}
+    metrics = {step: parts if step % 4 == 0 else whole for step in range(count)}
+    terminated, horizon = draw(Plot("Stops", ("stops/", "other"), kind), metrics).traces
+    assert terminated["x"] == horizon["x"]
+    assert [sum(pair) for pair in zip(terminated["y"], horizon["y"], strict=True)] == pytest.approx(
+        [1.0] * min(count, MOST_POINTS), abs=1e-5
+    )
+
+
+def test_steps_without_any_of_the_parts_are_left_out():
+    metrics = {0: {"stops/a": 1.0}, 1: {"loss/policy": 1.0}, 2: {"stops/a": math.nan}, 3: {"stops/b": 1.0}}
+    first, second = draw(Plot("Stops", ("stops/",), "stacked"), metrics).traces
+    assert (first["x"], first["y"], second["y"]) == ([0, 3], [1.0, 0.0], [0.0, 1.0])
+
+
 def test_long_lines_are_drawn_faint_with_their_mean_in_front():
     figure = draw(Plot("Loss", ("loss/policy",)), steps(100, **{"loss/policy": float}))
     faint, front = figure.traces
