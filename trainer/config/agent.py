@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from sandbox_settings import Branch, Positive, Seconds
 
@@ -14,6 +15,23 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _URL = re.compile(r"https?://[^/\s]+")
 _KINDS = {"function": "function", "command": "command", "url": "remote"}
 """Kinds by the setting that tells them."""
+
+
+def _reachable(host: str) -> str:
+    """Return an address that can be connected to. Raises ValueError for one that stands for all of them."""
+    try:
+        every = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        every = host in {"", "0"}
+    if every:
+        raise ValueError(
+            f"{host!r} is an address to listen at, and agents are given this one to connect to: write the "
+            "address of this machine by which they reach it, such as 10.0.0.5"
+        )
+    return host
+
+
+_Address: TypeAlias = Annotated[str, AfterValidator(_reachable)]
 
 
 class _Agent(Branch):
@@ -93,7 +111,7 @@ class RemoteAgent(_Agent):
     kind: Literal["remote"] = "remote"
     url: str
     """Address that each episode is posted to."""
-    gateway_host: str = "127.0.0.1"
+    gateway_host: _Address = "127.0.0.1"
     """Address of this machine at which the agent reaches the model."""
 
     @field_validator("url")
@@ -114,7 +132,7 @@ class BoxAgent(_Agent):
     """A package of the service's setting ``agents.packages`` that the command comes from."""
     environment: dict[str, str] = {}
     """Further environment variables of agents."""
-    gateway_host: str = "127.0.0.1"
+    gateway_host: _Address = "127.0.0.1"
     """Address of this machine at which the service reaches the model."""
 
 

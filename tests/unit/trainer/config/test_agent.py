@@ -1,5 +1,6 @@
 """A run's agent in short and in full."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def test_an_agent_is_a_function_a_command_or_a_url(words: list[str], agent: obje
 def test_what_is_no_agent_is_refused(word: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         read_run(None, [word])
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "0", ""])
+@pytest.mark.parametrize("agent", ['kind="remote",url="http://x"', 'kind="box",command=["a"]'])
+def test_an_address_that_no_agent_can_connect_to_is_refused(host: str, agent: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{host}' is an address to listen at, .* such as 10.0.0.5"):
+        read_run(None, [f"agent={{{agent},gateway_host={json.dumps(host)}}}"])
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5", "fd00::5", "trainer.example"])
+def test_an_address_that_agents_can_connect_to_is_taken(host: str) -> None:
+    assert RemoteAgent(url="http://x", gateway_host=host).gateway_host == host
 
 
 def test_an_override_sets_a_part_of_an_agent_that_the_file_writes_in_short(tmp_path: Path) -> None:
