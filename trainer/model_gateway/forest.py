@@ -75,6 +75,11 @@ class _Node:
     def end(self) -> int:
         return self.start + len(self.call.generation.token_ids)
 
+    @property
+    def own_start(self) -> int:
+        """Position of its own tokens."""
+        return self.end - len(self.own)
+
     def begins(self, prompt: tuple[int, ...], place: int) -> bool:
         """Return whether a prompt has this node's own tokens at a place."""
         end = place + len(self.own)
@@ -83,6 +88,14 @@ class _Node:
             end <= len(prompt)
             and prompt[last:end] == self.own[last - place :]
             and prompt[place:end] == self.own
+        )
+
+    def extends(self, tokens: tuple[int, ...]) -> bool:
+        """Return whether its prompt begins with tokens, of which the last are among its own."""
+        start, count = self.own_start, len(tokens)
+        last = max(start, count - _CHECKED_FIRST)
+        return self.own[last - start : count - start] == tokens[last:] and all(
+            node.own[: count - node.own_start] == tokens[node.own_start : node.end] for node in _path(self)
         )
 
 
@@ -175,14 +188,11 @@ class Forest:
 
     def _adopt(self, node: _Node) -> None:
         """Move calls below a node that extend it and were answered before it."""
-        ids = _tokens(node)
+        tokens = _tokens(node)
         for other in self._nodes.values():
-            place = other.parent.end if other.parent else 0
-            if other.start < node.end or place >= node.end:
-                continue
-            if _tokens(other)[: node.end] == ids:
+            if other.own_start < node.end <= other.start and other.extends(tokens):
                 self._below(other.parent).remove(other)
-                other.parent, other.own = node, other.own[node.end - place :]
+                other.parent, other.own = node, other.own[node.end - other.own_start :]
                 node.children.append(other)
 
     def _below(self, node: _Node | None) -> list[_Node]:

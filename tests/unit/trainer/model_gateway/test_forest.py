@@ -91,6 +91,23 @@ def test_a_prompt_within_another_calls_prompt_is_no_ancestor():
     assert [segment.token_ids for segment in forest.segments()] == [(1, 2, 3, 4, 5), (1, 2, 9)]
 
 
+def test_a_call_that_ends_last_is_extended_by_those_that_were_answered_before_it():
+    late = call(0, [1, 2], [3, 4, 5, 6, 7], Break.FIRST)
+    forest = forest_of(
+        call(1, [1, 2, 3, 4, 5, 6, 7, 8], [9]),
+        call(2, [1, 9, 3, 4, 5, 6, 7, 8], [9]),
+        call(3, [1, 2], [3], Break.FIRST),
+        call(4, [1, 2, 3, 4, 5, 6, 7, 8], [5]),
+        late,
+    )
+    assert sorted(trained(segment) for segment in forest.segments()) == [
+        [3],
+        [3, 4, 5, 6, 7, 9],
+        [5],
+        [9],
+    ]
+
+
 def test_a_call_that_ran_into_its_limit_is_cut():
     cut = Generation((3,), (-1.0,), Finish.LENGTH, (VersionSpan(0, 1, 0),))
     (segment,) = forest_of((Call(0, cut, Break.FIRST), (1,))).segments()
