@@ -9,7 +9,7 @@
           EngineGone       and it is not restarted
         StaleWeights       its weights are not the learner's
       AgentFailed          an agent raised, or exited with an error
-        AgentLost            the process that ran it ended, without its doing
+        AgentLost            what ran it ended or cannot be reached, without its doing
       RewardFailed         the run's reward function failed for an episode
         JudgeFailed          the judge gave no score
       LabelFailed          a recorded episode's steps could not be labelled
@@ -63,7 +63,7 @@ class AgentFailed(TrainerError, RuntimeError):
 
 
 class AgentLost(AgentFailed):
-    """The process that ran an agent ended, without the agent's doing."""
+    """The process or server that ran an agent ended or cannot be reached, without the agent's doing."""
 
 
 class RewardFailed(TrainerError, RuntimeError):

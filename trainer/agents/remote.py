@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from trainer.errors import AgentFailed, ConfigError
+from trainer.errors import AgentFailed, AgentLost, ConfigError
 
 if TYPE_CHECKING:
     from .launcher import AgentJob
 
 _ACCEPTED = 202
+_AWAY = (502, 503, 504)
+"""Statuses by which proxies and load balancers say that a server is down or out of reach."""
 _QUOTED = 500
 
 
@@ -50,11 +52,12 @@ class RemoteAgents:
             async with self._session.post(self._url, json=_body(job), timeout=timeout) as response:
                 if response.status >= 300:
                     said = (await response.content.read(_QUOTED)).decode("utf-8", "replace")
-                    raise AgentFailed(f"{self._url} answered {response.status}: {said}")
+                    failure = AgentLost if response.status in _AWAY else AgentFailed
+                    raise failure(f"{self._url} answered {response.status}: {said}")
                 if response.status != _ACCEPTED:
                     return
         except (aiohttp.ClientError, OSError) as error:
-            raise AgentFailed(f"{self._url}: {str(error) or type(error).__name__}") from error
+            raise AgentLost(f"{self._url}: {str(error) or type(error).__name__}") from error
         await asyncio.get_running_loop().create_future()  # cancelled when the agent has said that it ended
 
     async def close(self) -> None:

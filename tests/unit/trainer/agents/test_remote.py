@@ -22,10 +22,13 @@ from trainer.types import StopReason
 
 @asynccontextmanager
 async def server_of(answer):
-    """A server that answers every post with a function of the document; its address."""
+    """A server that answers every post with a function of the document, None for none; its address."""
 
     async def handle(request):
-        return await answer(await request.json())
+        response = await answer(await request.json())
+        if response is None:
+            request.transport.abort()
+        return response or web.Response()
 
     application = web.Application()
     application.router.add_post("/play", handle)
@@ -96,11 +99,36 @@ async def test_a_status_that_is_an_error_is_the_agents_failure():
     assert played.failure.detail.endswith("answered 500: no room")
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_server_that_a_proxy_does_not_reach_is_lost_whatever_was_played(status):
+    async def away(document):
+        async with episode_of(document) as episode:
+            await ask(episode, episode.messages)
+        return web.Response(status=status, text="no upstream")
+
+    played = await played_by(away, ToldService([]), PROGRAM)
+    assert played.failure is not None
+    assert (played.failure.code, played.score) == ("agent_lost", None)
+    assert played.failure.detail.endswith(f"answered {status}: no upstream")
+
+
+async def test_a_server_that_ends_during_an_episode_is_lost_whatever_was_played():
+    async def dies(document):
+        async with episode_of(document) as episode:
+            await ask(episode, episode.messages)
+
+    played = await played_by(dies, ToldService([]), PROGRAM)
+    assert played.failure is not None
+    assert (played.failure.code, played.score) == ("agent_lost", None)
+
+
 async def test_a_server_that_never_answers_is_left_at_its_time():
     async def never(document):
+        async with episode_of(document) as episode:
+            await ask(episode, episode.messages)
         await asyncio.Event().wait()
 
-    played = await played_by(never, ToldService([]), timeout_s=0.2)
+    played = await played_by(never, ToldService([]), PROGRAM, timeout_s=2.0)
     assert played.stop is StopReason.TIME_LIMIT
 
 
