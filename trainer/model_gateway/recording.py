@@ -87,7 +87,7 @@ class Recording:
     limit: StopReason | None
     """The limit that ended the session: HORIZON (turns), CONTEXT_FULL (tokens) or TIME_LIMIT (seconds)."""
     failure: EngineError | Stalled | None
-    """An infrastructure failure that the agent met, and that no retry made good."""
+    """An infrastructure failure that the agent met, and that no later call with its body made good."""
     drifted: int
     """Checked calls of which the text would be tokenized to other tokens."""
     checked: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -43,7 +43,7 @@ class RetryMarker:
         return self.repeated or self.key is not None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Known:
     digest: bytes
     answer: PendingReply
@@ -51,12 +51,21 @@ class _Known:
 
 
 class Retries:
-    """The calls of one session that may be repeated."""
+    """The calls of one session that may be repeated.
+
+    An agent may make calls with one body side by side, and a repetition does not say which of them it
+    repeats. It first stands for one that failed or was refused, and is sampled. Otherwise it gets an answer,
+    and the next repetition gets another one, as far as there are several.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: OrderedDict[str | bytes, _Known] = OrderedDict()
-        """By idempotency key, or by digest; the last to finish is last."""
+        self._known: dict[str | bytes, deque[_Known]] = {}
+        """By idempotency key, or by digest; the one to be repeated next is last."""
+        self._finished: deque[tuple[str | bytes, _Known]] = deque()
+        """Those that were answered, with their names; the last to finish is last."""
+        self._unanswered: Counter[bytes] = Counter()
+        """Calls without a key that failed or were refused, and were not repeated yet, by digest."""
 
     def find(self, marker: RetryMarker | None) -> PendingReply | None:
         """Return the answer, finished or in progress, of the call that this one repeats; None for a new call.
@@ -66,12 +75,21 @@ class Retries:
         if marker is None:
             return None
         self._forget()
-        known = self._known.get(_name(marker))
-        if known is None or not marker.repeats:
+        if not marker.repeats:
             return None
+        if marker.key is None and self._unanswered[marker.digest]:
+            self._unanswered[marker.digest] -= 1
+            return None
+        calls = self._known.get(_name(marker))
+        if calls is None:
+            return None
+        # A client mostly repeats a call for which it did not want to wait any longer.
+        known = next((each for each in reversed(calls) if each.finished_at is None), calls[-1])
         if known.digest != marker.digest:
             detail = f"the idempotency key {marker.key!r} was used for another request"
             raise CallError(400, "idempotency_key_reused", detail, "Idempotency-Key")
+        calls.remove(known)
+        calls.appendleft(known)
         return known.answer
 
     def keep(self, marker: RetryMarker | None, answer: PendingReply) -> None:
@@ -79,28 +97,38 @@ class Retries:
         if marker is None:
             return
         name, known = _name(marker), _Known(marker.digest, answer)
-        self._known[name] = known
+        self._known.setdefault(name, deque()).append(known)
 
         def finish(answer: PendingReply) -> None:
-            # A new call with the same body may have taken its name.
-            if self._known.get(name) is not known:
-                return
             if answer.cancelled() or answer.exception() is not None:
-                del self._known[name]
+                self._remove(name, known)
+                self.count_unanswered(marker)
                 return
             known.finished_at = self._clock()
-            self._known.move_to_end(name)
+            self._finished.append((name, known))
 
         answer.add_done_callback(finish)
 
+    def count_unanswered(self, marker: RetryMarker | None) -> None:
+        """Count a call that got no answer: its repetition is sampled."""
+        if marker is not None and marker.key is None:
+            self._unanswered[marker.digest] += 1
+
     def _forget(self) -> None:
         """Forget calls that finished long ago, and all but the last few."""
-        finished = [name for name, known in self._known.items() if known.finished_at is not None]
         oldest = self._clock() - _KEPT_S
-        for place, name in enumerate(finished):
-            finished_at = self._known[name].finished_at
-            if place < len(finished) - _MOST_KEPT or (finished_at is not None and finished_at < oldest):
-                del self._known[name]
+        while self._finished:
+            name, known = self._finished[0]
+            if len(self._finished) <= _MOST_KEPT and (known.finished_at or 0.0) >= oldest:
+                return
+            self._finished.popleft()
+            self._remove(name, known)
+
+    def _remove(self, name: str | bytes, known: _Known) -> None:
+        calls = self._known[name]
+        calls.remove(known)
+        if not calls:
+            del self._known[name]
 
 
 def _name(marker: RetryMarker) -> str | bytes:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from aiohttp import web
 
+from trainer.errors import ConfigError
+
 from .calls import CallError, ModelCall, ModelReply
 from .dialects import chat, messages, responses
 from .retries import RetryMarker
@@ -176,15 +178,20 @@ class ModelGateway:
         try:
             body = await _body(request)
             call = dialect.read(body)
-            self._check_model(call.model)
-        except CallError:
-            session.refuse()
+            self._check_model(call.model, session)
+        except CallError as error:
+            session.refuse(error)
             raise
         return call, body
 
-    def _check_model(self, name: str) -> None:
+    def _check_model(self, name: str, session: Session) -> None:
         if name != self._settings.model and not self._settings.any_model:
             detail = f"the model {name!r} does not exist; use {self._settings.model!r}"
+            session.misconfigured = ConfigError(
+                f"the agent asks for the model {name!r}, and the run's is {self._settings.model!r}; set "
+                f"agent.model_name to {name!r}, or to '*' for any name, or let the agent use the name that "
+                "it is given"
+            )
             raise CallError(404, "model_not_found", detail, "model")
 
     async def _streamed(
@@ -232,11 +239,11 @@ class ModelGateway:
     async def _model(self, request: web.Request) -> web.StreamResponse:
         dialect, name = _family(request), request.match_info["model"]
         try:
-            limits = self._session(request).limits
-            self._check_model(name)
+            session = self._session(request)
+            self._check_model(name, session)
         except CallError as error:
             return _error_response(dialect, error)
-        return web.json_response(dialect.model(name, limits.context_tokens))
+        return web.json_response(dialect.model(name, session.limits.context_tokens))
 
 
 def _family(request: web.Request) -> ApiDialect:

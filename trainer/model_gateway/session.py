@@ -100,13 +100,15 @@ class Session:
         self._checks = checks
         self._recorder = Recorder()
         self._failures: dict[bytes | int, EngineError | Stalled] = {}
-        """Failures that no retry made good, by digest of the body or by number of the call."""
+        """Failures that no later call made good, by digest of the body or by number of the call."""
         self._running: set[asyncio.Task[ModelReply]] = set()
         self._sealed = False
         self._used_at = clock()
         self._began = 0
         self.misconfigured: ConfigError | None = None
         """The setting that keeps this session from answering a call that was refused."""
+        self.last_error = ""
+        """The error of the last call that failed or was refused; empty without one."""
 
     async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
         """Return the model's answer to a call, sampled now or, for a retry, as it was sampled before.
@@ -119,7 +121,7 @@ class Session:
         self._used_at = self._clock()
         running = self._retries.find(marker)
         if running is None:
-            if not self._budget.begin(self._clock()):
+            if not self._begin(marker):
                 return self._ended_reply()
             task = asyncio.create_task(self._run(call, self._began, marker))
             self._began += 1
@@ -139,11 +141,12 @@ class Session:
         self._check_open()
         return len((await self._prompt(self._ids.inner(call))).token_ids)
 
-    def refuse(self) -> None:
+    def refuse(self, error: CallError) -> None:
         """Count a request that was not understood. Raises CallError(409) after too many in a row."""
         self._check_open()
         self._budget.check()
         self._budget.refuse()
+        self.last_error = error.detail
 
     def add_reward(
         self, reward: float, terms: Mapping[str, float], sandbox_s: float, call_id: str | None = None
@@ -201,10 +204,21 @@ class Session:
         """Time of the clock at which the last call ended; infinity while one is in progress."""
         return math.inf if self._running else self._used_at
 
+    def _begin(self, marker: RetryMarker | None) -> bool:
+        """Count a new call as in progress. See ``Budget.begin``."""
+        try:
+            return self._budget.begin(self._clock())
+        except CallError as error:
+            self._retries.count_unanswered(marker)
+            self.last_error = error.detail
+            raise
+
     async def _run(self, call: ModelCall, number: int, marker: RetryMarker | None) -> ModelReply:
         """Answer a new call, and record how it went."""
         began, call = self._clock(), self._ids.inner(call)
         name: bytes | int = number if marker is None else marker.digest
+        failure = self._failures.get(name)
+        self.misconfigured = None  # it has not kept this call from the model
         try:
             reply = await self._sample(call, number, began)
         except CallError as error:
@@ -219,7 +233,9 @@ class Session:
             logger.exception("call %d of episode %s failed", number, self._key.trajectory_id)
             self._failures[name] = EngineError(repr(error))
             raise self._unanswered(call, number, began, error) from error
-        if marker is not None and marker.repeats:
+        # The call that failed was made again, by the SDK or by the agent. An answer that ends the episode
+        # makes nothing good, and neither does one to a call that was in progress beside the failed one.
+        if self.knows(reply.call_id) and self._failures.get(name) is failure:
             self._failures.pop(name, None)
         return reply
 
@@ -229,7 +245,8 @@ class Session:
 
     def _fail(self, call: ModelCall, number: int, began: float, error: Exception) -> None:
         self._budget.refuse()
-        self._recorder.add_failed(number, call, str(error) or repr(error), self._clock() - began)
+        self.last_error = str(error) or repr(error)
+        self._recorder.add_failed(number, call, self.last_error, self._clock() - began)
 
     async def _sample(self, call: ModelCall, number: int, began: float) -> ModelReply:
         prompt = await self._prompt(call)

@@ -44,8 +44,8 @@ class SessionFacts:
 def summary(facts: SessionFacts, state: SessionState, recording: Recording) -> Document:
     """Return a session in a few numbers.
 
-    ``failure`` is a failure of the engine that the agent met and that no retry made good: such a session has
-    no fair score.
+    ``failure`` is a failure of the engine that the agent met and that no later call made good: such a session
+    has no fair score.
     """
     answered = [call for call in recording.calls if not call.error]
     turns = [turn for segment in recording.segments for turn in segment.turns]

@@ -80,14 +80,48 @@ async def test_a_failed_call_is_sampled_again(retries):
     assert retries.find(NAMED) is None
 
 
-async def test_a_failed_call_does_not_hide_a_later_one_with_its_body(retries):
+async def test_a_repetition_stands_for_a_failed_call_before_one_that_was_answered_with_its_body(retries):
     failed = running()
     retries.keep(FIRST, failed)
     later = await finished()
     retries.keep(FIRST, later)
     failed.set_exception(CallError(503, "engine_failed", "lost"))
     await settled()
+    assert retries.find(AGAIN) is None
     assert retries.find(AGAIN) is later
+
+
+async def test_each_refused_call_is_sampled_once_however_many_have_its_body(retries):
+    answer = await finished()
+    retries.keep(FIRST, answer)
+    for _ in range(2):
+        retries.count_unanswered(FIRST)
+    assert [retries.find(AGAIN) for _ in range(3)] == [None, None, answer]
+
+
+async def test_repetitions_of_equal_calls_get_different_answers(retries):
+    answers = [await finished("one"), await finished("two")]
+    for answer in answers:
+        retries.keep(FIRST, answer)
+    await settled()
+    assert [await retries.find(AGAIN) for _ in range(3)] == ["two", "one", "two"]
+
+
+async def test_of_equal_calls_one_in_progress_is_repeated_first(retries):
+    slow = running()
+    retries.keep(FIRST, slow)
+    retries.keep(FIRST, await finished())
+    await settled()
+    assert retries.find(AGAIN) is slow
+
+
+async def test_a_call_with_a_key_is_repeated_by_its_key_alone(retries):
+    answer = await finished()
+    retries.keep(NAMED, answer)
+    retries.count_unanswered(FIRST)
+    retries.count_unanswered(NAMED)
+    assert retries.find(NAMED) is answer
+    assert [retries.find(AGAIN), retries.find(AGAIN)] == [None, None]
 
 
 async def test_old_answers_are_forgotten(retries, now):

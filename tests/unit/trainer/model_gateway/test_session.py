@@ -132,6 +132,53 @@ async def test_a_failure_that_a_retry_made_good_is_none():
     assert trained_tokens(recording) == sampled_tokens(policy)
 
 
+async def test_a_failure_that_the_agents_own_next_call_made_good_is_none():
+    opened, policy = session(EngineError("lost"), "5")
+    with pytest.raises(CallError):
+        await opened.answer(call(ASK), MARK)
+    assert (await opened.answer(call(ASK), MARK)).message.content == "5"
+    recording = await opened.close()
+    assert recording.failure is None
+    assert trained_tokens(recording) == sampled_tokens(policy)
+
+
+async def test_a_failure_is_not_made_good_by_an_equal_call_that_was_in_progress_beside_it():
+    opened, policy = session(EngineError("lost"), "5")
+    policy.gate = asyncio.Event()
+    both = [asyncio.create_task(opened.answer(call(ASK), MARK)) for _ in range(2)]
+    await policy.asked_for(2)
+    policy.gate.set()
+    failed, answered = await asyncio.gather(*both, return_exceptions=True)
+    assert (failed.status, answered.message.content) == (503, "5")
+    assert opened.recording().failure is not None
+    await opened.answer(call(ASK), AGAIN)
+    assert len(policy.asked) == 3
+    assert (await opened.close()).failure is None
+
+
+async def test_a_failure_is_not_made_good_by_the_message_of_the_episodes_end():
+    opened, _ = session(EngineError("lost"))
+    with pytest.raises(CallError):
+        await opened.answer(call(ASK), MARK)
+    opened.end_episode(StopReason.TERMINATED)
+    assert (await opened.answer(call(ASK), AGAIN)).message.content == ENDED
+    assert (await opened.close()).failure is not None
+
+
+async def test_calls_refused_for_their_number_are_sampled_when_they_are_repeated():
+    opened, policy = session("5", "6", concurrent_calls=1)
+    policy.gate = asyncio.Event()
+    first = asyncio.create_task(opened.answer(call(ASK), MARK))
+    await policy.asked_for(1)
+    with pytest.raises(CallError) as caught:
+        await opened.answer(call(ASK), MARK)
+    assert refused(caught) == (429, "too_many_calls")
+    policy.gate.set()
+    await first
+    again = await opened.answer(call(ASK), AGAIN)
+    assert (again.message.content, len(policy.sampled)) == ("6", 2)
+
+
 async def test_tools_are_refused_where_answers_are_read_as_text_and_the_setting_is_named():
     opened, policy = session(chat=tiny_chat(tool_format="text"))
     with pytest.raises(CallError, match=r"chat\.tool_format, which is 'text'") as caught:
