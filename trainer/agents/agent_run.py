@@ -39,6 +39,8 @@ _GRACE_S = 30.0
 """Seconds added to a call's own deadline, for the network, queues and retries."""
 _QUOTED = 2_000
 """Characters of an agent's error that are shown and logged."""
+_WITHOUT_THE_MODEL = (StopReason.AGENT_ENDED, StopReason.TIME_LIMIT)
+"""Ends that an agent may come to although no call of it reached the model."""
 
 
 class AgentRun:
@@ -201,7 +203,13 @@ class AgentRun:
         if error is not None:
             logger.info("the agent of episode %s failed: %s", self._id, str(error)[:_QUOTED])
             ended = StopReason.AGENT_ERROR
-        return instance.stop or recording.limit or ended
+        reason = instance.stop or recording.limit or ended
+        if reason in _WITHOUT_THE_MODEL and not instance.session.answered:
+            # Many agents log an error of the model and end as usual. The policy had no part in this episode.
+            url, refused = self._player.gateway.url, instance.session.last_error
+            why = f": {refused}" if refused else ""
+            raise AgentFailed(f"the agent ended ({reason}), and the model at {url} had answered no call{why}")
+        return reason
 
     def _error_lines(self, error: Failure | None) -> tuple[Line, ...]:
         return () if error is None else (Line("agent error", str(error)[:_QUOTED]),)

@@ -23,7 +23,7 @@ _TASK = "{task}"
 _ENDPOINT = "{model_endpoint}"
 """Placeholder for which the service fills in the address at which an agent finds the gateway."""
 _END_S = 20.0
-"""Time in which service and caller agree that the time of an agent is over."""
+"""Time in which the service ends an agent whose time is over by the caller's clock."""
 _ALMOST = 0.99
 _LAST_WORDS = 2000
 _MISCONFIGURED = (
@@ -66,8 +66,8 @@ class BoxLauncher:
             # Shielded: without its request the agent would still run in its box.
             end = await asyncio.shield(running)
             if end.timed_out and end.duration_s >= job.timeout_s * _ALMOST:
-                # Its time is over by our own limit, for which the caller cancels it.
-                await asyncio.sleep(_END_S)
+                # Its time is over by our own limit, for which the caller cancels it after agent.grace_s.
+                await asyncio.get_running_loop().create_future()
             _judge(end, job)
         except asyncio.CancelledError:
             over = asyncio.get_running_loop().time() - started >= job.timeout_s
@@ -116,7 +116,8 @@ class BoxLauncher:
 
 def _judge(end: RunAgentResult, job: AgentJob) -> None:
     """Raise what the end of an agent stands for. Raises AgentFailed or AgentLost."""
-    if end.exit_code == 0:
+    unreached = 0 < end.model_connections <= end.failed_model_connections
+    if end.exit_code == 0 and not unreached:
         return
     words = (end.stderr.strip() or end.stdout.strip())[-_LAST_WORDS:]
     if end.failed_model_connections:

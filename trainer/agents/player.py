@@ -2,7 +2,7 @@
 
 An agent calls the model at the gateway, which records its tokens, and steps its instance through the
 trainer. The episode is graded when the agent has ended, however it ended: only a failure of the
-infrastructure, or of an agent that never reached the model, leaves it without a grade.
+infrastructure, or an agent that the model never answered, leaves it without a grade.
 """
 
 from __future__ import annotations

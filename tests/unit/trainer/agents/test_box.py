@@ -138,6 +138,13 @@ async def test_an_agent_that_ends_well_is_not_lost_for_a_connection() -> None:
         await launcher.run(_job())
 
 
+async def test_an_agent_that_ends_well_without_any_connection_to_the_model_is_lost() -> None:
+    service = Service(failed_model_connections=3)
+    async with _launcher(service) as launcher:
+        with pytest.raises(AgentLost, match=r"3 of 3 connections"):
+            await launcher.run(_job())
+
+
 async def test_an_agent_that_the_service_ended_at_its_own_limit_has_failed() -> None:
     service = Service(exit_code=None, timed_out=True, duration_s=30.0)
     async with _launcher(service) as launcher:
@@ -208,14 +215,19 @@ async def test_a_cancellation_at_its_time_leaves_the_instance_to_be_graded() -> 
     assert service.released == []
 
 
-async def test_an_agent_at_its_time_limit_is_cancelled_by_its_caller_and_has_not_failed() -> None:
+async def test_an_agent_at_its_time_limit_is_cancelled_by_its_caller_and_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
     service = Service(exit_code=None, timed_out=True, duration_s=60.0)
     async with _launcher(service) as launcher:
         running = asyncio.create_task(launcher.run(_job(timeout_s=60.0)))
         await service.started.wait()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not running.done()
+        for now in (loop.time(), loop.time() + 3600):  # however long agent.grace_s is
+            monkeypatch.setattr(loop, "time", lambda now=now: now)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not running.done()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

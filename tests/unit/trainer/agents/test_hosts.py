@@ -105,7 +105,7 @@ async def test_a_commands_words_have_the_text_of_the_task():
 async def test_a_function_that_never_ends_is_ended_at_its_time_and_graded(name):
     launcher = functions(name, cancel_s=0.5)
     service = ToldService([], verdict=NO_SCORE)
-    async with agent_player(service, launcher, said(PROGRAM), agent={"timeout_s": 1.0}) as player:
+    async with agent_player(service, launcher, said(PROGRAM), agent={"timeout_s": 3.0}) as player:
         first = set(launcher.pids)
         played = await player.play_episode(spec_of(), 0, SamplingConfig())
         assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 0.0)
@@ -113,18 +113,18 @@ async def test_a_function_that_never_ends_is_ended_at_its_time_and_graded(name):
             await until(lambda: launcher.pids and not first & set(launcher.pids))
 
 
-async def test_a_command_that_never_ends_is_ended_with_all_its_processes_and_graded(tmp_path):
+async def test_a_command_that_never_ends_is_ended_with_all_its_processes(tmp_path):
     for timeout_s in (0.5, 60.0):  # on a busy machine its processes may take longer to start than the first
         pids = tmp_path / f"pids-{timeout_s}"
-        service = ToldService([], verdict=NO_SCORE)
         agent = {"timeout_s": timeout_s}
-        async with agent_player(service, process_starters(pids), said(), agent=agent) as player:
+        async with agent_player(ToldService([]), process_starters(pids), said(), agent=agent) as player:
             playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
             starting = asyncio.create_task(started(pids))
             await asyncio.wait({playing, starting}, return_when=asyncio.FIRST_COMPLETED)
             starting.cancel()
             played = await playing
-            assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 0.0)
+            assert played.failure is not None
+            assert "time_limit" in played.failure.detail
             if not starting.cancelled():
                 await gone(*starting.result())
                 return

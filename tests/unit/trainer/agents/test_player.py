@@ -5,6 +5,7 @@ The agent runs in the test's loop; gateway, routes and clients are the real ones
 
 import asyncio
 import pickle
+import re
 
 import pytest
 
@@ -116,6 +117,54 @@ async def test_an_agent_that_fails_before_the_first_answer_has_no_grade():
     assert service.bodies("evaluate") == []
 
 
+@pytest.mark.parametrize(
+    ("message", "detail"),
+    [
+        (None, r"the agent ended \(agent_ended\), and the model at http://\S+ had answered no call$"),
+        ({"role": "user", "content": "x", "name": 3}, "had answered no call: .*name"),
+    ],
+    ids=["no call", "refused"],
+)
+async def test_an_agent_that_ends_as_usual_without_an_answer_has_no_grade(message, detail):
+    async def swallows(episode):
+        if message is not None:
+            with pytest.raises(Exception, match="400"):
+                await ask(episode, [message])
+
+    service = ToldService([])
+    played = await play_agent(service, swallows)
+    assert (played.stop, played.score) == (StopReason.FAILED, None)
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.code) == ("agent", "agent_failed")
+    assert re.search(detail, played.failure.detail)
+    assert service.bodies("evaluate") == []
+
+
+async def test_an_agent_whose_time_is_over_before_the_first_answer_has_no_grade():
+    async def sleeps(episode):
+        await asyncio.sleep(3600)
+
+    played = await play_agent(ToldService([]), sleeps, agent={"timeout_s": 0.1})
+    assert (played.stop, played.score) == (StopReason.FAILED, None)
+
+
+async def test_an_agent_that_ends_the_episode_by_its_steps_alone_is_graded():
+    async def steps(episode):
+        await episode.step("95")
+
+    played = await play_agent(ToldService([END]), steps)
+    assert (played.stop, played.score, played.turns) == (StopReason.TERMINATED, 1.0, ())
+
+
+async def test_an_agent_whose_first_prompt_is_too_long_is_graded():
+    async def asks(episode):
+        answer = await ask(episode, [{"role": "user", "content": "word " * 5000}])
+        assert answer["content"] == "The episode has ended."
+
+    played = await play_agent(ToldService([]), asks, PROGRAM)
+    assert (played.stop, played.failure) == (StopReason.CONTEXT_FULL, None)
+
+
 async def test_a_lost_host_has_no_grade_whatever_was_played():
     async def lost(episode):
         await ask(episode, episode.messages)
@@ -186,7 +235,7 @@ async def test_an_agent_that_never_ends_is_ended_at_its_time_and_graded():
         await asyncio.sleep(3600)
 
     service = ToldService([], verdict={"score": 0.5, "success": False})
-    played = await play_agent(service, sleeps, PROGRAM, agent={"timeout_s": 0.2})
+    played = await play_agent(service, sleeps, PROGRAM, agent={"timeout_s": 2.0})
     assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 0.5)
 
 
@@ -232,6 +281,33 @@ async def test_a_run_whose_settings_keep_the_model_from_calling_the_agents_tools
     with pytest.raises(ConfigError, match=r"set chat\.tool_format, which is 'text', to"):
         await play_agent(service, loop, SUBMIT)
     assert service.live == {}
+
+
+async def test_a_run_whose_agent_asks_for_a_model_of_another_name_stops():
+    async def swallows(episode):
+        with pytest.raises(Exception, match="404"):
+            await ask(episode, episode.messages, model="gpt-4o")
+
+    service = ToldService([])
+    with pytest.raises(ConfigError, match=r"set agent\.model_name to 'gpt-4o'"):
+        await play_agent(service, swallows)
+    assert service.live == {}
+
+
+async def test_a_call_of_another_model_beside_the_agents_own_does_not_stop_the_run():
+    class Broken:
+        async def generate(self, request):
+            await asyncio.sleep(3600)
+
+    async def asks_both(episode):
+        with pytest.raises(Exception, match="404"):
+            await ask(episode, episode.messages, model="small")
+        await ask(episode, episode.messages)
+
+    played = await play_agent(ToldService([]), asks_both, policy=Broken(), agent={"timeout_s": 2.0})
+    assert (played.stop, played.score) == (StopReason.FAILED, None)
+    played = await play_agent(ToldService([]), asks_both, PROGRAM)
+    assert (played.stop, len(played.turns)) == (StopReason.AGENT_ENDED, 1)
 
 
 async def test_steps_of_one_episode_wait_for_each_other():
