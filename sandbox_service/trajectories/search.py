@@ -292,6 +292,9 @@ def _with_outcome(episode: EpisodeSummary, history: Sequence[Row[Any]]) -> Episo
     success: bool | None = None
     failure: tuple[str, str] | None = None
     for row in history:
+        if row.kind == EventKind.RECOVER:
+            # Its status says whether steps may be missing: the episode goes on, and has not failed.
+            continue
         if row.status >= 400 or row.kind == EventKind.LOST:
             failure = _failure(row.body or b"")
         elif row.kind == EventKind.STEP:

@@ -97,6 +97,17 @@ def test_outcome_and_failure_are_known(search):
     assert (graded.steps, graded.reward, graded.success, graded.ended_by) == (2, 1.1, True, "release")
 
 
+async def test_an_episode_that_went_on_after_a_recovery_in_doubt_has_not_failed(tmp_path):
+    store = open_store(StoreConfig(url=f"sqlite:///{tmp_path}/recovered.sqlite"))
+    store.open_instance(instance())
+    store.append(event("s1.a", 1, EventKind.RECOVER, response=b'{"complete":false}', status=409))
+    store.append(step("s1.a", 2))
+    store.append(evaluation("s1.a", 3))
+    (found,) = (await store.search_episodes(EpisodeQuery("acme", failure="none"))).episodes
+    await store.close()
+    assert (found.success, found.failure_class, found.failure_code) == (True, None, None)
+
+
 def test_the_size_of_a_history_includes_what_a_fork_inherits(search):
     (copy,) = search(family="s1.05", limit=1).episodes
     (parent,) = search(family="s1.05", since=START + 5, until=START + 6).episodes
