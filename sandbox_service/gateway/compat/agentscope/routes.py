@@ -119,7 +119,8 @@ class CompatRoutes:
         try:
             refuse_counterpart(_object(result["info"]))
         except CounterpartError:
-            await self.release(exchange, CompatRequest(instance_id=str(result["instance_id"])))
+            abandoned = CompatRequest(instance_id=str(result["instance_id"]))
+            await self.release(exchange, abandoned, keyed=False)
             raise
         if request.instance_id:
             await self._check_live(exchange, request.instance_id)
@@ -165,12 +166,15 @@ class CompatRoutes:
             "tools": offered or _dumped(environment.tools),
         }
 
-    async def release(self, exchange: HttpExchange, request: CompatRequest) -> bool:
-        """Release the instance; return false if there is none, which is not an error in this protocol."""
+    async def release(self, exchange: HttpExchange, request: CompatRequest, *, keyed: bool = True) -> bool:
+        """Release the instance; return false if there is none, which is not an error in this protocol.
+
+        ``keyed`` says that the exchange's idempotency key is that of this release and of no other operation.
+        """
         instance_id = required(request.instance_id, "instance_id")
         try:
             native = native_request(ReleaseInstanceRequest, instance_id=instance_id)
-            result = await self._run(exchange, native)
+            result = await self._run(exchange, native, keyed=keyed)
         except SchemaError:
             return False
         except ServiceError as error:
@@ -188,7 +192,7 @@ class CompatRoutes:
             return await self._parser.apply(exchange.tenant, translate, reply.body)
         except CounterpartError:
             # The client does not see the episode's end, so what it has come to must not be graded.
-            await self.release(exchange, CompatRequest(instance_id=step.instance_id))
+            await self.release(exchange, CompatRequest(instance_id=step.instance_id), keyed=False)
             raise
 
     async def _check_live(self, exchange: HttpExchange, instance_id: str) -> None:

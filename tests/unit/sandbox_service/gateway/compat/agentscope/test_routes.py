@@ -137,12 +137,16 @@ async def test_an_episode_with_a_counterpart_is_refused_and_leaves_no_instance(c
     assert [each.released for each in backend.episodes.values()] == [True] * len(backend.episodes)
 
 
+@pytest.mark.parametrize("headers", [{}, {"idempotency-key": "k"}], ids=["unkeyed", "keyed"])
 @pytest.mark.parametrize("times", [1, 20_000], ids=["small", "large"])
-async def test_what_a_counterpart_is_shown_in_mid_episode_does_not_reach_the_agent(client, backend, times):
+async def test_what_a_counterpart_is_shown_in_mid_episode_does_not_reach_the_agent(
+    client, backend, times, headers
+):
     instance_id = (await created(client))["info"]["instance_id"]
     backend.awaits = Op.STEP
     action = {"role": "assistant", "content": "secret" * times}
-    reply = await post(client, "/step", instance_id=instance_id, messages=action)
+    step = {"instance_id": instance_id, "messages": action}
+    reply = await client.post("/step", json=step, headers=headers)
     assert (reply.status_code, "secret" in reply.text) == (422, False)
     assert backend.episodes[instance_id].released
     graded = await post(client, "/evaluate", instance_id=instance_id, params={"sparse": True})
