@@ -66,6 +66,7 @@ ENDED_CODES = frozenset(
 
 _SUPERVISORS: TypeAdapter[SupervisorStats] = TypeAdapter(SupervisorStats)
 _LISTS: TypeAdapter[Instances] = TypeAdapter(Instances)
+_NAMES: TypeAdapter[list[str]] = TypeAdapter(list[str])
 
 
 def exchange_of(request: Request) -> HttpExchange:
@@ -117,16 +118,22 @@ async def newest_instances(
     return [status for part in listed for status in part], sum(totals)
 
 
-async def list_all_instances(
-    dispatcher: Dispatcher, exchange: HttpExchange, prefix: str = ""
-) -> list[InstanceStatus]:
-    """Return all of the calling tenant's instances whose id has the prefix, also recently ended ones."""
-    page = await instances_page(dispatcher, exchange, prefix=prefix)
-    found = list(page.instances)
-    while page.next_cursor is not None:
-        page = await instances_page(dispatcher, exchange, page.next_cursor, prefix=prefix)
-        found += page.instances
-    return found
+async def instance_states(dispatcher: Dispatcher, exchange: HttpExchange, prefix: str) -> dict[str, str]:
+    """Return the states of the calling tenant's instances whose id has the prefix, also recently ended ones.
+
+    One that was handed over, or whose supervisor is gone, is in no supervisor's memory. It is active: its
+    next call restores it, or finds that it is lost.
+    """
+    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})
+    recorded = (name for frame in frames for name in _NAMES.validate_json(frame.body))
+    states = dict.fromkeys(recorded, "active")
+    cursor: str | None = None
+    while True:
+        page = await instances_page(dispatcher, exchange, cursor, prefix=prefix)
+        states |= {status.instance_id: status.state for status in page.instances}
+        cursor = page.next_cursor
+        if cursor is None:
+            return states
 
 
 async def trajectory_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 1000
 """Instances of a page."""
+_MOST_UNENDED = 100_000
+"""Ids in a reply, of at most 128 bytes each."""
 _QUERY: TypeAdapter[EpisodeQuery] = TypeAdapter(EpisodeQuery)
 _PAGE: TypeAdapter[EpisodePage] = TypeAdapter(EpisodePage)
 
@@ -49,9 +52,14 @@ class Inspection:
     async def instances(self, frame: Frame) -> Frame:
         """Return a page of the tenant's instances, its newest live ones, or the one that the frame names.
 
-        Raises ServiceError if that one is unknown, and MovedError if another supervisor has it.
+        With ``unended`` in the meta, the reply is the ids on record that begin with it and have not ended,
+        also of instances that no supervisor has in memory. Raises ServiceError if the named one is unknown,
+        and MovedError if another supervisor has it.
         """
         tenant, table = frame.meta["tenant"], self._table
+        if "unended" in frame.meta:
+            unended = await self._store.unended_named(tenant, frame.meta["unended"], _MOST_UNENDED)
+            return frame.reply(json.dumps(sorted(unended)).encode())
         now = self._clock.monotonic()
         if frame.instance_id:
             one = table.status(tenant, frame.instance_id)

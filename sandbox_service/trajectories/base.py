@@ -81,6 +81,13 @@ class TrajectoryStore(Protocol):
         """Return the instances of a supervisor that have not ended, which a restart has to settle."""
         ...
 
+    async def unended_named(self, tenant: str, prefix: str, most: int) -> Collection[str]:
+        """Return the ids of a tenant's instances that have a prefix and have not ended (flushes first).
+
+        At most ``most`` of them, whichever supervisor has them, and also those that none has.
+        """
+        ...
+
     async def is_complete(self, supervisor: str) -> bool:
         """Return whether everything that a supervisor answered in its latest life was recorded."""
         ...

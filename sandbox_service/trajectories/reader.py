@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from .ownership import owned_by
-from .records import EventKind, EventRecord, InstanceRecord, record_id
+from .records import EventKind, EventRecord, InstanceRecord, public_id, record_id
 from .schema import events, instances
 
 if TYPE_CHECKING:
@@ -79,6 +79,23 @@ def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:
     return [_instance(row).record for row in connection.execute(query)]
 
 
+def unended_named(connection: Connection, tenant: str, prefix: str, most: int) -> list[str]:
+    """Return the ids of at most ``most`` of a tenant's unended instances whose ids have a prefix."""
+    column = instances.c
+    heads = (prefix, record_id(tenant, prefix))
+    # Without an order, so that SQLite scans the partial index, which has the unended ones alone.
+    query = (
+        sa.select(column.instance_id)
+        .where(
+            column.tenant == tenant,
+            column.ended_at.is_(None),
+            sa.or_(*(sa.func.substr(column.instance_id, 1, len(head)) == head for head in heads)),
+        )
+        .limit(most)
+    )
+    return [public_id(each) for each in connection.execute(query).scalars()]
+
+
 def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord | None:
     """Return the latest create that a tenant made with an idempotency key."""
     query = (
@@ -97,11 +114,12 @@ def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord 
 
 
 def create_keys(connection: Connection, most: int) -> frozenset[str]:
-    """Return the idempotency keys of at most ``most`` creates."""
+    """Return at most ``most`` different idempotency keys of creates; tenants may use the same ones."""
     # As a literal, so that the partial index applies, which holds the keys: no row of the table is read.
     query = (
         sa.select(events.c.idempotency_key)
         .where(sa.literal_column("events.kind = 'create'"), events.c.idempotency_key.is_not(None))
+        .distinct()
         .limit(most)
     )
     return frozenset(connection.execute(query).scalars())

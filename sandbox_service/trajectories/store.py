@@ -132,6 +132,10 @@ class SqlTrajectoryStore:
         await self.flush()
         return await self._read(lambda connection: reader.unended_of(connection, supervisor))
 
+    async def unended_named(self, tenant: str, prefix: str, most: int) -> Collection[str]:
+        await self.flush()
+        return await self._read(lambda connection: reader.unended_named(connection, tenant, prefix, most))
+
     async def is_complete(self, supervisor: str) -> bool:
         return await self._read(lambda connection: is_complete(connection, supervisor))
 

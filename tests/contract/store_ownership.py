@@ -9,7 +9,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
-from sandbox_service.trajectories.records import KeyedCreate
+from sandbox_service.trajectories.records import EventKind, KeyedCreate, record_id
 from sandbox_service.trajectories.schema import lives
 from sandbox_service.trajectories.store import open_store
 from tests.harness.episodes import create, event, instance
@@ -143,6 +143,17 @@ class StoreOwnershipContract:
         assert not (await stores[2].claim("s1.a", "")).taken
         assert not (await stores[2].claim("s1.b", "s1")).taken
         assert len(await stores[1].events("s1.a")) == 2
+
+    async def test_unended_instances_are_found_by_how_their_ids_begin_whoever_has_them(self, stores):
+        first, second, _ = stores
+        chosen = [record_id("acme", each) for each in ("Box_1.a", "Box_1.b", "box_1.c", "Box-1.d")]
+        for name in (*chosen, "Box_1.early"):
+            first.open_instance(instance(name))
+        first.open_instance(instance(record_id("other", "Box_1.a"), tenant="other"))
+        first.append(event(chosen[1], 0, EventKind.RELEASE))
+        await first.disown([chosen[0]])
+        assert set(await second.unended_named("acme", "Box_1.", 10)) == {"Box_1.a", "Box_1.early"}
+        assert len(await second.unended_named("acme", "Box_1.", 1)) == 1
 
     async def test_one_of_many_claimants_gets_a_create_until_it_ends_the_claim(self, stores, url):
         assert (await stores[1].claim_create("acme", "k", "s1")).held_s > 0

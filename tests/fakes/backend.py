@@ -61,6 +61,8 @@ class EchoBackend:
         self.without_box = 0
         """Live instances that are in no box."""
         self.unreachable = False
+        self.handed_over: set[str] = set()
+        """Instances that no supervisor has in memory; the next call restores them."""
         self.left_out: dict[str, str] = {}
         """Supervisors that get no requests, with the reason."""
         self.searched_until: dict[str, object] | None = None
@@ -235,7 +237,11 @@ class EchoBackend:
 
     def _instances(self, call: Call) -> bytes:
         mine = {name: each for name, each in self.episodes.items() if each.tenant == call.tenant}
-        return _json({"instances": [_status(name, each) for name, each in mine.items()]})
+        if (unended := call.meta.get("unended")) is not None:
+            left = [name for name, each in mine.items() if not each.released]
+            return _json([name for name in left if name.startswith(str(unended))])
+        listed = [_status(name, each) for name, each in mine.items() if name not in self.handed_over]
+        return _json({"instances": listed})
 
     def _trajectory(self, call: Call) -> bytes:
         episode = self.episodes.get(call.instance_id)

@@ -193,6 +193,15 @@ class MemoryTrajectoryStore:
             and not any(event.kind.ends for event in self.own_events[record.instance_id])
         ]
 
+    async def unended_named(self, tenant: str, prefix: str, most: int) -> Collection[str]:
+        return [
+            public_id(record.instance_id)
+            for record in self.records.values()
+            if record.tenant == tenant
+            and public_id(record.instance_id).startswith(prefix)
+            and not any(event.kind.ends for event in self.own_events[record.instance_id])
+        ][:most]
+
     async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:
         return KeyedCreate(self._created_by_key(tenant, key))
 

@@ -2,8 +2,9 @@
 
 The gateway has several replicas and no shared state: an id is random and carries a check value of tenant and
 server, and every reset creates an instance named ``agentgym-<server>-<id>-<number>``. A replica caches which
-of them is live and otherwise asks the fleet. The cache may be stale, since another replica may have released
-the instance, so callers handle the errors of ended instances.
+of them is live and otherwise asks the fleet, which also knows from the records those that were handed over.
+The cache may be stale, since another replica may have released the instance, so callers handle the errors of
+ended instances.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.inspection import LIVE_STATES, list_all_instances
+from sandbox_service.gateway.inspection import LIVE_STATES, instance_states
 
 if TYPE_CHECKING:
-    from sandbox_contract.inspection import InstanceStatus
     from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.exchange import HttpExchange
 
@@ -87,41 +86,34 @@ class EnvironmentIds:
         """Drop the cached instance of an id."""
         self._cached.pop((exchange.tenant, server, place), None)
 
-    async def list_instances(
-        self, exchange: HttpExchange, server: str, place: int
-    ) -> Sequence[InstanceStatus]:
-        """Return every instance of the id that the fleet knows, the latest last."""
+    async def list_instances(self, exchange: HttpExchange, server: str, place: int) -> dict[str, str]:
+        """Return the states of all instances of the id that the fleet knows, the latest last."""
         prefix = instance_name(server, place, 0)[:-1]
-        found = [
-            status
-            for status in await list_all_instances(self._dispatcher, exchange, prefix)
-            if status.instance_id.startswith(prefix) and _number(status.instance_id) is not None
-        ]
-        return sorted(found, key=lambda status: _number(status.instance_id) or 0)
+        states = await instance_states(self._dispatcher, exchange, prefix)
+        numbers = {name: _number(name) for name in states if name.startswith(prefix)}
+        found = [(number, name) for name, number in numbers.items() if number is not None]
+        return {name: states[name] for _, name in sorted(found)}
 
     async def find_live(self, exchange: HttpExchange, server: str, place: int) -> str:
         """Return the live instance from the fleet. Raises ServiceError with the reason if there is none."""
         found = await self.list_instances(exchange, server, place)
-        for status in reversed(found):
-            if status.state in LIVE_STATES:
-                self._keep(exchange, server, place, status.instance_id)
-                return status.instance_id
+        for name, state in reversed(found.items()):
+            if state in LIVE_STATES:
+                self._keep(exchange, server, place, name)
+                return name
         self.drop_cached(exchange, server, place)
         if not found:
             detail = f"The task with environment {place} has not been reset."
             raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, detail)
         deleted = (ErrorCode.INSTANCE_RELEASED, "The task with environment {id} has been deleted.")
-        code, detail = _ENDINGS.get(found[-1].state, deleted)
+        code, detail = _ENDINGS.get(list(found.values())[-1], deleted)
         raise ServiceError(code, detail.format(id=place))
 
     async def list_live_ids(self, exchange: HttpExchange, server: str) -> list[int]:
         """Return the ids with a live instance."""
-        places = {
-            place
-            for status in await list_all_instances(self._dispatcher, exchange, f"agentgym-{server}-")
-            if status.state in LIVE_STATES and (place := _place(server, status.instance_id)) is not None
-        }
-        return sorted(places)
+        states = await instance_states(self._dispatcher, exchange, f"agentgym-{server}-")
+        live = (_place(server, name) for name, state in states.items() if state in LIVE_STATES)
+        return sorted({place for place in live if place is not None})
 
     def _keep(self, exchange: HttpExchange, server: str, place: int, instance_id: str | None) -> None:
         key = (exchange.tenant, server, place)

@@ -189,7 +189,7 @@ class AgentGymOperations:
         if not found:
             self._ids.cache_instance(exchange, dialect.name, place, None)
             return True
-        live = [status.instance_id for status in found if status.state in LIVE_STATES]
+        live = [name for name, state in found.items() if state in LIVE_STATES]
         released = await asyncio.gather(*[self._release(exchange, name) for name in live])
         return any(released)
 

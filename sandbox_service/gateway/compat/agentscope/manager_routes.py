@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.compat.errors import error_response
-from sandbox_service.gateway.inspection import LIVE_STATES, list_all_instances
+from sandbox_service.gateway.inspection import LIVE_STATES, instance_states
 from sandbox_service.gateway.native import HotRoute
 from sandbox_service.gateway.schema_errors import SchemaError
 
@@ -98,12 +98,13 @@ class ManagerRoutes:
         identity = (await self._parser.parse(exchange.tenant, ManagerRelease, body)).identity
         if not _SANDBOX_ID.fullmatch(identity):
             return json_response({"data": False})
+        states = await instance_states(self._dispatcher, exchange, f"{identity}.")
         mine = [
-            CompatRequest(instance_id=status.instance_id)
-            for status in await list_all_instances(self._dispatcher, exchange, f"{identity}.")
-            if status.instance_id.startswith(f"{identity}.") and status.state in LIVE_STATES
+            CompatRequest(instance_id=name)
+            for name, state in states.items()
+            if name.startswith(f"{identity}.") and state in LIVE_STATES
         ]
-        await asyncio.gather(*[self._compat.release(exchange, each) for each in mine])
+        await asyncio.gather(*[self._compat.release(exchange, each, keyed=False) for each in mine])
         return json_response({"data": True})
 
 

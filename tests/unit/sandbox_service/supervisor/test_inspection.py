@@ -9,6 +9,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import MAX_BODY, Op
 from tests.harness.supervised import supervised
+from tests.harness.waiting import until
 
 
 async def test_a_tenant_sees_its_own_instances_with_their_leases() -> None:
@@ -151,6 +152,18 @@ async def test_a_supervisor_whose_last_page_was_read_lists_nothing_again() -> No
         reply = await service.call(Op.INSTANCES, limit=3, after={"s2": 3})
         assert Instances.model_validate_json(reply.body).instances == ()
         assert not reply.meta.get("next")
+
+
+async def test_an_instance_that_was_handed_over_is_still_found_by_how_its_id_begins() -> None:
+    async with supervised() as service:
+        moved = await service.create(instance_id="box-a.1")
+        ended = await service.create(instance_id="box-a.2")
+        await service.create(instance_id="box-b.1")
+        await service.tenant_named("eve").create(instance_id="box-a.3")
+        await service.release(ended)
+        await service.core.begin_drain(move=True)
+        await until(lambda: not service.core.table.live())
+        assert await service.ask(Op.INSTANCES, unended="box-a.") == [moved]
 
 
 async def test_what_was_forgotten_is_listed_no_more() -> None:

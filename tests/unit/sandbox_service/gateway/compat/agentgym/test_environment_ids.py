@@ -14,17 +14,21 @@ from sandbox_service.wire.frames import Frame, Op
 
 
 class Fleet:
-    """Knows instances by name and state."""
+    """Knows instances by name and state; one that is ``on record`` is in no supervisor's memory."""
 
     def __init__(self, **states):
         self.states = states
 
     async def call_all(self, exchange, op, timeout_s=None, details=None):
+        if "unended" in details:
+            live = [name for name, state in self.states.items() if state in ("active", "on record")]
+            unended = [name for name in live if name.startswith(details["unended"])]
+            return [Frame(Op.REPLY, 0, "", {}, json.dumps(unended).encode())]
         head = {"environment": "babyai", "task_id": "t", "step_index": 0, "idle_s": 0.0, "supervisor": "s"}
         told = [
             {**head, "instance_id": name, "state": state}
             for name, state in self.states.items()
-            if name.startswith(details["prefix"])
+            if name.startswith(details["prefix"]) and state != "on record"
         ]
         return [Frame(Op.REPLY, 0, "", {}, json.dumps({"instances": told}).encode())]
 
@@ -70,6 +74,17 @@ async def test_the_newest_living_instance_is_the_environment_ids():
     assert await known.find_live(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
     assert known.cached_instance(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
     assert await known.list_live_ids(exchange(), "babyai") == [7, 71]
+
+
+async def test_an_instance_that_was_handed_over_is_found_by_its_record():
+    states = {
+        instance_name("babyai", 7, FIRST): "released",
+        instance_name("babyai", 7, 40): "on record",
+        instance_name("babyai", 8, FIRST): "active",
+    }
+    known = environment_ids(states)
+    assert await known.find_live(exchange(), "babyai", 7) == "agentgym-babyai-7-40"
+    assert await known.list_live_ids(exchange(), "babyai") == [7, 8]
 
 
 @pytest.mark.parametrize(

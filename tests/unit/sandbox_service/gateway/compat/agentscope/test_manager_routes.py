@@ -53,6 +53,26 @@ async def test_releasing_the_box_ends_the_instances_that_it_made_and_no_others(c
     assert states == {mine["info"]["instance_id"]: True, theirs["info"]["instance_id"]: False}
 
 
+async def test_releasing_the_box_ends_instances_that_were_handed_over(client, backend):
+    box = await make_box(client)
+    made = await call(client, box, "create_instance", task_id="echo-10")
+    backend.handed_over.add(made["info"]["instance_id"])
+    assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
+    assert [each.released for each in backend.episodes.values()] == [True]
+
+
+async def test_releasing_the_box_is_no_repetition_of_a_call_with_the_same_key(client, backend):
+    box = await make_box(client)
+    await call(client, box, "create_instance", task_id="echo-10", instance_id="mine")
+    headers = {"idempotency-key": "k"}
+    arguments = {"instance_id": "mine", "params": {"sparse": True}}
+    body = {"identity": box, "tool_name": "evaluate", "arguments": arguments}
+    assert (await client.post("/mgr/call_tool", json=body, headers=headers)).status_code == 200
+    released = await client.post("/mgr/release", json={"identity": box}, headers=headers)
+    assert released.json() == {"data": True}
+    assert backend.episodes[f"{box}.mine"].released
+
+
 async def test_instances_whose_ids_the_client_chose_end_with_their_box(client, backend):
     box, other = await make_box(client), await make_box(client)
     action = {"role": "assistant", "content": "hi"}
