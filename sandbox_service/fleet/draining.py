@@ -78,10 +78,10 @@ class Fleet(Protocol):
         """Return the names of all supervisors, also of those that start, stop or hang."""
         ...
 
-    def begin_drain(self, name: str, *, move: bool, replace: bool = False) -> None:
+    def begin_drain(self, name: str, *, move: bool, kept_node: str | None = None) -> None:
         """Have a supervisor refuse new instances; with ``move`` hand over those that can be rebuilt.
 
-        With ``replace`` its node is kept for a successor, in a fleet that scales.
+        ``kept_node`` is its node's id if that is kept for a successor, in a fleet that scales.
         """
         ...
 
@@ -136,7 +136,7 @@ def drain_node(
         for name in chosen & placed.keys():
             # Again when another node joins or the last one goes, and after a restart, which forgets it.
             if began.get(name) != move or not placed[name].draining:
-                fleet.begin_drain(name, move=move, replace=replace)
+                fleet.begin_drain(name, move=move, kept_node=placed[name].node_id if replace else None)
                 began[name] = move
         earlier, result = result, _look(chosen, placed, names)
         if earlier != result:

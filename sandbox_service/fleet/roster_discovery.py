@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.autoscaler.sdk import request_resources
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sandbox_service.supervisor.actor import SupervisorActor
@@ -124,6 +125,10 @@ class Roster:
             self._start(name, node_id)
             started.append(name)
         return started
+
+    def request_nodes(self, number: int) -> None:
+        """Ask Ray's autoscaler for so many sandbox nodes, in place of all earlier requests."""
+        request_resources(bundles=[{self.node_resource: 1}] * number)
 
     def failures(self) -> list[str]:
         """Return why supervisors do not start, for those that answer at once."""

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.autoscaler.sdk import request_resources
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sandbox_contract.inspection import SupervisorStats
@@ -27,7 +26,7 @@ from .members import mismatch_of
 from .scaling import FleetScale, GatewayNodes, NodeLoad, Replacements, ScalingPlan, WantedNodes, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ray.actor import ActorHandle
 
@@ -53,25 +52,31 @@ logger = get_logger(__name__)
 class FleetScaler:
     """Decides every few seconds, and carries the plan out."""
 
-    def __init__(self, roster: Roster, policy: ScalingPolicy) -> None:
+    def __init__(
+        self, roster: Roster, policy: ScalingPolicy, now: Callable[[], float] = time.monotonic
+    ) -> None:
         configure_logging("info", json=True)
         self._roster = roster
         self._policy = policy
+        self._now = now
         self._wanted = WantedNodes(policy)
         self._retiring: set[str] = set()
         self._scale = FleetScale()
-        self._gateways = GatewayNodes(time.monotonic())
+        self._gateways = GatewayNodes(self._now())
         self._replaced = Replacements()
+        self._ending: frozenset[str] = frozenset()
+        """Supervisors that ``_end_task`` is ending."""
+        self._end_task: asyncio.Task[None] | None = None
         self._rounds = asyncio.get_running_loop().create_task(self._run(), name="scale the fleet")
 
     async def scale(self, node_id: str) -> FleetScale:
         """Return the last decision to a replica of the gateway on a node, which is kept for it."""
-        self._gateways.called(node_id, time.monotonic())
+        self._gateways.called(node_id, self._now())
         return self._scale
 
-    async def expect_successor(self, name: str) -> None:
+    async def expect_successor(self, name: str, node_id: str) -> None:
         """Start another supervisor on the node of one that an operator is about to drain and to remove."""
-        self._replaced.announce(name)
+        self._replaced.announce(name, node_id, self._now())
 
     async def settings(self) -> str:
         """Return the digest of the settings that its supervisors get."""
@@ -82,11 +87,17 @@ class FleetScaler:
         self._rounds.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._rounds
-        if self._retiring:
+        drained = self._retiring - self._ending
+        if drained:
             handles = await asyncio.to_thread(self._roster.find)
-            for name in self._retiring & handles.keys():
-                await _call(handles[name], "cancel_drain")
-        await asyncio.to_thread(request_resources, bundles=[])
+            await _call_each(handles, drained & handles.keys(), "cancel_drain")
+        await asyncio.to_thread(self._roster.request_nodes, 0)
+        if self._end_task is not None:
+            # A supervisor that has begun to stop takes no instances any more.
+            await asyncio.wait({self._end_task}, timeout=END_SCALER_S / 2)
+            self._end_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._end_task
 
     async def _run(self) -> None:
         while True:
@@ -98,19 +109,20 @@ class FleetScaler:
 
     async def _decide(self) -> None:
         handles = await asyncio.to_thread(self._roster.find)
-        answers = await asyncio.gather(*(self._report_of(*pair) for pair in handles.items()))
-        now = time.monotonic()
+        staying = {name: handle for name, handle in handles.items() if name not in self._ending}
+        answers = await asyncio.gather(*(self._report_of(*pair) for pair in staying.items()))
+        now = self._now()
         reports = [load for load in answers if load is not None]
         loads = [replace(load, gateway=self._gateways.are_on(load.node_id, now)) for load in reports]
         placed = {load.supervisor: load.node_id for load in loads}
-        self._retiring &= {load.supervisor for load in loads if load.draining}
+        # One that does not answer now drains all the same.
+        self._retiring &= handles.keys() - {load.supervisor for load in loads if not load.draining}
         wanted = self._wanted.update(loads, now)
-        waiting = self._replaced.update(loads, handles)
-        silent = len(handles) - len(loads) + len(waiting)
+        waiting = self._replaced.update(loads, handles, now)
+        silent = len(staying) - len(loads) + len(waiting)
         decided = plan(wanted, loads, self._retiring, silent=silent, replaced=self._replaced)
         # Before supervisors start: their nodes must not be removed meanwhile.
-        resource = self._roster.node_resource
-        await asyncio.to_thread(request_resources, bundles=[{resource: 1}] * decided.request)
+        await asyncio.to_thread(self._roster.request_nodes, decided.request)
         await self._carry_out(decided, handles, placed)
         if waiting:
             await asyncio.to_thread(self._roster.start_missing, set(handles), placed, nodes=waiting)
@@ -132,18 +144,29 @@ class FleetScaler:
         handles: Mapping[str, ActorHandle[SupervisorActor]],
         placed: Mapping[str, str],
     ) -> None:
-        for name in decided.resume:
-            await _call(handles[name], "cancel_drain")
-            self._retiring.discard(name)
-        for name in decided.drain:
-            self._retiring.add(name)
-            await _call(handles[name], "begin_drain", move=True)
-        for name in decided.end:
-            await asyncio.to_thread(self._roster.end_all, [handles[name]], END_S)
-            self._retiring.discard(name)
-            logger.info("supervisor_retired", supervisor=name, node_id=placed[name])
+        await _call_each(handles, decided.resume, "cancel_drain")
+        self._retiring.difference_update(decided.resume)
+        self._retiring.update(decided.drain)
+        await _call_each(handles, decided.drain, "begin_drain", move=True)
+        if decided.end and not self._ending:
+            # Beside the rounds, since it takes as long as the slowest one needs to destroy its boxes.
+            self._ending = frozenset(decided.end)
+            ends = {name: (handles[name], placed[name]) for name in decided.end}
+            self._end_task = asyncio.create_task(self._end(ends), name="end drained supervisors")
         if decided.start:
             await asyncio.to_thread(self._roster.start_missing, set(handles), placed, decided.start)
+
+    async def _end(self, ends: Mapping[str, tuple[ActorHandle[SupervisorActor], str]]) -> None:
+        """End drained supervisors, by name with their handles and nodes."""
+        try:
+            await asyncio.to_thread(self._roster.end_all, [handle for handle, _ in ends.values()], END_S)
+            self._retiring.difference_update(ends)
+            for name, (_, node_id) in ends.items():
+                logger.info("supervisor_retired", supervisor=name, node_id=node_id)
+        except Exception as error:  # noqa: BLE001  # capture point: a later round tries again
+            logger.warning("fleet_scaling_failed", reason=str(error))
+        finally:
+            self._ending = frozenset()
 
     async def _report_of(self, name: str, handle: ActorHandle[SupervisorActor]) -> NodeLoad | None:
         """Return a supervisor's load; None while it starts or does not answer."""
@@ -198,13 +221,13 @@ async def fleet_scale(roster: Roster, node_id: str) -> FleetScale | None:
     return answer if isinstance(answer, FleetScale) else None
 
 
-def expect_successor(roster: Roster, name: str) -> None:
+def expect_successor(roster: Roster, name: str, node_id: str) -> None:
     """Have the fleet's scaler, if there is one, keep the place of a supervisor for its successor. Blocks."""
     handle: Any = _scaler(roster)
     if handle is not None:
         # One that does not answer starts another node meanwhile, and takes this one when it is needed.
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            ray.get(handle.expect_successor.remote(name), timeout=ANSWER_S)
+            ray.get(handle.expect_successor.remote(name, node_id), timeout=ANSWER_S)
 
 
 def end_scaler(roster: Roster, timeout_s: float) -> None:
@@ -245,3 +268,10 @@ async def _call(handle: ActorHandle[Any], method: str, **arguments: object) -> A
             return await getattr(handle, method).remote(**arguments)
     except (TimeoutError, ray.exceptions.RayError):
         return None
+
+
+async def _call_each(
+    handles: Mapping[str, ActorHandle[Any]], names: Collection[str], method: str, **arguments: object
+) -> None:
+    """Call a method of several actors at once, whether or not they answer now."""
+    await asyncio.gather(*(_call(handles[name], method, **arguments) for name in names))

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 GATEWAY_S = 30.0
 """Time for which a replica of the gateway counts on its node after its last call."""
+DRAIN_BEGINS_S = 30.0
+"""Longest time between the announcement of a replacement and its drain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,35 +118,50 @@ class GatewayNodes:
         return now - self._called_at.get(node_id, self._started_at) < GATEWAY_S
 
 
+@dataclass(slots=True)
+class _Replacement:
+    """A supervisor that an operator replaces."""
+
+    node_id: str
+    announced_at: float
+    drained: bool = False
+    """It was seen draining."""
+
+
 class Replacements:
     """The supervisors that an operator replaces: each node keeps its place, and gets a supervisor again."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, str] = {}
-        """The node of each one whose drain has begun; an empty name until then."""
+        self._expected: dict[str, _Replacement] = {}
 
-    def announce(self, supervisor: str) -> None:
+    def announce(self, supervisor: str, node_id: str, now: float) -> None:
         """Record that a supervisor is about to be drained and to be replaced on its node."""
-        self._nodes.setdefault(supervisor, "")
+        self._expected[supervisor] = _Replacement(node_id, now)
 
-    def update(self, loads: Sequence[NodeLoad], known: Collection[str]) -> set[str]:
-        """Return the nodes whose supervisor is gone from the ``known`` ones, for its successor."""
-        reports = {load.supervisor: load for load in loads}
-        for name, node_id in list(self._nodes.items()):
-            load = reports.get(name)
-            if load is not None and load.draining:
-                self._nodes[name] = load.node_id
-            # It has come back, or its drain was cancelled; or it has left before it was drained.
-            elif (load is not None and node_id) or (name not in known and not node_id):
-                del self._nodes[name]
-        return {node_id for name, node_id in self._nodes.items() if name not in known}
+    def update(self, loads: Sequence[NodeLoad], known: Collection[str], now: float) -> set[str]:
+        """Return the nodes whose supervisor is gone from the ``known`` ones, for its successor.
+
+        One without instances may be gone before it was ever seen draining.
+        """
+        for load in loads:
+            expected = self._expected.get(load.supervisor)
+            if expected is None:
+                continue
+            if load.draining:
+                expected.drained = True
+            # It has come back, or its drain was cancelled or never began.
+            elif expected.drained or now - expected.announced_at > DRAIN_BEGINS_S:
+                del self._expected[load.supervisor]
+        return {expected.node_id for name, expected in self._expected.items() if name not in known}
 
     def settle(self, nodes: Collection[str]) -> None:
         """Forget supervisors whose nodes have got a successor, or are gone."""
-        self._nodes = {name: node_id for name, node_id in self._nodes.items() if node_id not in nodes}
+        self._expected = {
+            name: expected for name, expected in self._expected.items() if expected.node_id not in nodes
+        }
 
     def __contains__(self, supervisor: object) -> bool:
-        return supervisor in self._nodes
+        return supervisor in self._expected
 
 
 def needed_nodes(loads: Sequence[NodeLoad], target_use: float) -> int:

@@ -29,8 +29,8 @@ class ScriptedFleet:
             for number, name in enumerate(names)
         }
         self.orders: list[tuple[str, bool]] = []
-        self.kept: set[str] = set()
-        """Supervisors whose nodes are kept for successors."""
+        self.kept: dict[str, str] = {}
+        """Supervisors whose nodes are kept for successors, with the nodes' ids."""
         self.looks = 0
         self.now = 0.0
         self.hangs = False
@@ -51,9 +51,9 @@ class ScriptedFleet:
     def names(self) -> set[str]:
         return {*self.supervisors, *self.silent}
 
-    def begin_drain(self, name: str, *, move: bool, replace: bool = False) -> None:
-        if replace:
-            self.kept.add(name)
+    def begin_drain(self, name: str, *, move: bool, kept_node: str | None = None) -> None:
+        if kept_node is not None:
+            self.kept[name] = kept_node
         self.orders.append((name, move))
         self.change(name, draining=True)
 
@@ -234,9 +234,9 @@ def test_a_node_gets_a_new_supervisor_from_the_gateways() -> None:
     assert not fleet.supervisors["a"].draining
 
 
-@pytest.mark.parametrize(("replaced", "kept"), [(True, {"a"}), (False, set())])
+@pytest.mark.parametrize(("replaced", "kept"), [(True, {"a": "id-a"}), (False, {})])
 def test_a_node_is_kept_from_the_beginning_of_its_drain_for_another_supervisor(
-    replaced: bool, kept: set[str]
+    replaced: bool, kept: dict[str, str]
 ) -> None:
     fleet = ScriptedFleet("a", "b")
     drain_node(fleet, "a", 60.0, print, fleet.pause, lambda: fleet.now, replace=replaced)

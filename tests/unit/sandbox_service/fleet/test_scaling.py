@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_service.fleet.scaling import (
+    DRAIN_BEGINS_S,
     GatewayNodes,
     NodeLoad,
     Replacements,
@@ -137,25 +138,38 @@ def on_node(supervisor: str, *, draining: bool) -> NodeLoad:
     return NodeLoad(supervisor, draining, node_id=f"id-{supervisor}")
 
 
-def test_a_node_gets_a_supervisor_again_when_the_replaced_one_is_gone() -> None:
+def replaced_on_its_node() -> Replacements:
     replaced = Replacements()
-    replaced.announce("a")
-    assert replaced.update([on_node("a", draining=False)], {"a"}) == set(), "not drained yet"
-    assert replaced.update([on_node("a", draining=True)], {"a"}) == set()
+    replaced.announce("a", "id-a", 0.0)
+    return replaced
+
+
+def test_a_node_gets_a_supervisor_again_when_the_replaced_one_is_gone() -> None:
+    replaced = replaced_on_its_node()
+    assert replaced.update([on_node("a", draining=False)], {"a"}, 1.0) == set(), "not drained yet"
+    assert replaced.update([on_node("a", draining=True)], {"a"}, 2.0) == set()
     assert "a" in replaced
-    assert replaced.update([], {"a"}) == set(), "it restarts, or ends"
-    assert replaced.update([], set()) == {"id-a"}
+    assert replaced.update([], {"a"}, 100.0) == set(), "it restarts, or ends"
+    assert replaced.update([], set(), 101.0) == {"id-a"}
     replaced.settle({"id-a"})
     assert "a" not in replaced
 
 
-@pytest.mark.parametrize("drained", [True, False], ids=["cancelled", "gone before it was drained"])
-def test_a_replacement_that_does_not_take_place_is_forgotten(drained: bool) -> None:
-    replaced = Replacements()
-    replaced.announce("a")
-    if drained:
-        replaced.update([on_node("a", draining=True)], {"a"})
-        assert replaced.update([on_node("a", draining=False)], {"a"}) == set()
-    else:
-        assert replaced.update([], set()) == set()
+def test_a_node_without_instances_gets_a_supervisor_again_though_it_was_gone_before_a_look() -> None:
+    replaced = replaced_on_its_node()
+    assert replaced.update([], set(), 1.0) == {"id-a"}
+
+
+def test_a_replacement_that_is_cancelled_is_forgotten() -> None:
+    replaced = replaced_on_its_node()
+    replaced.update([on_node("a", draining=True)], {"a"}, 1.0)
+    assert replaced.update([on_node("a", draining=False)], {"a"}, 2.0) == set()
+    assert "a" not in replaced
+
+
+def test_a_replacement_whose_drain_never_begins_is_forgotten() -> None:
+    replaced = replaced_on_its_node()
+    replaced.update([on_node("a", draining=False)], {"a"}, DRAIN_BEGINS_S)
+    assert "a" in replaced
+    replaced.update([on_node("a", draining=False)], {"a"}, DRAIN_BEGINS_S + 1)
     assert "a" not in replaced
