@@ -38,6 +38,8 @@ class FamilyMember:
     latest_at: float
     """Unix time of its last event."""
     is_ended: bool
+    owner: str
+    """The supervisor that has it, or had it last; empty if it was handed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,18 @@ class Family:
         """Whether all members have ended."""
         return all(member.is_ended for member in self.members)
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """The owners of members that have not ended."""
+        return frozenset(member.owner for member in self.members if not member.is_ended)
+
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
     instance_id: str
     created_at: float
     is_ended: bool
+    owner: str
 
 
 def count_families(connection: Connection, wanted: InstanceFilter) -> int:
@@ -118,7 +126,8 @@ def _is_first() -> ColumnElement[bool]:
 
 def _members(connection: Connection, first: Sequence[str]) -> dict[str, tuple[FamilyMember, ...]]:
     """Return the members of families by their first instance."""
-    columns = (instances.c.instance_id, instances.c.created_at, instances.c.ended_at)
+    owner = sa.func.coalesce(instances.c.owner, instances.c.supervisor).label("owned_by")
+    columns = (instances.c.instance_id, instances.c.created_at, instances.c.ended_at, owner)
     family = (
         sa.select(instances.c.instance_id.label("first"), sa.literal(0).label("depth"), *columns)
         .where(instances.c.instance_id.in_(first))
@@ -131,7 +140,8 @@ def _members(connection: Connection, first: Sequence[str]) -> dict[str, tuple[Fa
     )
     found: dict[str, list[_Instance]] = defaultdict(list)
     for row in connection.execute(sa.select(family).order_by(family.c.depth.desc())):
-        found[row.first].append(_Instance(row.instance_id, row.created_at, row.ended_at is not None))
+        one = _Instance(row.instance_id, row.created_at, row.ended_at is not None, row.owned_by)
+        found[row.first].append(one)
     recorded = _recorded(connection, [one.instance_id for members in found.values() for one in members])
     return {
         name: tuple(_member(one, recorded.get(one.instance_id)) for one in members)
@@ -157,4 +167,4 @@ def _recorded(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[int
 
 def _member(instance: _Instance, recorded: tuple[int, int, float] | None) -> FamilyMember:
     number, size, latest = recorded or (0, 0, instance.created_at)
-    return FamilyMember(instance.instance_id, number, size, latest, instance.is_ended)
+    return FamilyMember(instance.instance_id, number, size, latest, instance.is_ended, instance.owner)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import sqlalchemy as sa
 
 from .families import IDS_AT_ONCE, count_families, list_families
+from .ownership import living_supervisors
 from .reader import InstanceFilter
 from .schema import events, instances
 
@@ -50,11 +51,12 @@ class PruneRules:
     keep_bytes: int | None = None
     """Of the environment and tenant so much may stay; the oldest families go until no more is left."""
     unended: bool = False
-    """Also remove families of which an instance never ended. No supervisor may own it any more."""
+    """Also remove families of which an instance never ended, unless a living supervisor has it."""
 
-    def apply_to(self, family: Family) -> bool:
-        """Return whether a family may be removed."""
-        return family.latest_at < self.before and (self.unended or family.is_ended)
+    def apply_to(self, family: Family, living: Collection[str]) -> bool:
+        """Return whether a family may be removed; ``living`` are the supervisors that hold leases."""
+        may_go = family.is_ended or (self.unended and family.owners.isdisjoint(living))
+        return may_go and family.latest_at < self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class PrunePlan:
     removed: Amount
     """The amount that ``prune`` removes."""
     unended: int
-    """Families that are old enough, but have an instance that never ended."""
+    """Families that are old enough, but stay, since they have an instance that never ended."""
     through: float | None
     """Unix time at which the last family to remove was created; None if there is no such bound."""
 
@@ -94,13 +96,14 @@ def plan_pruning(engine: Engine, rules: PruneRules, progress: Progress) -> Prune
     """Read what is to be removed; nothing is changed."""
     # What stays counts towards ``keep_bytes``, so families of any age are read for it.
     until = rules.before if rules.keep_bytes is None else None
+    living = _living(engine)
     total = Amount()
     removable = Amount()
     unended = 0
     candidates = _Candidates()
     for family in _families(engine, rules, until, progress):
         total = total.plus(family)
-        if rules.apply_to(family):
+        if rules.apply_to(family, living):
             removable = removable.plus(family)
             candidates.add(family)
         elif family.latest_at < rules.before:
@@ -119,13 +122,15 @@ def prune(
     Between two transactions it pauses for as long as the last one took, so that a service can write.
     """
     done = Amount()
+    # Again: a supervisor may have taken an instance over since the plan was made.
+    living = _living(engine)
 
     def planned() -> Iterator[Family]:
         nonlocal done
         for family in _families(engine, plan.rules, plan.rules.before):
             if plan.through is not None and family.created_at > plan.through:
                 return
-            if plan.rules.apply_to(family):
+            if plan.rules.apply_to(family, living):
                 yield family
                 done = done.plus(family)
 
@@ -185,6 +190,11 @@ class _Candidates:
             )
             through = created
         return amount, through
+
+
+def _living(engine: Engine) -> frozenset[str]:
+    with engine.connect() as connection:
+        return living_supervisors(connection)
 
 
 def _families(

@@ -45,7 +45,7 @@ Unended: TypeAlias = Annotated[
     typer.Option(
         "--unended",
         help="Also episodes that never ended, such as those of a node that was removed. "
-        "No running supervisor may own them.",
+        "Those of running supervisors stay.",
     ),
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -128,7 +128,7 @@ def _show(plan: PrunePlan) -> None:
     if plan.unended:
         notes().print(
             f"{plan.unended} families stay, since an episode of theirs has not ended "
-            "(--unended removes them, too)"
+            "(--unended removes those that no running supervisor has)"
         )
 
 

@@ -88,6 +88,20 @@ class PruningContract:
         await self.pruned(store, engine, PruneRules(START + 50, unended=True))
         assert await left("root", "fork") == {}
 
+    async def test_an_instance_of_a_supervisor_that_runs_stays_though_all_unended_ones_are_asked_for(
+        self, store, engine, left
+    ):
+        await store.acquire_lease("s1")
+        await store.begin_life("s1")
+        add(store, "live", ended=False)
+        add(store, "left", supervisor="s0", ended=False)
+        plan = await self.pruned(store, engine, PruneRules(START + 50, unended=True))
+        assert (plan.removed.families, plan.unended) == (1, 1)
+        assert set(await left("live", "left")) == {"live"}
+        await store.end_life("s1")
+        plan = await asyncio.to_thread(plan_pruning, engine, PruneRules(START + 50, unended=True), nothing)
+        assert (plan.removed.families, plan.unended) == (1, 0)
+
     async def test_a_fork_whose_parent_is_not_recorded_is_a_family_of_its_own(self, store, engine, left):
         add(store, "fork", parent="gone", fork_sequence=3)
         await self.pruned(store, engine, PruneRules(START + 50))
