@@ -256,7 +256,7 @@ class Trajectory:
         spoken = [place for place, line in enumerate(self.lines) if line.role == "assistant"]
         return tuple(spoken) if len(spoken) == len(found) else found
 
-    def without_opponent(self) -> Trajectory:
+    def without_counterpart(self) -> Trajectory:
         """Return the trajectory without the segments of an opponent or a partner."""
         own = tuple(segment for segment in self.segments if segment.is_agents)
         return self if len(own) == len(self.segments) else replace(self, segments=own)

@@ -41,7 +41,7 @@ class ScoredGroup:
     @classmethod
     def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
         """Return the group with rewards. Pure, so that the result is the same after a restart."""
-        scored = tuple(score(each.without_opponent(), group.spec.max_turns) for each in group.trajectories)
+        scored = tuple(score(each.without_counterpart(), group.spec.max_turns) for each in group.trajectories)
         sides = (counterpart_side(*pair) for pair in zip(group.trajectories, scored, strict=True))
         return cls(group.spec, scored, tuple(side for side in sides if side is not None))
 

@@ -32,7 +32,7 @@ def summarise(
     for trajectory in trajectories:
         task = trajectory.task
         key = (task.environment, task.split, task.task_id, task.source)
-        by_task.setdefault(key, []).append(trajectory.without_opponent())
+        by_task.setdefault(key, []).append(trajectory.without_counterpart())
     return EvaluationResult(
         step,
         when,

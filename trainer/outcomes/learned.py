@@ -77,7 +77,7 @@ class LearnedRewards:
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
         """Return the episode with measurements. Raises RewardFailed; ConfigError for unusable models."""
         config = self._config
-        agent = trajectory.without_opponent()
+        agent = trajectory.without_counterpart()
         if not agent.turns:
             return trajectory
         models = await self._opened()

@@ -117,7 +117,7 @@ class RefreshedRewards:
         return await member.scorer.run_between(train)
 
     def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
-        agent = trajectory.without_opponent()
+        agent = trajectory.without_counterpart()
         labels = iter(traced_back(float(bool(agent.success)), len(agent.turns), self._refresh.discount))
         rows = member.opened.reader.read_episode(agent)
         return [LabelledRow(row, tuple(next(labels) for _ in row.ends)) for row in rows]

@@ -57,7 +57,7 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
     except RowError as error:
         raise type(error)(f"episode {trajectory.id}: {error}") from None
     failure = trajectory.failure
-    own = trajectory.without_opponent()
+    own = trajectory.without_counterpart()
     rewards, shown = _steps(own, {line: place for place, line in enumerate(kept)}, messages)
     return RecordedEpisode(
         messages=messages,

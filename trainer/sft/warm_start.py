@@ -93,7 +93,7 @@ def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed
     Raises DataError without any.
     """
     # Not the moves of a counterpart: an opponent lost where the agent solved its task.
-    kept = [each.without_opponent() for each in trajectories if each.success or config.keep_failures]
+    kept = [each.without_counterpart() for each in trajectories if each.success or config.keep_failures]
     rows = [
         samples_of(trajectory, [0.0] * len(trajectory.turns), group) for group, trajectory in enumerate(kept)
     ]
