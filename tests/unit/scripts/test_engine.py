@@ -36,7 +36,7 @@ PROGRAMS = {
     "dockerd": f"#!{sys.executable}\n{DOCKERD}",
     # Root may connect; the socket's owner is the user of this test, so that neither needs to be root.
     "sudo": '#!/bin/sh\nchmod 600 "$SOCKET" 2>&-; "$@"; status=$?; chmod 0 "$SOCKET" 2>&-; exit $status\n',
-    "id": '#!/bin/sh\n[ "$1" = -u ] && echo 1000 || echo somebody\n',
+    "id": '#!/bin/sh\n[ "$1" = -u ] && echo 1000 || echo alice\n',
     "debootstrap": "#!/bin/sh\n",
     "mount": "#!/bin/sh\n",
 }
@@ -111,7 +111,7 @@ def test_an_engine_that_the_user_may_not_use_is_no_missing_engine(
 ) -> None:
     done = engine(verb)
     assert done.returncode == 1
-    assert f"somebody may not connect to unix://{place}: add the user to the socket's group" in done.stderr
+    assert f"alice may not connect to unix://{place}: add the user to the socket's group" in done.stderr
     assert not started(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_a_missing_engine_is_started_though_only_root_may_connect_to_it(
         place.chmod(0)
     done = engine("start")
     assert "started dockerd (overlay2)" in done.stdout
-    assert "somebody may not connect" in done.stderr
+    assert "alice may not connect" in done.stderr
     assert started(tmp_path)
     assert engine("stop").stdout == "stopped dockerd\n"
 

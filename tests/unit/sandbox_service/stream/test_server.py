@@ -124,23 +124,19 @@ async def test_bytes_that_are_no_frame_end_the_connection(socket_path):
     await server.close()
 
 
-async def test_a_peer_that_does_not_finish_the_handshake_is_cut(socket_path):
-    server = StreamServer(
-        echo, handshake=answerer_handshake("s"), options=ServerOptions(hello_timeout_s=0.05)
-    )
-    await server.listen_unix(socket_path)
-    reader, writer = await asyncio.open_unix_connection(str(socket_path))
-    assert await answers_until_end(reader) == []
-    assert server.connections == 0
-    writer.close()
-    await server.close()
+async def defect(channel):
+    raise RuntimeError("a defect")
 
 
-async def test_a_peer_whose_handshake_fails_in_any_other_way_is_cut(socket_path):
-    async def defect(channel) -> None:
-        raise RuntimeError("a defect")
-
-    server = StreamServer(echo, handshake=defect)
+@pytest.mark.parametrize(
+    ("handshake", "hello_timeout_s"),
+    [
+        pytest.param(answerer_handshake("s"), 0.05, id="it does not come to its end"),
+        pytest.param(defect, 3600, id="it fails in any other way"),
+    ],
+)
+async def test_a_peer_without_a_handshake_is_cut(socket_path, handshake, hello_timeout_s):
+    server = StreamServer(echo, handshake=handshake, options=ServerOptions(hello_timeout_s=hello_timeout_s))
     await server.listen_unix(socket_path)
     reader, writer = await asyncio.open_unix_connection(str(socket_path))
     assert await answers_until_end(reader) == []

@@ -63,7 +63,7 @@ def verbs(handle):
     ]
 
 
-def told(handles, version, run):
+def restarting_with(handles, version, run):
     for handle in handles:
         handle.synced = version
         handle.snapshots = snapshot_folder(run.folder, run.sync.folder)
@@ -210,7 +210,7 @@ def test_log_probabilities_that_are_no_numbers_do_not_pass(run, owner):
 @pytest.mark.parametrize("verb", UPDATE)
 def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_weights(run, owner, verb):
     handles = [FakeHandle("dies", dies_at=verb), FakeHandle("lives")]
-    told(handles, 3, run)
+    restarting_with(handles, 3, run)
     report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     dead, alive = handles
     assert verbs(alive) == UPDATE
@@ -221,7 +221,7 @@ def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_
 
 def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_now(run, owner):
     handles = [FakeHandle("dies", dies_at="pause_generation", rises_with=2)]
-    told(handles, 3, run)
+    restarting_with(handles, 3, run)
     report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     assert handles[0].version == 3
     assert verbs(handles[0]) == ["pause_generation", "load_newest_snapshot", "resume_generation"]
@@ -230,7 +230,7 @@ def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_n
 
 def test_an_engine_that_died_is_waited_for_when_the_snapshot_is_complete(run, owner):
     handle = FakeHandle("dies", dies_at="begin_update")
-    told([handle], 3, run)
+    restarting_with([handle], 3, run)
     transport = SharedFile(run.sync_settings, owner, 0, "cpu")
     away = []
     transport.await_snapshot = lambda: away.append(handle.away)
