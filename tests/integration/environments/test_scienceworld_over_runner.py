@@ -8,6 +8,7 @@ import socket
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sandbox_service.wire.frames import Op
@@ -177,20 +178,10 @@ def test_java_listens_on_loopback_only_and_obeys_none_without_its_token(catalog)
     with game_box(catalog) as box:
         episode = GameEpisode.create(box, catalog, "boil-0")
         (pid,) = java_processes(box.process.pid)
-        inodes = {
-            link.readlink().as_posix()[8:-1]
-            for link in Path(f"/proc/{pid}/fd").iterdir()
-            if link.readlink().as_posix().startswith("socket:")
-        }
-        lines = [
-            line.split()
-            for table in ("tcp", "tcp6")
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        ]
-        (address,) = [line[1] for line in lines if line[9] in inodes and line[3] == "0A"]
-        host, port = address.split(":")
-        assert host in ("0100007F", "0000000000000000FFFF00000100007F")
-        with socket.create_connection(("127.0.0.1", int(port, 16)), 5) as stranger:
+        connections = psutil.Process(pid).net_connections(kind="tcp")
+        (address,) = [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]
+        assert address.ip in ("127.0.0.1", "::ffff:127.0.0.1")
+        with socket.create_connection(("127.0.0.1", address.port), 5) as stranger:
             stranger.sendall(b"r\nu\nSystem\nrj\ne\n")
             stranger.settimeout(5)
             assert not stranger.recv(1000).startswith(b"!y")
