@@ -115,7 +115,7 @@ def has_pip(python: Path) -> bool:
         done = subprocess.run(
             [str(python), "-m", "pip", "--version"], cwd=ROOT, capture_output=True, timeout=PIP_S, check=False
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 

@@ -68,8 +68,10 @@ def host_memory(
     copies = (
         hardware.learner.most_workers if hardware.learner.sharding == "ddp" else hardware.learner.replicas
     )
-    copied = hardware.steps and hardware.sync.recovery
-    copied = copied and resolve_transport(hardware, device) in ("ipc", "nccl")
+    transport = resolve_transport(hardware, device)
+    copied = hardware.steps and (
+        (transport == "shared_file" and on_gpu) or (transport in ("ipc", "nccl") and hardware.sync.recovery)
+    )
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * max(learner.weights, learner.teacher))),
         "weights for a snapshot": hardware.engine.tensor_parallel * engine.weights if copied else 0,

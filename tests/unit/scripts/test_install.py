@@ -242,6 +242,13 @@ def test_a_virtual_environment_without_pip_is_made_again(command, tmp_path, half
     assert words_of(pip())[-1].endswith(" uv")
 
 
+def test_an_interpreter_that_does_not_answer_has_no_pip(half_made, monkeypatch):
+    monkeypatch.setattr(install, "PIP_S", 0.1)
+    interpreter = half_made / "bin" / "python"
+    interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
+    assert not install.has_pip(interpreter)
+
+
 def test_a_folder_that_is_no_virtual_environment_is_not_emptied(command, tmp_path):
     command("pip")
     (tmp_path / "mine" / "data").mkdir(parents=True)

@@ -18,6 +18,8 @@ MAX_FILE_BYTES = 1024 * 1024
 """Largest file that the editor opens or writes."""
 _CONTEXT_LINES = 4
 _LISTING_DEPTH = 2
+_MOST_LISTED = 1000
+"""Files and directories below one that is listed, hidden ones included."""
 
 
 class EditorError(Exception):
@@ -86,7 +88,7 @@ def _view(agent: Agent, path: str, arguments: JsonObject) -> str:
     try:
         text = _read(agent, path)
     except IsADirectoryError:
-        return _listing(path, agent.list_files(path))
+        return _listing(path, agent.list_files(path, _MOST_LISTED + 1))
     lines = text.removesuffix("\n").split("\n")
     if "view_range" not in arguments:
         return _numbered(lines, 1)
@@ -98,13 +100,17 @@ def _view(agent: Agent, path: str, arguments: JsonObject) -> str:
 
 
 def _listing(path: str, files: list[FileInfo]) -> str:
-    """Return the entries of a directory, two levels deep, without hidden ones."""
+    """Return the entries of a directory, two levels deep, without hidden ones, and whether there are more."""
     base = 0 if path in {".", "./"} else path.strip("/").count("/") + 1
     rows = [f"{path}/"]
     for info in files:
         parts = info.path.split("/")
         if len(parts) - base <= _LISTING_DEPTH and not any(part.startswith(".") for part in parts):
             rows.append(f"{info.path}/" if info.is_directory else f"{info.path}  ({info.size} bytes)")
+    if len(files) > _MOST_LISTED:
+        rows.append(
+            f"{path}/ has more than {_MOST_LISTED} entries, and not all are listed: view its directories."
+        )
     return "\n".join(rows) if len(rows) > 1 else f"{path}/ is empty."
 
 

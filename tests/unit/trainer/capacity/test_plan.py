@@ -175,6 +175,15 @@ def test_weights_that_go_from_gpu_to_gpu_are_copied_to_host_memory_for_a_snapsho
     assert kept == not_kept
 
 
+def test_weights_of_a_learner_on_gpus_are_copied_to_host_memory_for_a_file():
+    file, adapter = (
+        capacity_plan(run(learner={"gpus": 1, "lora": lora}, sync={"transport": transport}), EIGHT).host
+        for transport, lora in (("shared_file", None), ("adapter", {"rank": 8}))
+    )
+    assert file["weights for a snapshot"] == pytest.approx(2 * 4.02e9, rel=0.01)
+    assert "weights for a snapshot" not in adapter
+
+
 def test_with_sleep_the_engine_may_have_what_the_learners_passes_take():
     """4 billion weights whose states are in host memory, beside an engine with 85 % of the GPU."""
     learner = {"offload": "parameters", "micro_batch_tokens": 32768}

@@ -42,6 +42,16 @@ def test_view_lists_a_directory_two_levels_deep_without_hidden_files(agent: Fake
     assert "d/f/g.txt" in do(agent, "view", "d")
 
 
+def test_a_cut_list_of_a_directory_says_so(agent: FakeAgent) -> None:
+    for number in range(999):
+        write(agent, "", f".git/objects/{number}")
+    shown = do(agent, "view", ".")
+    assert shown.split("\n")[1:] == [
+        "./ has more than 1000 entries, and not all are listed: view its directories."
+    ]
+    assert "not all" not in do(agent, "view", ".git/objects")
+
+
 def test_absolute_paths_inside_the_workspace_are_accepted(agent: FakeAgent) -> None:
     do(agent, "create", f"{agent.workspace}/b.txt", file_text="x")
     assert read(agent, "b.txt") == "x"
