@@ -8,10 +8,12 @@ names it.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -128,6 +130,7 @@ def _folder(name: str) -> Path:
     from transformers import PreTrainedTokenizerFast
 
     folder = Path(mkdtemp(prefix="template-"))
+    atexit.register(shutil.rmtree, folder)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -20,7 +22,9 @@ def tiny_folder(tokenizer: str = "bpe", family: str = "qwen2") -> Path:
         {"tokenizer": tokenizer, "family": family, "hidden": 32, "layers": 1, "heads": 2}
         | {"key_value_heads": 2, "feed_forward": 32, "context": 512}
     )
-    return model_folder(config, Path(tempfile.mkdtemp(prefix="tiny-models-")))
+    folder = Path(tempfile.mkdtemp(prefix="tiny-models-"))
+    atexit.register(shutil.rmtree, folder)
+    return model_folder(config, folder)
 
 
 @functools.cache
