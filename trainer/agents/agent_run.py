@@ -196,14 +196,17 @@ class AgentRun:
         if recording.failure is not None:
             self._phases.phase = "generate"
             raise recording.failure
+        over = instance.stop or recording.limit
+        if isinstance(error, AgentLost) and over is None:
+            raise error
         if instance.session.misconfigured is not None and not instance.session.answered:
             raise instance.session.misconfigured  # every other episode would end in the same way
-        if isinstance(error, AgentLost) or (error is not None and not instance.session.answered):
+        if error is not None and not instance.session.answered:
             raise error
         if error is not None:
             logger.info("the agent of episode %s failed: %s", self._id, str(error)[:_QUOTED])
             ended = StopReason.AGENT_ERROR
-        reason = instance.stop or recording.limit or ended
+        reason = over or ended
         if reason in _WITHOUT_THE_MODEL and not instance.session.answered:
             # Many agents log an error of the model and end as usual. The policy had no part in this episode.
             url, refused = self._player.gateway.url, instance.session.last_error

@@ -178,20 +178,24 @@ class ModelGateway:
         try:
             body = await _body(request)
             call = dialect.read(body)
-            self._check_model(call.model, session)
+            if not self._has(call.model) and not session.asked:
+                session.misconfigured = ConfigError(
+                    f"the agent asks for the model {call.model!r}, and the run's is "
+                    f"{self._settings.model!r}; set agent.model_name to {call.model!r}, or to '*' for any "
+                    "name, or let the agent use the name that it is given"
+                )
+            self._check_model(call.model)
         except CallError as error:
             session.refuse(error)
             raise
         return call, body
 
-    def _check_model(self, name: str, session: Session) -> None:
-        if name != self._settings.model and not self._settings.any_model:
+    def _has(self, name: str) -> bool:
+        return self._settings.any_model or name == self._settings.model
+
+    def _check_model(self, name: str) -> None:
+        if not self._has(name):
             detail = f"the model {name!r} does not exist; use {self._settings.model!r}"
-            session.misconfigured = ConfigError(
-                f"the agent asks for the model {name!r}, and the run's is {self._settings.model!r}; set "
-                f"agent.model_name to {name!r}, or to '*' for any name, or let the agent use the name that "
-                "it is given"
-            )
             raise CallError(404, "model_not_found", detail, "model")
 
     async def _streamed(
@@ -240,7 +244,7 @@ class ModelGateway:
         dialect, name = _family(request), request.match_info["model"]
         try:
             session = self._session(request)
-            self._check_model(name, session)
+            self._check_model(name)
         except CallError as error:
             return _error_response(dialect, error)
         return web.json_response(dialect.model(name, session.limits.context_tokens))
@@ -261,8 +265,8 @@ async def _body(request: web.Request) -> bytes:
 def _marker(dialect: ApiDialect, request: web.Request, body: bytes) -> RetryMarker:
     count = request.headers.get("x-stainless-retry-count", "0")
     digest = blake2b(body, digest_size=16, person=dialect.PATH.encode()[-16:]).digest()
-    repeated = count.isdecimal() and int(count) > 0
-    return RetryMarker(digest, request.headers.get("Idempotency-Key"), repeated)
+    attempt = int(count) if count.isdecimal() and len(count) < 4 else 0
+    return RetryMarker(digest, request.headers.get("Idempotency-Key"), attempt)
 
 
 def _error_response(dialect: ApiDialect, error: CallError) -> web.Response:

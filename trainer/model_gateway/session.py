@@ -173,6 +173,11 @@ class Session:
         return self._budget.reached
 
     @property
+    def asked(self) -> bool:
+        """Whether a call has reached the model, answered or not."""
+        return self._began > 0
+
+    @property
     def answered(self) -> int:
         """Calls answered and recorded."""
         return self._budget.answered
