@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from .calls import CallError
@@ -24,6 +24,8 @@ PendingReply: TypeAlias = "asyncio.Future[ModelReply]"
 _MOST_KEPT = 64
 """Finished calls of a session that may be repeated."""
 _KEPT_S = 600.0
+_BACK_OFF_S = 60.0
+"""Seconds after which no SDK repeats a call that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +36,21 @@ class RetryMarker:
     """Of the path and the body."""
     key: str | None = None
     """The ``Idempotency-Key``."""
-    repeated: bool = False
-    """Whether the client marked it as a retry (``x-stainless-retry-count`` above 0)."""
+    attempt: int = 0
+    """How often the client has repeated it before, as it says (``x-stainless-retry-count``)."""
 
     @property
     def repeats(self) -> bool:
         """Whether it may repeat an earlier call, rather than be a new one with the same body."""
-        return self.repeated or self.key is not None
+        return self.attempt > 0 or self.key is not None
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
     digest: bytes
     answer: PendingReply
+    attempt: int
+    """The client's last one that waits for the answer."""
     finished_at: float | None = None
 
 
@@ -64,8 +68,10 @@ class Retries:
         """By idempotency key, or by digest; the one to be repeated next is last."""
         self._finished: deque[tuple[str | bytes, _Known]] = deque()
         """Those that were answered, with their names; the last to finish is last."""
-        self._unanswered: Counter[bytes] = Counter()
-        """Calls without a key that failed or were refused, and were not repeated yet, by digest."""
+        self._unanswered: dict[tuple[bytes, int], deque[float]] = {}
+        """Calls without a key that failed or were refused, and were not repeated yet: when, by digest and
+        attempt.
+        """
 
     def find(self, marker: RetryMarker | None) -> PendingReply | None:
         """Return the answer, finished or in progress, of the call that this one repeats; None for a new call.
@@ -77,8 +83,7 @@ class Retries:
         self._forget()
         if not marker.repeats:
             return None
-        if marker.key is None and self._unanswered[marker.digest]:
-            self._unanswered[marker.digest] -= 1
+        if marker.key is None and self._repeats_unanswered(marker):
             return None
         calls = self._known.get(_name(marker))
         if calls is None:
@@ -88,6 +93,7 @@ class Retries:
         if known.digest != marker.digest:
             detail = f"the idempotency key {marker.key!r} was used for another request"
             raise CallError(400, "idempotency_key_reused", detail, "Idempotency-Key")
+        known.attempt = marker.attempt
         calls.remove(known)
         calls.appendleft(known)
         return known.answer
@@ -96,13 +102,13 @@ class Retries:
         """Keep a call that begins, so that it may be repeated. A call that fails is forgotten."""
         if marker is None:
             return
-        name, known = _name(marker), _Known(marker.digest, answer)
+        name, known = _name(marker), _Known(marker.digest, answer, marker.attempt)
         self._known.setdefault(name, deque()).append(known)
 
         def finish(answer: PendingReply) -> None:
             if answer.cancelled() or answer.exception() is not None:
                 self._remove(name, known)
-                self.count_unanswered(marker)
+                self.count_unanswered(replace(marker, attempt=known.attempt))
                 return
             known.finished_at = self._clock()
             self._finished.append((name, known))
@@ -112,7 +118,19 @@ class Retries:
     def count_unanswered(self, marker: RetryMarker | None) -> None:
         """Count a call that got no answer: its repetition is sampled."""
         if marker is not None and marker.key is None:
-            self._unanswered[marker.digest] += 1
+            failed = self._unanswered.setdefault((marker.digest, marker.attempt), deque())
+            failed.append(self._clock())
+
+    def _repeats_unanswered(self, marker: RetryMarker) -> bool:
+        """Return whether it stands for a call without an answer, which is then no longer waited for."""
+        failed = self._unanswered.get((marker.digest, marker.attempt - 1), deque())
+        # The agent itself may have repeated the call, unmarked, or have given it up.
+        while failed and failed[0] < self._clock() - _BACK_OFF_S:
+            failed.popleft()
+        if not failed:
+            return False
+        failed.popleft()
+        return True
 
     def _forget(self) -> None:
         """Forget calls that finished long ago, and all but the last few."""

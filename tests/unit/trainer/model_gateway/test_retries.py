@@ -6,7 +6,7 @@ from trainer.model_gateway.calls import CallError
 from trainer.model_gateway.retries import Retries, RetryMarker
 
 FIRST = RetryMarker(b"body")
-AGAIN = RetryMarker(b"body", repeated=True)
+AGAIN = RetryMarker(b"body", attempt=1)
 NAMED = RetryMarker(b"body", key="k")
 
 
@@ -52,7 +52,7 @@ async def test_an_unmarked_call_with_the_same_body_is_a_new_one(retries):
 
 async def test_a_marked_call_with_another_body_is_a_new_one(retries):
     retries.keep(FIRST, await finished())
-    assert retries.find(RetryMarker(b"other", repeated=True)) is None
+    assert retries.find(RetryMarker(b"other", attempt=1)) is None
 
 
 async def test_a_marked_call_repeats_the_last_one_with_its_body(retries):
@@ -89,6 +89,36 @@ async def test_a_repetition_stands_for_a_failed_call_before_one_that_was_answere
     await settled()
     assert retries.find(AGAIN) is None
     assert retries.find(AGAIN) is later
+
+
+async def test_a_last_attempt_that_failed_leaves_nothing_to_the_next_call_with_its_body(retries):
+    for attempt in (0, 1):
+        failed = running()
+        assert retries.find(RetryMarker(b"body", attempt=attempt)) is None
+        retries.keep(RetryMarker(b"body", attempt=attempt), failed)
+        failed.set_exception(CallError(503, "engine_failed", "lost"))
+        await settled()
+    slow = running()
+    retries.keep(FIRST, slow)
+    assert retries.find(AGAIN) is slow
+
+
+async def test_a_call_that_failed_long_ago_is_repeated_no_more(retries, now):
+    retries.count_unanswered(FIRST)
+    slow = running()
+    retries.keep(FIRST, slow)
+    now[0] = 61.0
+    assert retries.find(AGAIN) is slow
+
+
+async def test_a_call_that_fails_for_its_repetition_too_is_sampled_for_the_one_after(retries):
+    slow = running()
+    retries.keep(FIRST, slow)
+    assert retries.find(AGAIN) is slow
+    slow.set_exception(CallError(503, "engine_failed", "lost"))
+    await settled()
+    retries.keep(FIRST, running())
+    assert retries.find(RetryMarker(b"body", attempt=2)) is None
 
 
 async def test_each_refused_call_is_sampled_once_however_many_have_its_body(retries):
@@ -137,8 +167,8 @@ async def test_of_many_answers_the_last_few_are_kept_and_all_in_progress(retries
     for number in range(100):
         retries.keep(RetryMarker(b"%d" % number), await finished())
         await settled()
-    assert retries.find(RetryMarker(b"slow", repeated=True)) is slow
-    kept = [number for number in range(100) if retries.find(RetryMarker(b"%d" % number, repeated=True))]
+    assert retries.find(RetryMarker(b"slow", attempt=1)) is slow
+    kept = [number for number in range(100) if retries.find(RetryMarker(b"%d" % number, attempt=1))]
     assert kept == list(range(36, 100))
 
 
