@@ -101,7 +101,9 @@ class HeldOut:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         seconds = asyncio.get_running_loop().time() - began
-        rewarded = [self._score(each.trajectory, self._max_turns).trajectory for each in played]
+        rewarded = [
+            self._score(each.trajectory.without_counterpart(), self._max_turns).trajectory for each in played
+        ]
         return summarise(rewarded, step=step, when=when, seconds=seconds, rewarded=self._rewarded)
 
 
