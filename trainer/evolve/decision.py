@@ -26,10 +26,15 @@ over few of them is too narrow.
 """
 
 
-def can_decide(evaluation: EvaluationResult) -> bool:
-    """Return whether enough of the held-out tasks have a verdict to decide by."""
+def can_decide(evaluation: EvaluationResult, rule: Rule) -> bool:
+    """Return whether enough of the held-out tasks have a verdict to decide by.
+
+    Tasks that are at fault themselves (failure class ``task``) have none with any model, and do not count.
+    """
     graded = sum(task.episodes > 0 for task in evaluation.tasks)
-    return graded > 0 and graded >= LEAST_GRADED * len(evaluation.tasks)
+    broken = sum(task.failure_classes.keys() == {"task"} for task in evaluation.tasks if not task.episodes)
+    least = 0.0 if rule == "always" else LEAST_GRADED * (len(evaluation.tasks) - broken)
+    return graded > 0 and graded >= least
 
 
 def decide(before: EvaluationResult, after: EvaluationResult, rule: Rule) -> Decision:
@@ -37,7 +42,7 @@ def decide(before: EvaluationResult, after: EvaluationResult, rule: Rule) -> Dec
 
     Raises DataError when the two evaluations share no task with a score, or failures left too few of one.
     """
-    if not (can_decide(before) and can_decide(after)):
+    if not (can_decide(before, rule) and can_decide(after, rule)):
         raise DataError("too many held-out tasks have no verdict to decide by the others")
     change = compare(before, after)
     low, high = change.interval.low, change.interval.high

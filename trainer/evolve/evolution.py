@@ -210,11 +210,11 @@ class Evolution:
     def _evaluated(self, folder: IterationFolder, model: Path) -> EvaluationResult:
         """Return the evaluation of a model; one that lost too many tasks to decide by is not kept."""
         known = folder.read_evaluation()
-        if known is not None and can_decide(known):
+        if known is not None and can_decide(known, self._evolve.keep):
             return known
         self._listener.begin_phase(folder.number, "evaluate", "held-out tasks")
         result = self._phases.evaluate(folder, model)
-        if not can_decide(result):
+        if not can_decide(result, self._evolve.keep):
             lost = sum(not task.episodes for task in result.tasks)
             raise TrainerError(
                 f"iteration {folder.number}: {lost} of {len(result.tasks)} held-out tasks got no verdict, "

@@ -36,7 +36,7 @@ def test_models_that_share_no_task_with_a_score_cannot_be_compared() -> None:
         decide(evaluation("alone", 5), other, "always")
 
 
-@pytest.mark.parametrize("rule", ["better", "not_worse", "always"])
+@pytest.mark.parametrize("rule", ["better", "not_worse"])
 def test_the_tasks_that_failures_left_do_not_decide(rule: Rule) -> None:
     whole = evaluation("alone", 5)
     lost = (TaskOutcome(task.task_id, "", 0, 0, 0.0, failures=1) for task in whole.tasks[2:])
@@ -44,6 +44,17 @@ def test_the_tasks_that_failures_left_do_not_decide(rule: Rule) -> None:
     for before, after in ((whole, few), (few, whole)):
         with pytest.raises(DataError, match="too many held-out tasks have no verdict"):
             decide(before, after, rule)
+        assert decide(before, after, "always").kept
+
+
+def test_tasks_that_are_at_fault_themselves_decide_nothing() -> None:
+    whole = evaluation("alone", 5)
+    broken = tuple(
+        TaskOutcome(task.task_id, "", 0, 0, 0.0, failures=1, failure_classes={"task": 1})
+        for task in whole.tasks[2:]
+    )
+    few = replace(whole, tasks=(*whole.tasks[:2], *broken))
+    assert decide(few, few, "not_worse").tasks == 2
 
 
 @pytest.mark.parametrize(
