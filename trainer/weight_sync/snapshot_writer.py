@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterable
@@ -40,6 +41,7 @@ class SnapshotWriter:
 
         Raises:
             ConfigError: there was no room for the snapshot before.
+            OSError: the snapshot before could not be written.
             Stalled: the snapshot before is still not complete.
         """
         self.await_snapshot()
@@ -54,6 +56,7 @@ class SnapshotWriter:
             try:
                 written.set_result(file_weights(self._folder, self._spare, version, self._copies.items()))
             except BaseException as error:  # noqa: BLE001 - raised by ``await_snapshot``
+                logger.warning("the weight snapshot of version %d was not written: %s", version, error)
                 written.set_exception(error)
 
         threading.Thread(target=write, name="weight snapshot", daemon=True).start()
@@ -63,6 +66,7 @@ class SnapshotWriter:
 
         Raises:
             ConfigError: there was no room for it.
+            OSError: it could not be written.
             Stalled: it is still not complete after ``timeout_s``.
         """
         if self._written is None:
@@ -74,8 +78,6 @@ class SnapshotWriter:
         self._written = None
 
     def close(self) -> None:
-        """Wait for the last snapshot, whose folder may be removed afterwards; a failure is logged."""
-        try:
+        """Wait for the last snapshot, whose folder may be removed afterwards; a failure was logged."""
+        with contextlib.suppress(ConfigError, OSError, Stalled):
             self.await_snapshot()
-        except (ConfigError, OSError, Stalled) as error:
-            logger.warning("the last weight snapshot failed: %s", error)

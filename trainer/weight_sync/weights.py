@@ -110,7 +110,9 @@ def file_weights(
 
     Raises:
         ConfigError: neither folder has room.
+        OSError: the file could not be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     # Room first: the folder is usually in memory, and holds two snapshots at most.
@@ -123,7 +125,10 @@ def file_weights(
     path = place / f"weights-{version}-{os.getpid()}.safetensors"
     # Renamed when it is complete, and noted after that: an engine may restart at any time.
     fresh = path.with_suffix(".part")
-    save_file(tensors, fresh)
+    try:
+        save_file(tensors, fresh)
+    except SafetensorError as error:
+        raise OSError(f"{fresh} could not be written: {error}") from error
     fresh.replace(path)
     note_snapshot(folder, WeightSnapshot(version, "weights", path))
     return path, path.stat().st_size

@@ -2,14 +2,15 @@ import logging
 import threading
 
 import pytest
+import safetensors.torch
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from trainer.errors import ConfigError, Stalled
 from trainer.weight_sync import snapshot_writer
 from trainer.weight_sync.snapshot_writer import SnapshotWriter
 from trainer.weight_sync.snapshots import newest_snapshot
-from trainer.weight_sync.weights import PIECE_BYTES, piece_bytes
+from trainer.weight_sync.weights import PIECE_BYTES, file_weights, piece_bytes
 
 
 @pytest.fixture
@@ -49,12 +50,19 @@ def test_a_snapshot_without_room_ends_the_run_and_is_logged_when_it_was_the_last
         raise ConfigError("no room")
 
     monkeypatch.setattr(snapshot_writer, "file_weights", full)
-    writer.begin_snapshot(1, [])
-    with pytest.raises(ConfigError, match="no room"):
-        writer.begin_snapshot(2, [])
     with caplog.at_level(logging.WARNING):
-        writer.close()
-    assert "the last weight snapshot failed: no room" in caplog.text
+        writer.begin_snapshot(1, [])
+        with pytest.raises(ConfigError, match="no room"):
+            writer.begin_snapshot(2, [])
+    assert "the weight snapshot of version 1 was not written: no room" in caplog.text
+    writer.close()
+
+
+def test_a_snapshot_that_the_disk_does_not_take_is_an_error_of_the_system(tmp_path, monkeypatch):
+    nowhere = tmp_path / "missing" / "file"
+    monkeypatch.setattr(safetensors.torch, "save_file", lambda tensors, _: save_file(tensors, nowhere))
+    with pytest.raises(OSError, match="could not be written"):
+        file_weights(tmp_path, tmp_path, 1, [("one", torch.zeros(4))])
 
 
 def test_a_snapshot_that_is_not_written_is_reported_at_the_deadline(tmp_path, monkeypatch):
