@@ -97,25 +97,40 @@ def main(arguments: list[str], variables: Mapping[str, str]) -> int:
 def prepare(venv: Path, variables: Mapping[str, str], python: str = sys.executable) -> int:
     """Make the virtual environment with an interpreter, unless it has pip, and install uv into it.
 
-    One without pip is half made: pip comes last, and not at all where ensurepip is missing.
+    One without pip is half made: pip comes last, and not at all where ensurepip is missing. It is made again,
+    unless it holds packages, as one that uv has made may: that one gets pip.
     """
     own = venv / "bin" / "python"
     if not has_pip(own):
         making = f"making the virtual environment {venv}"
-        clear = ["--clear"] if (ROOT / venv / "pyvenv.cfg").exists() else []
-        if status := run([python, "-m", "venv", *clear, str(venv)], variables, making):
+        half_made = (ROOT / venv / "pyvenv.cfg").exists()
+        command = [python, "-m", "venv", *(["--clear"] if half_made else []), str(venv)]
+        if half_made and has_packages(ROOT / venv):
+            command = [str(own), "-m", "ensurepip", "--upgrade"]
+        if status := run(command, variables, making):
             return status
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     return run([*pip, "--constraint", "constraints/cpu.txt", "uv"], variables, "installing uv")
 
 
+def has_packages(venv: Path) -> bool:
+    """Return whether a virtual environment holds packages beside pip and setuptools."""
+    found = (each.name.partition("-")[0] for each in venv.glob("lib/*/site-packages/*.dist-info"))
+    return not {"pip", "setuptools"}.issuperset(found)
+
+
 def has_pip(python: Path) -> bool:
-    """Return whether an interpreter is there and has pip. A relative path is relative to the project."""
+    """Return whether an interpreter is there and has pip. A relative path is relative to the project.
+
+    One whose pip does not answer in time has it: the machine is busy.
+    """
     try:
         done = subprocess.run(
             [str(python), "-m", "pip", "--version"], cwd=ROOT, capture_output=True, timeout=PIP_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired:
+        return True
+    except OSError:
         return False
     return done.returncode == 0
 

@@ -242,11 +242,23 @@ def test_a_virtual_environment_without_pip_is_made_again(command, tmp_path, half
     assert words_of(pip())[-1].endswith(" uv")
 
 
-def test_an_interpreter_that_does_not_answer_has_no_pip(half_made, monkeypatch):
+def test_a_virtual_environment_whose_pip_is_slow_is_kept(half_made, monkeypatch):
     monkeypatch.setattr(install, "PIP_S", 0.1)
     interpreter = half_made / "bin" / "python"
     interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert not install.has_pip(interpreter)
+    assert install.has_pip(interpreter)
+
+
+def test_a_virtual_environment_with_packages_and_without_pip_gets_pip(tmp_path, half_made):
+    """As uv makes them."""
+    (half_made / "lib" / "python3.11" / "site-packages" / "torch-2.13.0.dist-info").mkdir(parents=True)
+    record = tmp_path / "ran"
+    (half_made / "bin" / "python").write_text(f'#!/bin/sh\necho "$@" >> {record}\n[ "$3" != --version ]\n')
+    assert install.prepare(half_made, {"PATH": os.environ["PATH"]}) == 0
+    asked, given, installed = record.read_text().splitlines()
+    assert (asked, given) == ("-m pip --version", "-m ensurepip --upgrade")
+    assert installed.endswith(" uv")
+    assert (half_made / "lib").is_dir()
 
 
 def test_a_folder_that_is_no_virtual_environment_is_not_emptied(command, tmp_path):
