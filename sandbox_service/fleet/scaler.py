@@ -87,17 +87,21 @@ class FleetScaler:
         self._rounds.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._rounds
-        drained = self._retiring - self._ending
-        if drained:
-            handles = await asyncio.to_thread(self._roster.find)
-            await _call_each(handles, drained & handles.keys(), "cancel_drain")
+        ending = self._ending
+        drained = self._retiring - ending
+        handles = await asyncio.to_thread(self._roster.find) if self._retiring else {}
+        await _call_each(handles, drained & handles.keys(), "cancel_drain")
         await asyncio.to_thread(self._roster.request_nodes, 0)
         if self._end_task is not None:
             # A supervisor that has begun to stop takes no instances any more.
-            await asyncio.wait({self._end_task}, timeout=END_SCALER_S / 2)
+            _, late = await asyncio.wait({self._end_task}, timeout=END_SCALER_S / 2)
             self._end_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._end_task
+            if late:
+                # Without this scaler they would stay, stopped, in a place that another one needs.
+                stopped = [handles[name] for name in ending & handles.keys()]
+                await asyncio.to_thread(self._roster.end_all, stopped, 0.0)
 
     async def _run(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_contract.inspection import PoolStats, SupervisorStats
+from sandbox_service.fleet import scaler as scaler_module
 from sandbox_service.fleet.scaler import FleetScaler, load_of
 from sandbox_service.fleet.scaling import GATEWAY_S, NodeLoad, ScalingPolicy
 from sandbox_service.supervisor.options import SupervisorAddress, running_version
@@ -93,10 +94,8 @@ class RosterInMemory:
 
     def end_all(self, handles: Collection[ActorOfSupervisor], timeout_s: float) -> bool:
         self.ending += [each.name for each in handles]
-        self.boxes_destroyed.wait()
-        for each in handles:
-            del self.supervisors[each.name]
-            self.ended.append(each.name)
+        self.boxes_destroyed.wait(timeout_s)
+        self.ended += [each.name for each in handles if self.supervisors.pop(each.name, None)]
         return True
 
     def start_missing(
@@ -171,6 +170,20 @@ async def test_a_scaler_that_stops_cancels_its_drains_but_for_supervisors_that_e
         roster.boxes_destroyed.set()
         await stopping
         assert (roster.ended, ending.resumed, roster.requested[-1]) == (["a"], False, 0)
+
+
+async def test_a_scaler_that_stops_leaves_no_supervisor_that_is_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scaler_module, "END_SCALER_S", 0.1)
+    roster = RosterInMemory("a", "b")
+    roster.supervisors["b"].instances = 1
+    roster.boxes_destroyed.clear()
+    async with scaled(roster) as scaler:
+        await until(lambda: roster.ending == ["a"])
+        await scaler.stop()
+        assert roster.ended == ["a"]
+        roster.boxes_destroyed.set()
 
 
 async def test_a_supervisor_that_is_replaced_within_a_round_gets_a_successor_on_its_node() -> None:
