@@ -202,7 +202,13 @@ async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: 
                 return registry
         else:
             return registry
-    await _make_tarball(tarball, progress, force=force)
+    try:
+        await _make_tarball(tarball, progress, force=force)
+    except ServiceError as error:
+        if tree not in found:
+            raise
+        progress(f"{tree} is kept as it is: {error.detail}")
+        return tree
     progress(f"importing {tarball.name}")
     with WaitReport(progress, f"the Docker engine, which imports {tarball.name}"):
         await engine.load_tree(str(tarball), *_TREE_BASE, _BUILD_S)

@@ -122,7 +122,7 @@ def prune(
     Between two transactions it pauses for as long as the last one took, so that a service can write.
     """
     done = Amount()
-    # Again: a supervisor may have taken an instance over since the plan was made.
+    # Again, here and after each transaction: a supervisor may have come back, or have taken an instance over.
     living = _living(engine)
 
     def planned() -> Iterator[Family]:
@@ -144,6 +144,7 @@ def prune(
             _remove(connection, [member.instance_id for member in members])
             progress(done.families, plan.removed.families)
             pause(max(_LEAST_PAUSE_S, time.monotonic() - begun))
+            living = _living(engine)
     return done
 
 

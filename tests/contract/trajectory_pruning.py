@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories import pruning
 from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.ownership import acquire_epoch
 from sandbox_service.trajectories.pruning import Amount, PruneRules, plan_pruning, prune, reclaim
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.trajectories.store import open_store
@@ -101,6 +102,24 @@ class PruningContract:
         await store.end_life("s1")
         plan = await asyncio.to_thread(plan_pruning, engine, PruneRules(START + 50, unended=True), nothing)
         assert (plan.removed.families, plan.unended) == (1, 0)
+
+    async def test_instances_of_a_supervisor_that_comes_back_meanwhile_stay(
+        self, store, engine, left, monkeypatch
+    ):
+        monkeypatch.setattr(pruning, "IDS_AT_ONCE", 1)
+        names = ("a", "b", "c", "d")
+        for number, name in enumerate(names):
+            add(store, name, START + number, ended=False)
+        await store.flush()
+        plan = plan_pruning(engine, PruneRules(START + 50, unended=True), nothing)
+
+        def come_back(_seconds):
+            with engine.begin() as connection:
+                acquire_epoch(connection, "s1", 30.0)
+
+        removed = prune(engine, plan, nothing, come_back)
+        assert removed.families < plan.removed.families == len(names)
+        assert {"c", "d"} <= set(await left(*names))
 
     async def test_a_fork_whose_parent_is_not_recorded_is_a_family_of_its_own(self, store, engine, left):
         add(store, "fork", parent="gone", fork_sequence=3)

@@ -134,6 +134,14 @@ async def test_force_keeps_the_base_that_cannot_be_made_again(cached, tmp_path, 
     assert "base-bookworm.tar is kept as it is" in said[-1]
 
 
+async def test_force_keeps_the_imported_base_where_nothing_of_it_is_cached(tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_BASE_TREE", str(tmp_path / "missing"))
+    engine, said = FakeEngine({"sandbox-debian:bookworm"}), []
+    await build_images(engine, [SPEC], said.append, cache_dir=tmp_path, force=True)
+    assert engine.built[0].arguments == {"BASE": "sandbox-debian:bookworm"}
+    assert any("sandbox-debian:bookworm is kept as it is" in line for line in said)
+
+
 async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_read():
     engine = FakeEngine({"python:3.11-slim"})
     await build_images(engine, [SPEC], lambda _: None)
