@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from sandbox_client.counterparts import refuse_counterpart
 from sandbox_client.errors import CounterpartFailed, PolicyError, RequestError, SandboxError
+from sandbox_contract.problems import ErrorCode
 
 from .conversation import text_of, tool_call_message
 
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_client.episodes import AsyncEpisode
-    from sandbox_contract.episodes import EvaluateResult
+    from sandbox_contract.episodes import EvaluateResult, StepResult
     from sandbox_contract.messages import Message
 
 META = "training-sandbox/"
 TASK_PROMPT = "task"
+_OF_THE_SERVER = frozenset({ErrorCode.STEP_INDEX_MISMATCH, ErrorCode.INSTANCE_BUSY})
 
 
 class InstanceServer:
@@ -48,6 +50,8 @@ class InstanceServer:
         """The reason why the latest call was not carried out, where the agent is not to blame."""
         self._opening = episode.observation.messages
         self._task = text_of(self._opening)
+        self._cancelled: asyncio.Task[StepResult] | None = None
+        """The step of a call that the client cancelled: the service executes it all the same."""
         self._calls = itertools.count()
         self._lock = asyncio.Lock()
 
@@ -69,6 +73,8 @@ class InstanceServer:
         Raises SandboxError: that of the latest call if the service failed at it, after which a verdict would
         be about an episode that was cut off; CounterpartFailed if any call came to a model's turn.
         """
+        async with self._lock:
+            await self._finish_cancelled()
         if self._failure is not None:
             raise self._failure
         return await self.episode.evaluate()
@@ -93,17 +99,18 @@ class InstanceServer:
         message = tool_call_message(params.name, params.arguments or {}, f"mcp_{next(self._calls)}")
         # Clients make calls at once, and an instance takes one at a time.
         async with self._lock:
+            await self._finish_cancelled()
             if self.episode.finished:
                 return _answer("The episode is over; no tool can be called any more.", is_error=True)
             try:
                 if isinstance(self._failure, CounterpartFailed):
                     # A further call would be taken for the counterpart's message.
                     raise self._failure
-                result = await self.episode.step(message)
+                result = await self._step(message)
                 refuse_counterpart(result.info)
-            except (RequestError, PolicyError) as error:
-                return _answer(str(error), is_error=True)
             except SandboxError as error:
+                if _is_the_agents(error):
+                    return _answer(str(error), is_error=True)
                 self._failure = error
                 # Not an answer of the tool, which the model would take for the outcome of its call.
                 problem = {"problem_code": error.code, "failure_class": error.failure_class.value}
@@ -116,6 +123,24 @@ class InstanceServer:
         }
         messages = result.observation.messages
         return _answer(text_of(messages), _pictures(messages), meta=meta)
+
+    async def _step(self, message: Message) -> StepResult:
+        step = asyncio.create_task(self.episode.step(message))
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            self._cancelled = step
+            raise
+
+    async def _finish_cancelled(self) -> None:
+        """Wait for the step of a cancelled call, without which the episode's next step would be refused."""
+        if self._cancelled is None:
+            return
+        await asyncio.wait({self._cancelled})
+        error = self._cancelled.exception()
+        self._cancelled = None
+        if isinstance(error, SandboxError) and not _is_the_agents(error):
+            self._failure = error
 
     async def _list_prompts(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -159,6 +184,11 @@ async def serve_stdio(server: Server[Any]) -> None:
     """Serve the client at standard input and output until it leaves."""
     async with stdio_server() as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
+
+
+def _is_the_agents(error: SandboxError) -> bool:
+    """Whether an agent can be to blame for an error: never for that of a step beside another one."""
+    return isinstance(error, RequestError | PolicyError) and error.code not in _OF_THE_SERVER
 
 
 def _answer(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from subprocess import PIPE
 
+import httpx
 import pytest
 
 pytest.importorskip("mcp", reason="mcp is not installed")
@@ -14,12 +15,16 @@ pytest.importorskip("mcp", reason="mcp is not installed")
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from sandbox_client import AsyncSandboxClient
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
 from sandbox_client.errors import CounterpartFailed, SandboxError
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.pictures import PNG
+from tests.harness.gateway import make_registry
 
 
 async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backend):
@@ -85,6 +90,32 @@ async def test_an_episode_that_the_service_cut_off_has_no_verdict_and_one_that_w
         del backend.failures[Op.STEP]
         await mcp.call_tool("shout", {})
         assert (await served.evaluate()).success
+
+
+async def test_a_call_that_its_client_cancelled_leaves_the_episode_whole(backend):
+    executed, answered = asyncio.Event(), asyncio.Event()
+
+    class SlowSteps(httpx.ASGITransport):
+        async def handle_async_request(self, request):
+            response = await super().handle_async_request(request)
+            if request.url.path.endswith("step"):
+                executed.set()
+                await answered.wait()
+            return response
+
+    transport = SlowSteps(build_app(ServerConfig(), make_registry(), backend))
+    async with (
+        AsyncSandboxClient("http://localhost", transport=transport) as client,
+        instance_server(client, "tools", "echo-10") as (server, served),
+        Client(server) as mcp,
+    ):
+        call = asyncio.create_task(mcp.call_tool("shout", {}))
+        await executed.wait()
+        call.cancel()
+        await asyncio.wait({call})
+        answered.set()
+        assert not (await mcp.call_tool("shout", {})).is_error
+        assert (await served.evaluate()).details == {"steps": 2}
 
 
 def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
