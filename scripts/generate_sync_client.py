@@ -51,8 +51,10 @@ CLIENT = Pair(
             "their own. For thousands of episodes at once use the asynchronous client: a thread for each\n"
             "episode costs more than the service.\n"
         ),
-        "One service, seen from one event loop. Use it as a context manager.": (
+        "One service, seen from one event loop of the process that made it. Use it as a context manager.": (
             "One service, seen from any number of threads. Use it as a context manager.\n\n"
+            "    A forked process opens connections of its own; where the transport was given, it needs its\n"
+            "    own client.\n"
             "    A create that Ctrl-C interrupts may leave an instance, which its lease ends.\n    "
         ),
         "Release what cancelled creates have made, within a bound, and close the connections.": (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox_contract.episodes import StepResult
-from sandbox_contract.problems import FailureClass
+from sandbox_contract.problems import ErrorCode, FailureClass
 
 from .errors import Failure, InvalidResponse, error_of
 
@@ -92,10 +92,17 @@ def problem_error(response: httpx.Response, body: bytes) -> SandboxError:
     try:
         problem = _ForeignProblem.model_validate_json(body)
     except ValidationError:
+        if response.status_code == 413:
+            return error_of(_too_large(response))
         retryable = response.status_code in _PROXY_STATUSES
         detail = f"status {response.status_code} without a problem document: {body[:200]!r}"
         return invalid_response(response, detail, retryable)
     return error_of(_failure(problem, response.status_code, _retry_after(response)))
+
+
+def _too_large(response: httpx.Response) -> Failure:
+    detail = "the body is larger than a proxy in front of the service allows"
+    return Failure(detail, ErrorCode.BODY_TOO_LARGE, FailureClass.REQUEST, status=response.status_code)
 
 
 def _failure(problem: _ForeignProblem, status: int, retry_after_s: float | None) -> Failure:

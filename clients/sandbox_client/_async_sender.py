@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from typing import TYPE_CHECKING, TypeVar
@@ -57,12 +58,14 @@ class AsyncSender:
         self._slots = {
             Lane.WORK: asyncio.Semaphore(limits.in_flight),
             Lane.ADMISSION: asyncio.Semaphore(limits.creating),
+            Lane.RELEASE: asyncio.Semaphore(limits.releasing),
             Lane.AGENT: asyncio.Semaphore(limits.agents),
         }
         self._transport = transport or _aiohttp_transport(limits.connections)
         self._observer = observer
         self._tracing = tracing
         self._undoing: set[asyncio.Task[None]] = set()
+        self._process = os.getpid()
 
     async def aclose(self) -> None:
         """Release what cancelled creates have made, within a bound, and close the connections."""
@@ -82,7 +85,14 @@ class AsyncSender:
         return True
 
     async def send(self, call: ApiCall[ResultT]) -> ResultT:
-        """Send until it succeeds or the policy gives up; a wait holds no slot."""
+        """Send until it succeeds or the policy gives up; a wait holds no slot.
+
+        Raises RuntimeError in a fork of the process that made the client: both would read its connections.
+        """
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "the client was made before this process was forked: make a client in each process"
+            )
         if self._tracing is None:
             return await self._send(call)
         with self._tracing.follow(call) as followed:

@@ -79,6 +79,8 @@ class Lane(Enum):
 
     ADMISSION = "admission"
     """Creates and forks: they may wait long for a sandbox, and must not keep others from stepping."""
+    RELEASE = "release"
+    """Releases: they end episodes while others step, and give their boxes back."""
     AGENT = "agent"
     """Agents and long gradings: they run for minutes, and must not keep others from stepping."""
     WORK = "work"
@@ -211,7 +213,7 @@ def release_instance(
 ) -> ApiCall[ReleaseInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ReleaseInstanceRequest, instance_id=instance_id, idempotency_key=key)
-    call = _post("release_instance", request, ReleaseInstanceResult, instance_id=instance_id)
+    call = _post("release_instance", request, ReleaseInstanceResult, Lane.RELEASE, instance_id=instance_id)
     return replace(call, give_up_s=give_up_s)
 
 

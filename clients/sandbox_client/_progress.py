@@ -108,4 +108,5 @@ class Progress:
         self.finished = source.finished
 
     def _release_failed(self, error: BaseException) -> None:
-        logger.warning("release of %s failed, its lease will end it: %s", self._instance_id, error)
+        why = str(error) or type(error).__name__
+        logger.warning("release of %s failed, its lease will end it: %s", self._instance_id, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 import threading
@@ -42,14 +43,36 @@ class Sender:
     ) -> None:
         self._wire = wire
         self._retry = retry
+        self._limits = limits
+        self._observer = observer
+        self._tracing = tracing
+        self._own_transport = transport is None
+        self._opening = threading.Lock()
+        self._open(transport)
+
+    def _open(self, transport: httpx.BaseTransport | None) -> None:
+        limits = self._limits
         self._slots = {
             Lane.WORK: threading.BoundedSemaphore(limits.in_flight),
             Lane.ADMISSION: threading.BoundedSemaphore(limits.creating),
+            Lane.RELEASE: threading.BoundedSemaphore(limits.releasing),
             Lane.AGENT: threading.BoundedSemaphore(limits.agents),
         }
-        self._transport = transport or _http_transport(limits.connections, wire.is_encrypted)
-        self._observer = observer
-        self._tracing = tracing
+        self._transport = transport or _http_transport(limits.connections, self._wire.is_encrypted)
+        self._process = os.getpid()
+
+    def _open_in_fork(self) -> None:
+        """Open connections of this process, a fork: on those that it has from its parent both would read.
+
+        Raises RuntimeError if the transport was given.
+        """
+        if not self._own_transport:
+            raise RuntimeError(
+                "a client with a transport of its own was forked: make the client in each process"
+            )
+        with self._opening:
+            if self._process != os.getpid():
+                self._open(None)
 
     def close(self) -> None:
         """Close the connections."""
@@ -71,6 +94,8 @@ class Sender:
             return followed.note_result(self._send(followed.call))
 
     def _send(self, call: ApiCall[ResultT]) -> ResultT:
+        if self._process != os.getpid():
+            self._open_in_fork()
         attempt, elapsed = 0, 0.0
         retry = self._retry.within(call.give_up_s)
         slots = self._slots[call.lane]

@@ -53,7 +53,7 @@ __all__ = ["AsyncSandboxClient"]
 
 
 class AsyncSandboxClient:
-    """One service, seen from one event loop. Use it as a context manager."""
+    """One service, seen from one event loop of the process that made it. Use it as a context manager."""
 
     def __init__(
         self,

@@ -122,7 +122,8 @@ class AsyncEpisode(Progress):
 
     async def _release(self, instance_id: str) -> None:
         try:
-            await asyncio.wait_for(self._client.release_instance(instance_id), _RELEASE_S)
+            releasing = self._client.release_instance(instance_id, give_up_s=_RELEASE_S)
+            await asyncio.wait_for(releasing, 2 * _RELEASE_S)
         # Before Python 3.11, asyncio.TimeoutError is not the built-in TimeoutError.
         except (SandboxError, asyncio.TimeoutError) as error:
             self._release_failed(error)

@@ -12,7 +12,7 @@ class ClientLimits:
     """Bounds of one client. What is over them waits in the client, without a deadline and at no cost."""
 
     in_flight: int = 64
-    """Most calls at once, creates and forks aside."""
+    """Most calls at once, creates, forks and releases aside; and as many releases."""
     creating: int = 64
     """Most creates and forks at once: they may wait long for a sandbox, and the episodes that would free one
     must be able to step meanwhile."""
@@ -28,6 +28,11 @@ class ClientLimits:
             raise ValueError("a client needs room for at least one call of each kind")
 
     @property
+    def releasing(self) -> int:
+        """Most releases at once."""
+        return self.in_flight
+
+    @property
     def connections(self) -> int:
         """Most connections at once."""
-        return self.in_flight + self.creating + self.agents
+        return self.in_flight + self.releasing + self.creating + self.agents

@@ -55,6 +55,8 @@ __all__ = ["SandboxClient"]
 class SandboxClient:
     """One service, seen from any number of threads. Use it as a context manager.
 
+    A forked process opens connections of its own; where the transport was given, it needs its
+    own client.
     A create that Ctrl-C interrupts may leave an instance, which its lease ends.
     """
 

@@ -110,16 +110,27 @@ async def test_a_batch_that_fails_as_a_whole_fails_each_of_its_steps() -> None:
     assert paths == ["/v1/batch"]
 
 
+OF_A_PROXY = httpx.Response(413, html="<html>413 Request Entity Too Large</html>")
+
+
 @pytest.mark.parametrize(
-    "code", [ErrorCode.BODY_TOO_LARGE, ErrorCode.JSON_TOO_DEEP, ErrorCode.INVALID_REQUEST], ids=str
+    ("code", "refusal"),
+    [
+        *((code, problem(code)) for code in (ErrorCode.JSON_TOO_DEEP, ErrorCode.INVALID_REQUEST)),
+        (ErrorCode.BODY_TOO_LARGE, problem(ErrorCode.BODY_TOO_LARGE)),
+        (ErrorCode.BODY_TOO_LARGE, OF_A_PROXY),
+    ],
+    ids=["too deep", "invalid", "too large", "too large for a proxy"],
 )
-async def test_the_steps_of_a_batch_that_is_refused_are_sent_alone(code: ErrorCode) -> None:
+async def test_the_steps_of_a_batch_that_is_refused_are_sent_alone(
+    code: ErrorCode, refusal: httpx.Response
+) -> None:
     service = EchoService()
     service.live = {"i0": 0, "i1": 0}
 
     def script(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("batch") or b"too much" in request.content:
-            return problem(code)
+            return refusal
         return service(request)
 
     async with client_of(script) as client:

@@ -5,7 +5,14 @@ import logging
 import httpx
 import pytest
 
-from sandbox_client import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
+from sandbox_client import (
+    AsyncSandboxClient,
+    ClientLimits,
+    ConflictError,
+    NotFoundError,
+    RetryPolicy,
+    SandboxClient,
+)
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.echo_service import EchoService
 from tests.fakes.scripted_transport import ScriptedTransport, problem
@@ -45,7 +52,7 @@ async def test_an_episode_waits_for_its_grading_as_long_as_the_task_asks(
     service = ToldService([], info=info)
     async with client_of(service, pause=note) as client, client.episode("echo", "t") as episode:
         await episode.evaluate()
-    assert waits == {"create_instance": 180.0, "evaluate": waits_s, "release_instance": 180.0}
+    assert waits == {"create_instance": 180.0, "evaluate": waits_s, "release_instance": 30.0}
 
 
 def test_a_grading_that_breaks_off_late_is_joined_by_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +111,30 @@ async def test_a_cancelled_episode_is_released_before_the_cancellation_goes_on()
             await task
         assert service.live == {}
         assert service.released == ["i0"]
+
+
+async def test_a_release_does_not_wait_behind_the_steps_of_others() -> None:
+    service = EchoService()
+    stepping, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_steps(request: httpx.Request) -> None:
+        if request.url.path.endswith("step"):
+            stepping.set()
+            await go_on.wait()
+
+    transport = ScriptedTransport(service, pause=hold_steps)
+    limits = ClientLimits(in_flight=1)
+    async with (
+        AsyncSandboxClient("http://service", transport=transport, retry=QUICK, limits=limits) as client,
+        client.episode("echo", "t") as busy,
+    ):
+        step = asyncio.create_task(busy.step("a"))
+        await stepping.wait()
+        async with client.episode("echo", "t"):
+            pass
+        assert service.released == ["i1"]
+        go_on.set()
+        await step
 
 
 async def test_releasing_by_hand_is_enough() -> None:

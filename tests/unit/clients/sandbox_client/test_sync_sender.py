@@ -1,6 +1,7 @@
 """Connections of the synchronous client, over real sockets."""
 
 import http.server
+import os
 import shutil
 import ssl
 import subprocess
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from sandbox_client import RetryPolicy, SandboxClient, TransportError
@@ -51,6 +53,50 @@ def address(certificate: Path) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join(10)
+
+
+def test_a_forked_process_has_connections_of_its_own() -> None:
+    ports: list[int] = []
+
+    class KeepsConnections(NoEnvironments):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            ports.append(self.client_address[1])
+            super().do_GET()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), KeepsConnections)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with SandboxClient(f"http://127.0.0.1:{server.server_port}", retry=ONCE) as client:
+        client.environments()
+        child = os.fork()
+        if child == 0:
+            try:
+                client.environments()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        client.environments()
+    server.shutdown()
+    server.server_close()
+    first, forked, again = ports
+    assert first == again != forked
+
+
+def test_a_client_with_a_given_transport_is_refused_in_a_fork() -> None:
+    given = httpx.MockTransport(lambda _: httpx.Response(200, json={"environments": []}))
+    with SandboxClient("http://service", transport=given) as client:
+        child = os.fork()
+        if child == 0:
+            try:
+                client.environments()
+            except RuntimeError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.environments().environments == ()
 
 
 def test_a_certificate_that_the_machine_trusts_is_trusted(
