@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -139,7 +140,7 @@ def _check_environment(env: str, server: str, api_key: str | None) -> None:
 
 @contextmanager
 def _reporting_interruption(played: PolicyRun, as_json: bool) -> Iterator[None]:
-    """Print the finished episodes after a Ctrl-C or an unexpected error."""
+    """Print the finished episodes after Ctrl-C, SIGTERM or an unexpected error."""
     try:
         yield
     except Exception:
@@ -175,7 +176,11 @@ async def run_policy(
     limit: int | None = None,
     show: bool = False,
 ) -> InstanceTrajectory | None:
-    """Play the split with a progress bar; with ``show``, return a trajectory."""
+    """Play the split with a progress bar; with ``show``, return a trajectory.
+
+    SIGTERM ends it as Ctrl-C does: live instances are released, and finished episodes reported.
+    """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
         if not await client.healthy():

@@ -126,7 +126,7 @@ def list_episodes(
     with opened_store(url, config) as engine, engine.connect() as connection:
         found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
         rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
-    results().print(instances_list(rows) if rows else "No episodes.")
+    results().print(instances_list(rows) if rows else "No episodes.", soft_wrap=True)
 
 
 def export_episodes(

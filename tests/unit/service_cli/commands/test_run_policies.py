@@ -90,7 +90,8 @@ def test_the_same_seed_plays_the_same_at_random(server: str) -> None:
     assert steps("3") != steps("4")
 
 
-def test_ctrl_c_prints_what_was_finished(server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_prints_what_was_finished(server: str, tmp_path: Path, number: int) -> None:
     held = Reply(says("go north").body, delay_s=60.0)
     fake = FakeChatServer(
         lambda body: calls("act", action="go north") if "corridor of 1" in str(body["messages"]) else held
@@ -104,7 +105,7 @@ def test_ctrl_c_prints_what_was_finished(server: str, tmp_path: Path) -> None:
             while not (file.exists() and file.read_text().endswith("\n")):
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             stdout, stderr = process.communicate(timeout=60)
         finally:
             process.kill()

@@ -102,6 +102,15 @@ def test_list_shows_the_latest_first(run, url):
     assert "s1.a" not in listed.stdout
 
 
+async def test_long_ids_are_whole_and_on_lines_of_their_own(run, tmp_path):
+    url, name = f"sqlite:///{tmp_path}/long.sqlite", "s1." + "x" * 125
+    store = open_store(StoreConfig(url=url))
+    store.open_instance(instance(name))
+    await store.close()
+    listed, details = run("list", "--url", url).stdout.splitlines()
+    assert (listed, name in details) == (name, False)
+
+
 def test_times_are_shown_with_their_offset_and_can_be_given_as_shown(run, url):
     begun = datetime.fromtimestamp(START).astimezone().isoformat(" ", "seconds")
     assert begun in run("show", "s1.a", "--url", url).stdout
