@@ -229,6 +229,8 @@ class World(ABC):
 
     evaluate_timeout_s: float = 110.0
     """Real time that the evaluation may take; the runner sets it before each."""
+    seal_timeout_s: float = 30.0
+    """Real time that ``seal`` may take; the runner sets it before each."""
 
     def __init__(self, task: JsonObject, context: Context) -> None:
         self.task = task
@@ -279,7 +281,10 @@ class World(ABC):
             yield untouched
 
     def seal(self) -> None:  # noqa: B027  # pure data needs no copy
-        """Keep what evaluations will grade: the episode has ended, and the agent's processes are dead."""
+        """Keep what evaluations will grade: the episode has ended, and the agent's processes are dead.
+
+        It has ``seal_timeout_s`` seconds, and is called again if the machine made it fail.
+        """
 
     def close(self) -> None:  # noqa: B027  # most worlds take nothing
         """Give back what ``start`` took. The agent's processes and files are the runner's business."""

@@ -18,7 +18,7 @@ class AgentWorld(World):
     def start(self) -> Start:
         self.candidate: Candidate | None = None
         self.steps = 0
-        self.sealing: Exception | None = None
+        self.sealing: list[Exception] = []
         if self.task.get("raise"):
             raise RuntimeError("as told")
         return Start(messages=[{"role": "user", "content": "go"}], info={"pid": os.getpid()})
@@ -120,14 +120,14 @@ class AgentWorld(World):
         """End the process as argparse does at an argument that it does not know."""
         sys.exit(2)
 
-    def do_end(self, seal: str) -> JsonObject:
-        """End the episode; sealing it fails as ``seal`` names."""
-        self.sealing = {"raise": RuntimeError("as told"), "break": OSError("as told")}[seal]
+    def do_end(self, seal: str, times: int = 1) -> JsonObject:
+        """End the episode; sealing it fails as ``seal`` names, that many times."""
+        self.sealing = [{"raise": RuntimeError("as told"), "break": OSError("as told")}[seal]] * times
         return {"end": True}
 
     def seal(self) -> None:
-        if self.sealing is not None:
-            raise self.sealing
+        if self.sealing:
+            raise self.sealing.pop()
 
     def do_break(self) -> JsonObject:
         raise OSError("as told")

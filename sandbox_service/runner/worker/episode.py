@@ -84,6 +84,8 @@ class WorldEpisode:
         self._created = frame.body if agent is None else b"{}"
         self._step_cpu_s = step_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
+        self._taken: tuple[bytes, bytes, JsonObject] | None = None
+        """The request and the result of a step that the world has taken and that has no answer yet."""
         self.world = world_class(request["task"], context)
 
     def start(self, frame: Frame) -> Frame:
@@ -101,18 +103,23 @@ class WorldEpisode:
         return frame.reply(_json(result), {"run_ms": _since(started)})
 
     def step(self, frame: Frame) -> Frame:
-        """Take one action. A repeated step gets the same bytes again, and the world is not called."""
+        """Take one action. A repeated step gets the same bytes again, and the world is not called.
+
+        The machine may fail when it ends the episode: a repeat of the last step ends it, and gets its result.
+        """
         index = frame.meta.get("step_index")
         if index is not None and index != self.step_index:
             if self._last is not None and self._last[:2] == (index, frame.body):
                 return frame.reply(self._last[2].body, self._last[2].meta)
             detail = f"the next step has index {self.step_index}, not {index}"
             raise Refusal(BoxErrorCode.STEP_INDEX_MISMATCH, detail)
+        started = time.perf_counter()
+        if self._taken is not None and self._taken[0] == frame.body:
+            return self._answered(frame, self._taken, started)
         if self.finished:
             raise Refusal(BoxErrorCode.INSTANCE_FINISHED, "the episode is over; evaluate or release it")
         message = _object(frame.body)["message"]
         _name_calls(message, self.step_index)
-        started = time.perf_counter()
         self.acted = True
         try:
             with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
@@ -122,16 +129,27 @@ class WorldEpisode:
             raise
         except (Exception, OverBudget, SystemExit) as error:  # noqa: BLE001  # the capture point of foreign code
             body, meta = self._stepped(self._break_off(message, error))
-        ended = meta["terminated"] or meta["truncated"]
-        if ended:
-            self._end()
+        self.finished = meta["terminated"] or meta["truncated"]
+        self._taken = (frame.body, body, meta)
+        return self._answered(frame, self._taken, started)
+
+    @property
+    def half_ended(self) -> bool:
+        """The world has taken its last step, but the episode could not be ended."""
+        return self._taken is not None
+
+    def _answered(self, frame: Frame, taken: tuple[bytes, bytes, JsonObject], started: float) -> Frame:
+        """End the episode if the step was its last, and return the step's answer."""
+        _, body, meta = taken
+        if self.finished:
+            self._end(started + world_timeout_s(frame))
             if "exception" in self.broken_off:
                 # For the supervisor's count of them.
                 meta["exception"] = self.broken_off["exception"]
         reply = frame.reply(body, {**meta, "run_ms": _since(started)})
         self._last = (self.step_index, frame.body, reply)
+        self._taken = None
         self.step_index += 1
-        self.finished = ended
         return reply
 
     def _stepped(self, outcome: Outcome) -> tuple[bytes, JsonObject]:
@@ -148,11 +166,15 @@ class WorldEpisode:
         }
         return _json(result), read
 
-    def _end(self) -> None:
-        """Kill the agent's processes and seal the world, before the answer says that the episode is over."""
+    def _end(self, deadline: float) -> None:
+        """Kill the agent's processes and seal the world, before the answer says that the episode is over.
+
+        ``deadline`` is a time of ``time.perf_counter``.
+        """
         try:
             if self.agent is not None:
                 self.agent.kill()
+            self.world.seal_timeout_s = max(0.0, deadline - time.perf_counter())
             self.world.seal()
         except WorldError:
             raise

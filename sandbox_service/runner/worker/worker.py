@@ -127,6 +127,10 @@ class Worker:
 
     def _fork(self, frame: Frame) -> Frame | None:
         source = self._episode(frame)
+        if source.half_ended:
+            # A copy would be a step ahead of its record.
+            detail = "the episode could not be ended: repeat its last step first"
+            raise Refusal(BoxErrorCode.SANDBOX_FAILED, detail)
         copy_id = str(frame.meta["copy_id"])
         if self._many:
             self.episodes[copy_id] = source.twin(copy_id)

@@ -75,6 +75,7 @@ class HarborWorld(World):
         self.position = 0
         self.ran_s = 0.0
         self.step_deadline = 0.0
+        self.answer_s = 0.0
         self.copies = Copies(self._agent, self.task)
         self.sealed = False
         self.verdicts: dict[int, Verdict] = {}
@@ -118,7 +119,8 @@ class HarborWorld(World):
             self._step, timeout_s, ends=self._may_end(actions, timeout_s)
         )
         deadline = time.monotonic() + wall_timeout_s
-        self.step_deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 20)
+        self.answer_s = min(1.0, timeout_s / 20)
+        self.step_deadline = time.monotonic() + timeout_s - self.answer_s
         results: list[ToolResult] = []
         for action in actions:
             submitted = any(result.submitted for result in results)
@@ -164,7 +166,7 @@ class HarborWorld(World):
         )
 
     def seal(self) -> None:
-        self._keep_copy()
+        self._keep_copy(self.seal_timeout_s - self.answer_s)
         self.sealed = True
 
     def export_work(self, part: JsonObject) -> JsonObject:
@@ -185,8 +187,8 @@ class HarborWorld(World):
                 raise _not_copied(error) from None
         return self.position + 1
 
-    def _keep_copy(self) -> None:
-        self.copies.keep_copy(self._step, self._prologue, self.step_deadline - time.monotonic())
+    def _keep_copy(self, timeout_s: float) -> None:
+        self.copies.keep_copy(self._step, self._prologue, timeout_s)
 
     def _work(self, index: int) -> Work | None:
         """Return the copy of a step that was reached; that of the present one may be made now."""
@@ -307,7 +309,7 @@ class HarborWorld(World):
     def _next_step(self) -> str | None:
         """Begin the next step; return its instruction, or None if it cannot begin in what the agent left."""
         self._agent.kill()
-        self._keep_copy()
+        self._keep_copy(self.step_deadline - time.monotonic())
         self.position += 1
         self.ran_s = 0.0
         try:

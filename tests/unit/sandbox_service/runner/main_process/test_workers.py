@@ -70,8 +70,21 @@ def test_a_world_that_cannot_seal_what_the_agent_left_has_ended_all_the_same(age
     graded = agent_box.request(Op.EVALUATE, "sealed", body={"grading": {"raise_after_a_step": True}})
     assert json.loads(graded.body)["details"] == {"exception": "RuntimeError"}
     agent_box.release("sealed")
+
+
+def test_a_last_step_whose_episode_could_not_be_ended_is_not_taken_again(agent_box: RunnerBox) -> None:
     agent_box.create("unlucky")
-    assert error_code(agent_box.step("unlucky", {"do": "end", "seal": "break"})) == "sandbox_failed"
+    last, other = {"do": "end", "seal": "break", "times": 2}, {"do": "workspace"}
+    for _ in range(2):
+        assert error_code(agent_box.step("unlucky", last, step_index=0)) == "sandbox_failed"
+        assert error_code(agent_box.step("unlucky", other, step_index=0)) == "instance_finished"
+    copied = agent_box.request(Op.FORK, "unlucky", meta={"copy_id": "copy", "deadline_s": 5})
+    assert error_code(copied) == "sandbox_failed"
+    ended = agent_box.step("unlucky", last, step_index=0)
+    assert ended.meta["terminated"]
+    assert json.loads(ended.body)["info"]["steps"] == 1
+    assert agent_box.step("unlucky", last, step_index=0).body == ended.body
+    assert error_code(agent_box.step("unlucky", other, step_index=1)) == "instance_finished"
     agent_box.release("unlucky")
 
 

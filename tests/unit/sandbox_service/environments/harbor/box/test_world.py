@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -165,3 +166,11 @@ def test_a_step_that_has_ended_is_graded_as_it_was_then() -> None:
     grade(world, 0)
     assert agent.files == "bGFzdA=="
     assert agent.copied == copied
+
+
+def test_an_end_that_is_tried_again_later_still_has_time_for_the_hooks() -> None:
+    world = begun(Agent())
+    world.task["steps"][1]["collect"] = [{"command": "true", "timeout_s": 5.0}]
+    world.step_deadline = time.monotonic() - 1
+    world.seal()
+    assert world.copies.failed_hooks == []
