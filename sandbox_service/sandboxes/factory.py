@@ -102,10 +102,13 @@ async def _gvisor_factory(
     start_timeout_s: float,
     agent_packages: Mapping[str, Path],
 ) -> SandboxFactory | None:
-    """Return a factory of gVisor boxes; None if ``auto`` finds that none can be made here."""
+    """Return a factory of gVisor boxes; None if ``auto`` finds that none can be made here.
+
+    Raises ServiceError otherwise, and where only a busy machine kept ``auto`` from finding it out.
+    """
     from .gvisor import GvisorFactory
     from .root_folder import check_root, root_folder
-    from .runsc import open_runsc
+    from .runsc import TrialTimeoutError, open_runsc
 
     root = config.gvisor_root or root_folder()
     state: StateDir | None = None
@@ -116,7 +119,7 @@ async def _gvisor_factory(
     except ServiceError as error:
         if state is not None:
             state.close()
-        if config.kind == "gvisor":
+        if config.kind == "gvisor" or isinstance(error, TrialTimeoutError):
             raise
         logger.info("process_sandboxes_chosen", reason=error.detail)
         return None

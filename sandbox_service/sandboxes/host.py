@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.digests import digest
+from sandbox_service.errors import ServiceError
 
 from .content import runner_files
 from .covers import coverable, own_places
-from .namespaces import Enclosure, namespaces_work
+from .namespaces import PROBE_S, Enclosure, namespaces_work
 from .seccomp import filter_program
 from .state import StateDir, remove_folder
 
@@ -82,9 +84,10 @@ async def detect_host(
     """Detect how process boxes are made here, and what protects the machine from them.
 
     ``packages`` are built for one version of the interpreter; ``secret`` are files and folders that boxes
-    must not see, besides those of this process and its user.
+    must not see, besides those of this process and its user. Raises ServiceError(SANDBOX_FAILED) when a trial
+    takes too long: a busy moment is no reason to go without a protection.
     """
-    interpreter, drops_uids = choose_interpreter(state.path, packages=packages)
+    interpreter, drops_uids = await asyncio.to_thread(choose_interpreter, state.path, packages=packages)
     probe = state.make_box_dir(f"probe-{secrets.token_hex(4)}", drops_uids)
     hidden: tuple[Path, ...] | None = coverable([*own_places(), state.path, *secret], interpreter)
     try:
@@ -121,13 +124,16 @@ def _confinement(interpreter: str, code: Path) -> tuple[bool, bool]:
         tried = subprocess.run(
             [interpreter, "-I", "-B", "-c", _CONFINEMENT_PROBE, str(code), program.hex()],
             capture_output=True,
-            timeout=10,
+            timeout=PROBE_S,
             check=False,
             env={},
             cwd="/",
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return False, False
+    except subprocess.TimeoutExpired as error:
+        detail = f"the trial of the filter of system calls did not end within {PROBE_S:g} s"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
     return b"filtered" in tried.stdout, b"apart" in tried.stdout
 
 
@@ -135,7 +141,8 @@ def choose_interpreter(state: Path, *, packages: bool = False) -> tuple[str, boo
     """Return the Python of the boxes, and whether their agents can have user ids of their own.
 
     Those need root, and an interpreter and a state folder that other users can reach. The interpreter behind
-    a virtual environment is used, so that the service's packages are not in the box.
+    a virtual environment is used, so that the service's packages are not in the box. Raises
+    ServiceError(SANDBOX_FAILED) when an interpreter takes too long to start.
     """
     own = Path(sys.executable).resolve()
     if os.geteuid() != 0:
@@ -160,6 +167,10 @@ def _serves(interpreter: Path, packages: bool) -> bool:
     wrong = f"sys.version_info[:2] != {_BUILT_FOR}" if packages else f"sys.version_info < {_OLDEST}"
     question = f"import sys; sys.exit({wrong})"
     try:
-        return subprocess.run([interpreter, "-I", "-c", question], timeout=10, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
+        tried = subprocess.run([interpreter, "-I", "-c", question], timeout=PROBE_S, check=False)
+    except OSError:
         return False
+    except subprocess.TimeoutExpired as error:
+        detail = f"{interpreter} did not start within {PROBE_S:g} s"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
+    return tried.returncode == 0

@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
 from .covers import prefix_of
 from .hardening import SCRATCH, WORKSPACE, tmpfs_options
 
@@ -31,7 +34,8 @@ INSIDE = Path("/mnt")
 WORKSPACES = INSIDE / "workspaces"
 AGENTS = INSIDE / "agents"
 """The packages of agents, each in a folder of its name."""
-_PROBE_S = 5.0
+PROBE_S = 30.0
+"""Time of a busy machine for a trial."""
 _EMPTY = "nosuid,nodev,noexec,size=4k,nr_inodes=32,mode=755"
 
 
@@ -160,7 +164,10 @@ def _quoted(path: Path) -> str:
 
 
 async def namespaces_work(enclosure: Enclosure, interpreter: str) -> bool:
-    """Return whether a box can be started in namespaces here, by starting one that does nothing."""
+    """Return whether a box can be started in namespaces here, by starting one that does nothing.
+
+    Raises ServiceError(SANDBOX_FAILED) when that takes too long, which says nothing about the machine.
+    """
     if shutil.which("unshare") is None or any(Path(interpreter).is_relative_to(path) for path in SCRATCH):
         return False
     process = await asyncio.create_subprocess_exec(
@@ -170,10 +177,11 @@ async def namespaces_work(enclosure: Enclosure, interpreter: str) -> bool:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(_PROBE_S):
+        async with asyncio.timeout(PROBE_S):
             return await process.wait() == 0
-    except TimeoutError:
-        return False
+    except TimeoutError as error:
+        detail = f"the trial of namespaces did not end within {PROBE_S:g} s"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
     finally:
         if process.returncode is None:
             process.kill()

@@ -32,6 +32,11 @@ OLDEST = 20240729
 """The first release that was tested; in one of 2022 ``ls FOLDER`` fails, and there is no systrap."""
 INSTALL_HINT = "install gVisor (https://gvisor.dev/docs/user_guide/install/), or run `make runsc`"
 _ASK_S = 20.0
+TRIAL_S = 60.0
+
+
+class TrialTimeoutError(ServiceError):
+    """A trial box took too long, which is no reason to go without a protection of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class Runsc:
 async def open_runsc(program: str | None, state: StateDir, platform: str, root: Path) -> Runsc:
     """Find the installation, and find out by a trial box whether it runs here, and with control groups.
 
-    Raises ServiceError(SANDBOX_FAILED) when no box can be started.
+    Raises ServiceError(SANDBOX_FAILED) when no box can be started, and TrialTimeoutError.
     """
     folder = state.path / "runsc"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -113,7 +118,10 @@ async def open_runsc(program: str | None, state: StateDir, platform: str, root: 
 
 
 def _try(runsc: Runsc, state: StateDir, root: Path) -> str | None:
-    """Run a box that does nothing; return the last line that it says if it fails."""
+    """Run a box that does nothing; return the last line that it says if it fails.
+
+    Raises TrialTimeoutError.
+    """
     name = f"trial-{secrets.token_hex(4)}"
     bundle = state.boxes / name
     socket_dir = state.make_socket_dir(name, None, None)
@@ -126,13 +134,14 @@ def _try(runsc: Runsc, state: StateDir, root: Path) -> str | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ASK_S,
+            timeout=TRIAL_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
         runsc.kill(name)
-        return f"it did not end within {_ASK_S:g} s"
+        detail = f"gVisor's trial box did not end within {TRIAL_S:g} s: the machine is too busy"
+        raise TrialTimeoutError(ErrorCode.SANDBOX_FAILED, detail) from error
     else:
         said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         return None if done.returncode == 0 else said

@@ -7,6 +7,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes import runsc
 from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.factory import limits_warning, open_factory, version_warnings
 
@@ -34,6 +35,29 @@ async def test_gvisor_that_is_not_installed_is_an_error_and_leaves_the_node_free
     for _ in range(2):
         with pytest.raises(ServiceError, match="no gVisor"):
             await open_factory(config, "n1")
+
+
+@pytest.fixture
+def slow_runsc(tmp_path, monkeypatch):
+    """A runsc whose boxes do not come up in time, and a root folder for them."""
+    monkeypatch.setattr(runsc, "TRIAL_S", 0.1)
+    program = tmp_path / "runsc"
+    program.write_text('#!/bin/sh\ncase "$*" in *" run "*) exec sleep 600 ;; esac\n')
+    program.chmod(0o755)
+    (tmp_path / "opt/sandbox").mkdir(parents=True)
+    (tmp_path / "opt/sandbox/python3").symlink_to("/usr/bin/python3")
+    return str(program)
+
+
+async def test_auto_takes_no_weaker_boxes_because_the_machine_is_busy(tmp_path, slow_runsc):
+    config = SandboxConfig(
+        docker_host=f"unix://{tmp_path}/none.sock",
+        runsc=slow_runsc,
+        gvisor_root=tmp_path,
+        state_dir=tmp_path / "s",
+    )
+    with pytest.raises(ServiceError, match="too busy"):
+        await open_factory(config, "n1")
 
 
 async def test_docker_without_an_engine_is_an_error(tmp_path):

@@ -12,7 +12,8 @@ import pytest
 
 from local_processes.process_tree import process_of
 from sandbox_service.environments.base import Provisions
-from sandbox_service.sandboxes import host
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes import host, namespaces
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.content import runner_files
 from sandbox_service.sandboxes.host import choose_interpreter, detect_host, reachable
@@ -134,6 +135,12 @@ class Endless:
 
     def around(self, command):
         return ["sh", "-c", f"echo $$ > {self._pid_file}; exec sleep 600"]
+
+
+async def test_a_probe_that_takes_too_long_says_nothing_about_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespaces, "PROBE_S", 0.1)
+    with pytest.raises(ServiceError, match="did not end within"):
+        await namespaces_work(Endless(tmp_path / "pid"), "/usr/bin/python3")
 
 
 async def test_a_probe_that_is_cancelled_ends_its_child(tmp_path):

@@ -1,12 +1,15 @@
 """The factory of process boxes."""
 
 import asyncio
+import os
 import secrets
 import threading
 
 import pytest
 
 from sandbox_service.config import SandboxConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes import namespaces
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.process import ProcessFactory
@@ -32,6 +35,23 @@ async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_bounda
     ]
     assert "own user ids" in factory.protections()
     assert line["protections"] == factory.protections()
+
+
+async def test_a_busy_moment_at_the_first_start_is_not_remembered(tmp_path, monkeypatch):
+    slow = tmp_path / "bin" / "unshare"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(slow.parent), prepend=os.pathsep)
+    monkeypatch.setattr(namespaces, "PROBE_S", 0.1)
+    state = StateDir.open(tmp_path / "state", "n1")
+    factory = ProcessFactory(state, f"busy{secrets.token_hex(4)}", SandboxLimits())
+    try:
+        with pytest.raises(ServiceError, match="did not end within"):
+            await factory.start(ECHO, lambda _: None, lambda _: None)
+        assert factory.hosts == {}
+    finally:
+        await factory.close()
 
 
 class SlowState(StateDir):
