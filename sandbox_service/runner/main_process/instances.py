@@ -111,14 +111,13 @@ class BoxInstances:
             answer(frame.error(BoxErrorCode.SANDBOX_FAILED, "the box takes no more instances"))
             return
         worker = self._worker()
+        carried = self._announced(worker, serial)
         instance = BoxInstance(frame.instance_id, worker, serial, serial)
         self.instances[frame.instance_id] = instance
         worker.instances.add(frame.instance_id)
         meta = dict(frame.meta)
-        carried: tuple[socket.socket, ...] = ()
         if serial is not None:
             meta["workspace"] = self._config.workspace(serial)
-            carried = (self._launcher.open(serial),)
 
         def started(reply: Frame) -> None:
             if reply.op is Op.ERROR:
@@ -142,6 +141,18 @@ class BoxInstances:
         if self._shared is None or self._shared.lost:
             self._shared = self.workers.fork()
         return self._shared
+
+    def _announced(
+        self, worker: WorkerProcess, serial: int | None, copy_of: int | None = None
+    ) -> tuple[socket.socket, ...]:
+        """Announce an instance with an agent; return the socket for its worker, which ends if that fails."""
+        if serial is None:
+            return ()
+        try:
+            return (self._launcher.open(serial, copy_of),)
+        except OSError:
+            self.workers.end_worker(worker)
+            raise
 
     def _dismantle(self, instance: BoxInstance) -> None:
         """Remove an instance that the host will not release."""
@@ -217,10 +228,13 @@ class BoxInstances:
             return
         meta = dict(frame.meta)
         worker, end = self.workers.prepare()
-        carried: tuple[socket.socket, ...] = (end,)
+        try:
+            carried = (end, *self._announced(worker, serial, source.serial))
+        except OSError:
+            end.close()
+            raise
         if serial is not None:
             meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
-            carried = (end, self._launcher.open(serial, source.serial))
         copy = BoxInstance(copy_id, worker, serial, source.origin)
         self.instances[copy_id] = copy
         worker.instances.add(copy_id)

@@ -8,7 +8,9 @@ endpoint that the request names. The runner never looks into them.
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -135,13 +137,23 @@ class EndpointPort:
         uid: int | None,
         numbers: Callable[[], int],
         send: Callable[[Frame], None],
+        most: Callable[[], int],
+        on_room: Callable[[], None],
     ) -> None:
-        """``uid`` may connect; None lets all in, where instances share a user id. Raises OSError."""
+        """``uid`` may connect; None lets all in, where instances share a user id.
+
+        ``most`` gives how many connections there may be now; ``on_room`` is called when one has ended. Raises
+        OSError.
+        """
         self._loop = loop
         self._instance_id = instance_id
         self._uid = uid
         self._numbers = numbers
         self._send = send
+        self._most = most
+        self._on_room = on_room
+        self.full = False
+        """It accepts again when ``resume`` is called."""
         self.by_number: dict[int, AgentConnection] = {}
         self._accepting = False
         self._open = True
@@ -154,11 +166,12 @@ class EndpointPort:
         except OSError:
             self._listening.close()
             raise
-        self._resume()
+        self.resume()
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Accept again, unless there are as many connections as there may be."""
-        if self._open and not self._accepting and len(self.by_number) < MOST_CONNECTIONS:
+        self.full = len(self.by_number) >= self._most()
+        if self._open and not self._accepting and not self.full:
             self._accepting = True
             self._loop.watch(self._listening, self._accept)
 
@@ -176,7 +189,7 @@ class EndpointPort:
             else:
                 end.close()
         now = time.monotonic()
-        self._loop.call_at(now + max(_PAUSE_S, _PAUSE_FACTOR * (now - started)), self._resume)
+        self._loop.call_at(now + max(_PAUSE_S, _PAUSE_FACTOR * (now - started)), self.resume)
 
     def _begin(self, end: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -191,7 +204,7 @@ class EndpointPort:
 
     def _closed(self, number: int) -> None:
         self.by_number.pop(number, None)
-        self._resume()
+        self._on_room()
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -202,6 +215,12 @@ class EndpointPort:
             connection.close()
 
 
+def most_connections_of_box() -> int:
+    """Return how many connections the agents of a box may have together: half of its descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit // 2
+
+
 class ModelConnections:
     """The ports of all agents that run in the box."""
 
@@ -210,6 +229,7 @@ class ModelConnections:
         self._send = send
         self._ports: dict[str, EndpointPort] = {}
         self._last = 0
+        self._most_of_box = most_connections_of_box()
         self._brought_up = False
         """Whether the loopback interface was down before, and so is ours to take down again."""
 
@@ -217,7 +237,7 @@ class ModelConnections:
         """Open a port for the agent of an instance and return its number. Raises OSError."""
         # Down otherwise where it is ours, so that the instances of a box cannot speak to each other.
         self._brought_up = bring_up_loopback() or self._brought_up
-        port = EndpointPort(self._loop, instance_id, uid, self._number, self._send)
+        port = EndpointPort(self._loop, instance_id, uid, self._number, self._send, self._most, self._resume)
         self._ports[instance_id] = port
         return port.number
 
@@ -236,6 +256,16 @@ class ModelConnections:
         connection = None if port is None else port.by_number.get(frame.request_id)
         if connection is not None:
             connection.receive(frame)
+
+    def _most(self) -> int:
+        """Return how many connections an agent may have now: one at least, however many others have."""
+        taken = sum(len(port.by_number) for port in self._ports.values())
+        return MOST_CONNECTIONS if taken < self._most_of_box else 1
+
+    def _resume(self) -> None:
+        for port in self._ports.values():
+            if port.full:
+                port.resume()
 
     def _number(self) -> int:
         self._last += 1

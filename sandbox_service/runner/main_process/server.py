@@ -182,6 +182,10 @@ class Server:
             except (KeyError, TypeError, ValueError) as error:
                 detail = f"the frame's meta does not fit: {type(error).__name__}"
                 self._answer(frame.error(BoxErrorCode.INVALID_REQUEST, detail))
+            except OSError as error:
+                # Such as no descriptor for another worker: the instances that there are go on.
+                detail = f"the box cannot do it now: {error.strerror}"
+                self._answer(frame.error(BoxErrorCode.SANDBOX_FAILED, detail))
         self._balance()
 
     def _answer(self, frame: Frame) -> None:

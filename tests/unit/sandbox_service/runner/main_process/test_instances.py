@@ -212,3 +212,18 @@ def test_a_box_is_clean_after_a_reset_only_if_its_workers_have_ended(ended: bool
     assert answers == []
     box.workers.all_ended(ended)
     assert [answer.meta for answer in answers] == [{"clean": ended, "left": [] if ended else ["workers"]}]
+
+
+def test_without_descriptors_for_another_instance_the_others_go_on() -> None:
+    few = ("prlimit", "--nofile=24:256")
+    with runner_box("tests.fakes.agent_world", agent_code=True, command=few) as box:
+        names = [f"i{number}" for number in range(24)]
+        refused = next(reply for name in names if (reply := box.create(name)).op is Op.ERROR)
+        assert error_code(refused) == "sandbox_failed"
+        fork = {"copy_id": "copy", "deadline_s": 5}
+        assert error_code(box.request(Op.FORK, "i0", meta=fork)) == "sandbox_failed"
+        assert box.act("i0", do="workspace")["steps"] == 1
+        assert box.release("i1")
+        assert box.release("i2")
+        assert box.request(Op.FORK, "i0", meta=fork).op is Op.REPLY
+        assert box.act("copy", do="workspace")["steps"] == 2

@@ -133,6 +133,29 @@ ends[0].recv(1)
     assert Op.CONNECTION_OPEN not in [frame.op for frame in before]
 
 
+def test_agents_with_many_connections_leave_descriptors_for_other_instances(drop: bool) -> None:
+    few = ("prlimit", "--nofile=128:256")
+    code = f"ends = [connect() for _ in range({MOST_CONNECTIONS})]; ends[0].recv(1)"
+    with runner_box(
+        "tests.fakes.agent_world", drop=drop, agent_code=True, own_network=True, command=few
+    ) as box:
+        for name in "abcd":
+            box.create(name)
+        greedy = [_start(box, name, code) for name in "ab"]
+        for _ in range(64):
+            box.next_carried(Op.CONNECTION_OPEN)
+        modest = _start(box, "c", "time.sleep(2); end = connect(); print(end.recv(1))")
+        while (opened := box.next_carried(Op.CONNECTION_OPEN)).instance_id != "c":
+            pass
+        box.carry(connections.data("c", opened.request_id, b"x"))
+        assert _end(box, modest)["stdout"] == "b'x'\n"
+        assert box.create("e").op is Op.REPLY
+        box.release("a")
+        assert error_code(box.answer(greedy[0])) == "instance_lost"
+        # In the place of what the other had.
+        assert box.next_carried(Op.CONNECTION_OPEN).instance_id == "b"
+
+
 def test_the_port_is_closed_with_the_agent(box: RunnerBox, agent: str) -> None:
     started = _start(box, agent, "print(port); end = connect(); end.recv(1)")
     # An agent that ends before its connection is accepted has none that could be closed.
