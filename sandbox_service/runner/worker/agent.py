@@ -303,6 +303,8 @@ class RunnerAgent:
         self, serial: int, workspace: str, session: SessionClient | None, deadline: float
     ) -> None:
         """Wait until the copies stand. Raises OSError when the agent's session does not take part."""
+        if self._session is None or self._session.ended:
+            session = None
         pid = None if session is None else session.introduce(deadline)
         # Answered in order: the copy of the workspace first. The launcher needs both, come what may.
         copied = self._control.answer(Copied).ok

@@ -67,6 +67,10 @@ class ControlSocket:
         """Return the exit code of a process that has ended (negative: the signal), once."""
         return self._exits.pop(pid, None)
 
+    def has_exited(self, pid: int) -> bool:
+        """Return whether a report has been read that a process has ended."""
+        return pid in self._exits
+
     def forget_exits(self) -> None:
         """Drop the reports of processes that nobody waits for."""
         self._exits.clear()

@@ -7,6 +7,7 @@ time; it can end a cell early or late, and nothing more.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -144,10 +145,23 @@ class SessionClient:
         """Hang up; a session that waits for its next cell exits."""
         self._end.close()
 
+    @property
+    def ended(self) -> bool:
+        """The session has ended by itself or was killed, as the next cell will find out."""
+        poll = select.poll()
+        poll.register(self._end, 0)
+        hung_up = any(events & select.POLLHUP for _, events in poll.poll(0))
+        return hung_up or (self._pid is not None and self._control.has_exited(self._pid))
+
     def fork(self) -> SessionClient:
-        """Have the session fork; return the client of its copy, which ``introduce`` waits for."""
+        """Have the session fork; return the client of its copy, which ``introduce`` waits for.
+
+        The copy of a session that has ended has ended as well.
+        """
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(EOFError, TimeoutError):
+            if self.ended:
+                return SessionClient(self._control, ours, self._uid)
             deadline = time.monotonic() + _TIMEOUT_S
             send_packet(self._end, encode(ForkSession()), descriptors=(theirs.fileno(),), deadline=deadline)
         # The copy's pid is not known yet, and only agent code could say it: the launcher checks it.

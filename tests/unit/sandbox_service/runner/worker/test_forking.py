@@ -88,6 +88,21 @@ def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop:
         assert box.reset().meta == {"clean": True, "left": []}
 
 
+@pytest.mark.parametrize("before", ["", "os.fork() or time.sleep(60); "], ids=["alone", "with a child"])
+def test_an_instance_whose_session_has_ended_is_copied(
+    agent_box: RunnerBox, instance: str, before: str
+) -> None:
+    end = "import os, threading, time\nthreading.Timer(0.1, lambda: os._exit(0)).start()\n"
+    agent_box.act(instance, do="python", code=end + before + "x = 1; print(os.getpid())")
+    agent_box.act(instance, do="shell", command="echo one > f; sleep 0.5")
+    fork(agent_box, instance, "copy")
+    for name in (instance, "copy"):
+        assert agent_box.act(name, do="python", code="x")["died"]
+        assert "NameError" in agent_box.act(name, do="python", code="x")["output"]
+        assert agent_box.act(name, do="shell", command="cat f")["output"] == "one\n"
+    assert agent_box.release("copy")
+
+
 def test_a_session_that_may_make_no_process_goes_on_after_the_fork_has_failed(
     drop: bool, agent_box: RunnerBox, instance: str
 ) -> None:
