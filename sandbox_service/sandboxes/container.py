@@ -99,7 +99,11 @@ class ContainerBody:
         while True:
             await asyncio.sleep(pause)
             pause = min(1.0, pause * 2)
-            state = await self._engine.state(self.name)
+            try:
+                state = await self._engine.state(self.name)
+            except ServiceError:
+                # A busy engine says nothing about the container.
+                continue
             if state is None or not state.running:
                 return await self.condition()
 

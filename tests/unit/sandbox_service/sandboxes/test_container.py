@@ -143,6 +143,29 @@ async def test_a_start_past_its_deadline_leaves_nothing_behind(state):
     assert list(state.sockets.iterdir()) == []
 
 
+class BusyEngine(RunnerEngine):
+    """An engine that does not inspect in time; the runner comes up meanwhile."""
+
+    inspections = 0
+
+    async def run(self, name, config, timeout_s):
+        await FakeEngine.run(self, name, config, timeout_s)
+        self.start_runner = lambda: RunnerEngine.run(self, name, config, timeout_s)
+
+    async def state(self, name, timeout_s=5.0):
+        self.inspections += 1
+        if self.inspections == 2:
+            await self.start_runner()
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, "the Docker engine did not inspect a container")
+
+
+async def test_a_box_comes_up_although_its_engine_is_slow_to_inspect(state):
+    engine = BusyEngine()
+    box = await make(engine, state, timeout_s=30.0).start(SPEC, nothing, nothing)
+    assert engine.inspections >= 2
+    await box.destroy()
+
+
 async def test_a_cancelled_start_leaves_nothing_behind(state):
     engine = FakeEngine()
     starting = asyncio.create_task(make(engine, state).start(SPEC, nothing, nothing))
