@@ -14,6 +14,7 @@ Agents differ in the tools that they offer the model, and in how it gives its an
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -90,10 +91,15 @@ def _call(name: str, arguments: dict[str, object]) -> Message:
 
 def main(options: list[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    check = parser.parse_args(options).check
     source = SOURCE.read_text(encoding="utf-8")
     for manner in MANNERS:
         target, text = folder / f"{manner}.jsonl", written(source, manner)
-        if "--check" not in options:
+        if not check:
             folder.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         elif target.read_text(encoding="utf-8") != text:

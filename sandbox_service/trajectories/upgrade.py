@@ -6,6 +6,7 @@ transaction and under a lock.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 _LOCK = 7_305_211_948
 """PostgreSQL advisory lock under which the supervisors of all nodes create or upgrade the tables."""
+
+WAIT_S = 120.0
+"""Time for a store that others use to become free."""
+LOCK_S = 2
+"""Seconds that an upgrade waits for a lock at a time, and between two times."""
+_NOT_AVAILABLE = "55P03"
+"""PostgreSQL's code for a lock that was not granted in time."""
 
 _FORMER_VERSION = "trajectory_schema"
 """Table of the releases before migrations; their schema is that of revision 0001."""
@@ -45,16 +53,41 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
     ``create`` for an empty or an older one.
     """
     name = shown_url(engine.url)
-    try:
-        with engine.begin() as connection:
-            # Before the look at the tables: two supervisors would both find none and both create them.
-            if create:
-                _lock(connection)
-            _prepare(connection, name, create=create)
-    except DatabaseError as error:
-        if "not a database" in str(error.orig):
-            raise StoreSchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
-        raise
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            _attempt(engine, name, create=create)
+        except DatabaseError as error:
+            if "not a database" in str(error.orig):
+                reason = f"{name} is not an SQLite file; set store.url to another path"
+                raise StoreSchemaError(reason) from error
+            if not _is_locked(error):
+                raise
+            if time.monotonic() > deadline:
+                raise StoreSchemaError(
+                    f"{name} has to be upgraded, and others use its tables, such as a backup in progress or "
+                    "supervisors of an earlier release; end them, and start again"
+                ) from error
+            logger.warning("trajectory_store_locked", database=name)
+            time.sleep(LOCK_S)
+        else:
+            return
+
+
+def _attempt(engine: Engine, name: str, *, create: bool) -> None:
+    with engine.connect() as connection:
+        # A lock would wait for whoever reads or upgrades the store, and a current one needs none.
+        if found_revision(connection, name) == REVISION:
+            return
+    with engine.begin() as connection:
+        # Before the look at the tables: two supervisors would both find none and both create them.
+        if create:
+            _lock(connection)
+        _prepare(connection, name, create=create)
+
+
+def _is_locked(error: DatabaseError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == _NOT_AVAILABLE or "is locked" in str(error.orig)
 
 
 def found_revision(connection: Connection, name: str) -> str | None:
@@ -87,6 +120,7 @@ def _prepare(connection: Connection, name: str, *, create: bool) -> None:
         return
     if found == REVISION:
         return
+    _check_known(name, found)
     if not create:
         raise StoreSchemaError(
             f"{name} has the schema of an earlier release ({found}, now {REVISION}); "
@@ -109,15 +143,18 @@ def _revision(connection: Connection, name: str, tables: set[str]) -> str:
     return "0001" if list(former) == [1] else f"version {', '.join(map(str, former)) or 'none'}"
 
 
-def _upgrade(connection: Connection, name: str, found: str) -> None:
-    # Imported here since only an upgrade needs it, and it takes as long as the rest of a start.
-    from alembic import command
-
+def _check_known(name: str, found: str) -> None:
     if found not in known_revisions():
         raise StoreSchemaError(
             f"{name} has schema {found}, which this release does not know (its newest is {REVISION}); "
             "start the release that wrote it, or set store.url to a new database"
         )
+
+
+def _upgrade(connection: Connection, name: str, found: str) -> None:
+    # Imported here since only an upgrade needs it, and it takes as long as the rest of a start.
+    from alembic import command
+
     logger.info("trajectory_store_upgrade", database=name, found=found, newest=REVISION)
     if not sa.inspect(connection).has_table(revision.name):
         revision.create(connection)
@@ -141,4 +178,6 @@ def _lock(connection: Connection) -> None:
         # A deferred transaction would take the write lock only at the first write, after the look.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
+        # While a migration waits for a table, all statements of others on it wait, too: it gives way soon.
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_S}s'")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -5,6 +5,7 @@ folder ▶ sandbox service ▶ Ray ▶ engines ▶ batch actor ▶ Ray Train's w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from trainer.engines.placement import Reservation
 
     from .following import OnMetrics, OnWarning
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,15 @@ def train(
         )
         fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
     if config.tracking.report:
-        write_report(folder.path)
+        _write_report(folder.path)
     return _result(config, folder)
+
+
+def _write_report(folder: Path) -> None:
+    try:
+        write_report(folder)
+    except Exception as error:  # noqa: BLE001  # the run has ended well, and its model is there
+        logger.warning("no report of %s could be written: %s", folder, error)
 
 
 def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:

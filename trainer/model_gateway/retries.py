@@ -37,7 +37,7 @@ class RetryMarker:
     key: str | None = None
     """The ``Idempotency-Key``."""
     attempt: int = 0
-    """How often the client has repeated it before, as it says (``x-stainless-retry-count``)."""
+    """Number of times that the client repeated it before, as it says (``x-stainless-retry-count``)."""
 
     @property
     def repeats(self) -> bool:

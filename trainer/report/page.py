@@ -31,7 +31,8 @@ def write_report(folder: Path, output: Path | None = None, *, episodes: int = EP
     It holds at most about ``episodes`` episodes. Raises DataError when the folder is not a run's.
     """
     target = output if output is not None else folder / "report.html"
-    target.write_text(render_report(folder, episodes=episodes), encoding="utf-8")
+    page = render_report(folder, episodes=episodes).encode()
+    target.write_bytes(page)
     return target
 
 

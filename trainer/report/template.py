@@ -61,9 +61,11 @@ def figures_of(sections: Sections) -> str:
 def embedded(value: object) -> str:
     """Return JSON that cannot close the script element that holds it, whatever a model wrote.
 
-    Numbers that are not finite become null: JSON has none, and a browser would reject all of it for one.
+    Numbers that are not finite become null: JSON has none, and a browser would reject all of it for one. Half
+    surrogate pairs, which a model's escapes may leave, become question marks: no page could be written.
     """
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = text.encode("utf-8", "replace").decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

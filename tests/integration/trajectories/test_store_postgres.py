@@ -4,17 +4,22 @@ import asyncio
 import socket
 import subprocess
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.config import Config
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories import migrations, upgrade
 from sandbox_service.trajectories.condition import StoreState, examine_store
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
 from sandbox_service.trajectories.store import open_store
-from sandbox_service.trajectories.upgrade import prepare
+from sandbox_service.trajectories.upgrade import StoreSchemaError, prepare
 from tests.contract.store_ownership import StoreOwnershipContract
 from tests.contract.stored_rows import StoredRowsContract
 from tests.contract.trajectory_pruning import PruningContract, add, nothing
@@ -55,6 +60,28 @@ class TestPostgresPruning(PruningContract):
         plan = await asyncio.to_thread(plan_pruning, engine, PruneRules(START + 500), nothing)
         await asyncio.gather(*(asyncio.to_thread(prune, engine, plan, nothing) for _ in range(2)))
         assert await left(*(f"old{number:03}" for number in range(200))) == {}
+
+
+def test_an_upgrade_beside_a_reader_holds_up_no_writer(url, monkeypatch):
+    monkeypatch.setattr(upgrade, "WAIT_S", 4.0)
+    engine = connect(url)
+    configured = Config()
+    configured.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    configured.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        configured.attributes["connection"] = connection
+        command.upgrade(configured, "0003")
+    with ThreadPoolExecutor() as threads, engine.connect() as reader, engine.connect() as writer:
+        reader.exec_driver_sql("SELECT count(*) FROM instances")  # as a backup: its transaction goes on
+        opening = threads.submit(prepare, engine)
+        writer.exec_driver_sql("SET statement_timeout = '10s'")
+        while not opening.done():
+            writer.exec_driver_sql("LOCK TABLE instances IN ROW EXCLUSIVE MODE")
+            writer.rollback()
+        with pytest.raises(StoreSchemaError, match="others use its tables"):
+            opening.result()
+    prepare(engine)
+    engine.dispose()
 
 
 def test_the_condition_of_a_server_is_seen_without_changing_it(url):

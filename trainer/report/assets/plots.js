@@ -12,6 +12,7 @@
     const layout = {
       margin: { l: 55, r: 10, t: 8, b: 42 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("--soft"), size: 11 }, hovermode: "x unified", hoverlabel: { bgcolor: colour("--ground") },
+      uirevision: "kept",  // the zoom stays when the figures are drawn again
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, showlegend: figure.data.filter((trace) => trace.showlegend !== false).length > 1,
       ...figure.layout,
     };
@@ -28,10 +29,17 @@
   document.querySelectorAll(".plot").forEach((place) => seen.observe(place));
 
   const titles = (some) => JSON.stringify(some.map((figure) => figure.title));
+  class Refusal extends Error {}
+  async function asked(path) {
+    const answer = await fetch(path, { cache: "no-store" });
+    const text = await answer.text();
+    if (!answer.ok) throw new Refusal(text);
+    return text;
+  }
   async function refresh() {
-    const state = await (await fetch("state", { cache: "no-store" })).text();
+    const state = await asked("state");
     if (state === document.body.dataset.live) return;
-    const text = await (await fetch("./", { cache: "no-store" })).text();
+    const text = await asked("./");
     const page = new DOMParser().parseFromString(text, "text/html");
     const fresh = read(page);
     if (titles(fresh) !== titles(figures)) { location.reload(); return; }
@@ -45,9 +53,18 @@
   }
   if (document.body.dataset.live) {
     const note = document.getElementById("news");
-    setInterval(() => refresh().then(
-      () => { note.textContent = `live, looked ${new Date().toLocaleTimeString()}`; },
-      () => { note.textContent = "the report server does not answer"; }), 5000);
+    async function look() {
+      if (!document.hidden) {
+        try {
+          await refresh();
+          note.textContent = `live, looked ${new Date().toLocaleTimeString()}`;
+        } catch (error) {
+          note.textContent = error instanceof Refusal ? error.message : "the report server does not answer";
+        }
+      }
+      setTimeout(look, 5000);  // after an answer, which may take long: no two looks at a time
+    }
+    setTimeout(look, 5000);
     document.querySelector("#reload")?.addEventListener("click", () => location.reload());
   }
 })();

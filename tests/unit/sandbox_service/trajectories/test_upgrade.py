@@ -1,3 +1,4 @@
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
-from sandbox_service.trajectories import migrations
+from sandbox_service.trajectories import migrations, upgrade
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.schema import REVISION, metadata, revision
 from sandbox_service.trajectories.upgrade import StoreSchemaError, prepare
@@ -62,6 +63,34 @@ def test_reading_refuses_an_older_database_and_changes_nothing(engine):
     with pytest.raises(StoreSchemaError, match=r"schema of an earlier release \(0001.*start the service"):
         prepare(engine, create=False)
     assert not sa.inspect(engine).has_table("trajectory_lives")
+
+
+def test_a_store_of_a_later_release_is_refused_by_its_name_whoever_opens_it(engine):
+    prepare(engine)
+    with engine.begin() as connection:
+        connection.execute(revision.update(), {"version_num": "9999"})
+    for create in (True, False):
+        with pytest.raises(StoreSchemaError, match="schema 9999, which this release does not know"):
+            prepare(engine, create=create)
+
+
+def test_a_current_store_is_opened_while_another_process_writes(engine, tmp_path):
+    prepare(engine)
+    with sqlite3.connect(tmp_path / "store.sqlite") as other:
+        other.execute("BEGIN IMMEDIATE")
+        prepare(engine)
+
+
+def test_an_older_store_that_others_use_is_refused_after_a_while(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(upgrade, "WAIT_S", 0.0)
+    migrate(engine, "0001")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout = 10")
+    with sqlite3.connect(tmp_path / "store.sqlite") as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreSchemaError, match="others use its tables"):
+            prepare(engine)
+    prepare(engine)
 
 
 def test_an_upgrade_that_fails_leaves_the_database_as_it_was(engine):

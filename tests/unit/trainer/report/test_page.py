@@ -8,7 +8,15 @@ import plotly.graph_objects as go
 import pytest
 from pydantic_core import to_json
 
-from tests.harness.run_folder import NASTY, spec_of, trajectory, with_secrets, write_metrics, write_run
+from tests.harness.run_folder import (
+    NASTY,
+    spec_of,
+    trajectory,
+    with_secrets,
+    write_groups,
+    write_metrics,
+    write_run,
+)
 from trainer.errors import DataError
 from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.report.page import write_report
@@ -274,6 +282,23 @@ def test_one_number_that_is_not_finite_leaves_the_episodes_readable(tmp_path):
     first, second = json.loads(page.by_id["episodes-data"], parse_constant=refuse)
     assert (first["turns"][0]["logprob"], first["reward"]) == (None, None)
     assert second["turns"][0]["logprob"] == -1.0
+
+
+def test_half_a_surrogate_pair_in_a_call_leaves_the_page_readable(tmp_path):
+    folder = tmp_path / "run"
+    write_run(folder, steps=2, groups=1)
+    said = '<tool_call>{"name": "python", "arguments": {"code": "\\ud83d"}}</tool_call>'
+    write_groups(folder / "trajectories.jsonl", 1, said=said)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "?" in page.by_id["episodes-data"]
+
+
+def test_a_page_that_cannot_be_made_leaves_the_former_one(folder, monkeypatch):
+    write_report(folder)
+    monkeypatch.setattr("trainer.report.page.render_report", lambda *_, **__: "\ud83d")
+    with pytest.raises(UnicodeEncodeError):
+        write_report(folder)
+    assert (folder / "report.html").stat().st_size > 0
 
 
 def test_a_run_that_has_just_begun_has_a_report(tmp_path):
