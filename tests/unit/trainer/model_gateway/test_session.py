@@ -36,7 +36,7 @@ def refused(caught):
     return caught.value.status, caught.value.code
 
 
-MARK, AGAIN = RetryMarker(b"digest"), RetryMarker(b"digest", repeated=True)
+MARK, AGAIN = RetryMarker(b"digest"), RetryMarker(b"digest", attempt=1)
 
 
 async def test_ids_of_replies_and_tool_calls_are_unique_and_known_only_outside():

@@ -53,7 +53,7 @@ class Agent:
         if self.asked:
             history, _ = self.asked[number % len(self.asked)]
             self.asked.append(
-                (history, self._start(history, RetryMarker(str(history).encode(), repeated=True)))
+                (history, self._start(history, RetryMarker(str(history).encode(), attempt=1)))
             )
 
     def leave(self, number):
