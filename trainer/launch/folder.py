@@ -106,7 +106,10 @@ class RunFolder:
         if not resume:
             folder.path.chmod(0o700)
         folder.logs.mkdir(exist_ok=True)
-        there.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        # Beside it first: on a full disk, the run would be left without its configuration.
+        draft = there.with_name(f"{there.name}.draft")
+        draft.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        draft.replace(there)
         return folder
 
     def release_name(self) -> None:

@@ -240,10 +240,9 @@ class _Played:
                 return StopReason.CONTEXT_FULL
             if self._forks is not None:
                 await self._forks.before_turn(episode, opening, self._turns, self.phases)
-            limit_s = min(self._config.generate_timeout_s, self._deadline - self._player.clock())
-            if limit_s <= 0:
+            generation = await self._generate(turn, room)
+            if generation is None:
                 return StopReason.TIME_LIMIT
-            generation = await self._generate(turn, room, limit_s)
             sampling_s = self.phases.took_s
             message = await self._add_turn(generation, sampling_s)
             if generation.finish is Finish.TIMEOUT:
@@ -275,7 +274,11 @@ class _Played:
         add = partial(self._conversation.add_turn, generation, sampling_s)
         return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), add)
 
-    async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:
+    async def _generate(self, turn: int, room: int) -> Generation | None:
+        """Return a turn; None if the episode's time was over before it had a token."""
+        limit_s = min(self._config.generate_timeout_s, self._deadline - self._player.clock())
+        if limit_s <= 0:
+            return None
         sampling = self._sampling
         request = GenerationRequest(
             key=EpisodeKey(self._id, self._spec.task, self._seed, turn),
@@ -288,7 +291,13 @@ class _Played:
             limit_s=limit_s,
         )
         call = self._player.policy.generate(request)
-        generation = await self.phases.within("generate", limit_s + self._player.grace_s, call)
+        try:
+            generation = await self.phases.within("generate", limit_s + self._player.grace_s, call)
+        except Stalled:
+            # With a turn played, the policy took the time; before one, the engines may be at fault.
+            if turn and self._player.clock() >= self._deadline:
+                return None
+            raise
         if generation.finish is Finish.ABORT:
             raise EngineError("the turn was interrupted and not continued")
         return generation

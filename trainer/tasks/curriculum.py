@@ -10,6 +10,7 @@ import numpy as np
 
 from trainer.errors import DataError
 
+from .returned import ReturnedTasks
 from .sampler import Cycle, Sampler, ShuffleSampler
 
 if TYPE_CHECKING:
@@ -38,20 +39,19 @@ class LevelSampler:
         self._level_of = {task: level for level, (_, of_level) in enumerate(levels) for task in of_level}
         self._recent = [deque[bool](maxlen=config.window) for _ in levels]
         self._open = 0
-        self._returned: deque[TaskRef] = deque()
+        self._returned = ReturnedTasks(len(tasks))
         self._banned: set[TaskRef] = set()
 
     def draw(self, index: int, step: int = 0) -> TaskRef:
         return self._next(index)[0]
 
     def issued(self, spec: GroupSpec) -> None:
-        if self._returned:
-            self._returned.popleft()
-            return
         _, level, position = self._next(spec.index)
-        self._cycles[level].advance(position)
+        if not self._returned.issue():
+            self._cycles[level].advance(position)
 
     def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+        self._returned.note_played(task)
         level = self._level_of[task]
         self._recent[level].extend(successes)
         recent = self._recent[self._open]
@@ -61,11 +61,11 @@ class LevelSampler:
 
     def put_back(self, task: TaskRef) -> None:
         if task not in self._banned:
-            self._returned.append(task)
+            self._returned.put_back(task)
 
     def ban(self, task: TaskRef) -> None:
         self._banned.add(task)
-        self._returned = deque(kept for kept in self._returned if kept != task)
+        self._returned.remove(task)
 
     def sampling_metrics(self) -> dict[str, float]:
         success = {
@@ -76,17 +76,20 @@ class LevelSampler:
         return {"curriculum/level": float(self._open), "tasks/banned": float(len(self._banned)), **success}
 
     def _next(self, index: int) -> tuple[TaskRef, int, int]:
-        if self._returned:
-            return self._returned[0], 0, 0
+        returned = self._returned.due()
+        if returned is not None:
+            return returned, 0, 0
         random = np.random.default_rng([self._seed, 1, index])
         level = self._open
         if level > 0 and random.random() < self._config.earlier:
             level = int(random.integers(level))
         others = [other for other in range(len(self._cycles)) if other != level]
-        for candidate in (level, *others):
-            found = self._cycles[candidate].next(self._banned)
-            if found is not None:
-                return found[0], candidate, found[1]
+        # A task that waits is passed over, unless there is no other.
+        for but in (self._banned | self._returned.waiting, self._banned):
+            for candidate in (level, *others):
+                found = self._cycles[candidate].next(but)
+                if found is not None:
+                    return found[0], candidate, found[1]
         raise DataError("no task is left to train on: all are broken")
 
 

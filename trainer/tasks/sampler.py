@@ -6,13 +6,14 @@ resumed run continues where it was.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from trainer.errors import DataError
+
+from .returned import ReturnedTasks
 
 if TYPE_CHECKING:
     from trainer.types import GroupSpec, TaskRef
@@ -37,7 +38,7 @@ class Sampler(Protocol):
         ...
 
     def put_back(self, task: TaskRef) -> None:
-        """Record that a group of the task was lost; the task comes again before others."""
+        """Record that a group of the task was lost: it comes again, later after each loss in a row."""
         ...
 
     def ban(self, task: TaskRef) -> None:
@@ -87,40 +88,42 @@ class Cycle:
 
 
 class ShuffleSampler:
-    """Samples every task once an epoch; tasks that were put back come first."""
+    """Samples every task once an epoch; tasks that were put back come before others."""
 
     def __init__(self, tasks: Sequence[TaskRef], seed: int) -> None:
         self._cycle = Cycle(tasks, seed)
-        self._returned: deque[TaskRef] = deque()
+        self._returned = ReturnedTasks(len(tasks))
         self._banned: set[TaskRef] = set()
 
     def draw(self, index: int, step: int = 0) -> TaskRef:
         return self._next()[0]
 
     def issued(self, spec: GroupSpec) -> None:
-        if self._returned:
-            self._returned.popleft()
-        else:
-            self._cycle.advance(self._next()[1])
+        _, position = self._next()
+        if not self._returned.issue():
+            self._cycle.advance(position)
 
     def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
-        return None
+        self._returned.note_played(task)
 
     def put_back(self, task: TaskRef) -> None:
         if task not in self._banned:
-            self._returned.append(task)
+            self._returned.put_back(task)
 
     def ban(self, task: TaskRef) -> None:
         self._banned.add(task)
-        self._returned = deque(kept for kept in self._returned if kept != task)
+        self._returned.remove(task)
 
     def sampling_metrics(self) -> dict[str, float]:
         return {"tasks/epoch": self._cycle.epoch, "tasks/banned": float(len(self._banned))}
 
     def _next(self) -> tuple[TaskRef, int]:
-        if self._returned:
-            return self._returned[0], 0
-        found = self._cycle.next(self._banned) if self._cycle else None
-        if found is None:
-            raise DataError("no task is left to train on: all are broken")
-        return found
+        returned = self._returned.due()
+        if returned is not None:
+            return returned, 0
+        # A task that waits is passed over, unless there is no other.
+        for but in (self._banned | self._returned.waiting, self._banned):
+            found = self._cycle.next(but) if self._cycle else None
+            if found is not None:
+                return found
+        raise DataError("no task is left to train on: all are broken")

@@ -1,4 +1,6 @@
+import errno
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,20 @@ def test_the_folder_of_a_run_is_its_users_alone_unless_that_user_opens_it(config
 def test_there_must_be_a_run_to_resume(config):
     with pytest.raises(ConfigError, match="no run to resume"):
         RunFolder.open(config, resume=True)
+
+
+def test_a_resume_on_a_full_disk_leaves_the_stored_configuration(config, monkeypatch):
+    folder = RunFolder.open(config, resume=False)
+
+    def full(path, *_, **__):
+        path.open("wb").close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            RunFolder.open(config, resume=True)
+    assert RunFolder.config_of(folder.path) == config
 
 
 def test_a_run_may_go_on_for_more_steps(config):

@@ -52,9 +52,7 @@ class Agent:
     def retry(self, number):
         if self.asked:
             history, _ = self.asked[number % len(self.asked)]
-            self.asked.append(
-                (history, self._start(history, RetryMarker(str(history).encode(), attempt=1)))
-            )
+            self.asked.append((history, self._start(history, RetryMarker(str(history).encode(), attempt=1))))
 
     def leave(self, number):
         if self.asked:

@@ -1,13 +1,15 @@
 """Episodes by a script, against a service that is told what to answer, over the real client."""
 
+import asyncio
+
 import pytest
 
 from tests.fakes.told_service import ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, SandboxServiceConfig
-from trainer.engines.generation import Finish, Generation
-from trainer.errors import ConfigError
+from trainer.engines.generation import Finish, Generation, GenerationRequest
+from trainer.errors import ConfigError, Stalled
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.scripted import ScriptedPolicy
@@ -206,3 +208,29 @@ async def test_all_turns_of_the_first_groups_are_checked_for_drift_and_then_one_
 
     assert [await checked(index) for index in (0, 7, 8, 900)] == [8, 8, 2, 2]
     assert await checked(900, every=1) == 8
+
+
+class NeverAgain(ScriptedPolicy):
+    """Samples the first turn; no further one gets a token until its limit."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        if request.key.turn == 0:
+            return await super().generate(request)
+        await asyncio.sleep(request.limit_s)
+        raise Stalled("not one token within the limit")
+
+
+@pytest.mark.parametrize(
+    ("limits", "stop"),
+    [
+        ({"episode_timeout_s": 0.3}, StopReason.TIME_LIMIT),
+        ({"episode_timeout_s": 60.0, "generate_timeout_s": 0.1}, StopReason.FAILED),
+    ],
+)
+async def test_an_episode_whose_time_ends_before_the_first_token_of_a_turn_is_graded(
+    limits: dict[str, float], stop: StopReason
+) -> None:
+    policy = NeverAgain({"t": (PROGRAM,)}, tiny_chat())
+    played = await play(ToldService([observed("95"), END]), config=limits, policy=policy)
+    assert (played.stop, len(played.turns)) == (stop, 1)
+    assert (played.failure is None) == (played.score is not None) == (stop is StopReason.TIME_LIMIT)

@@ -66,6 +66,39 @@ def test_a_task_that_was_put_back_comes_next(kind):
     assert issue(sampler, 2) == following
 
 
+@pytest.mark.parametrize("kind", ["shuffle", "levels"])
+def test_a_task_that_is_lost_again_and_again_comes_behind_more_and_more_others(kind):
+    sampler = sampler_of(kind)
+    task, came = issue(sampler, 0), []
+    sampler.put_back(task)
+    for index in range(1, 100):
+        found = issue(sampler, index)
+        if found == task:
+            came.append(index)
+            sampler.put_back(task)
+        else:
+            sampler.group_ended(found, (False,))
+    behind = [later - earlier - 1 for earlier, later in zip([0, *came], came, strict=False)]
+    assert behind[:5] == [0, 1, 2, 4, 8]
+    assert max(behind) <= len(ALL)
+
+
+def test_a_task_that_was_played_in_between_comes_next_again():
+    sampler = sampler_of("shuffle")
+    task = issue(sampler, 0)
+    for index in (1, 2):
+        sampler.put_back(task)
+        assert issue(sampler, index) == task
+        sampler.group_ended(task, (True,))
+
+
+def test_the_only_task_comes_again_however_often_it_is_lost():
+    sampler = sampler_of("shuffle", ALL[:1])
+    for index in range(10):
+        assert issue(sampler, index) == ALL[0]
+        sampler.put_back(ALL[0])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_banned_task_never_comes_again(kind):
     sampler = sampler_of(kind)
