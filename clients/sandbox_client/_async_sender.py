@@ -68,7 +68,12 @@ class AsyncSender:
         self._process = os.getpid()
 
     async def aclose(self) -> None:
-        """Release what cancelled creates have made, within a bound, and close the connections."""
+        """Release what cancelled creates have made, within a bound, and close the connections.
+
+        In a fork nothing is done: the parent's event loop waits for these connections.
+        """
+        if self._process != os.getpid():
+            return
         if self._undoing:
             _, late = await asyncio.wait(self._undoing, timeout=_UNDO_S)
             for task in late:
@@ -77,7 +82,8 @@ class AsyncSender:
         await self._transport.aclose()
 
     async def is_ok(self, path: str) -> bool:
-        """Return whether the service answers with success; asked once."""
+        """Return whether the service answers with success; asked once. Raises RuntimeError in a fork."""
+        self._check_process()
         try:
             await self._exchange(probe(path))
         except SandboxError:
@@ -89,14 +95,17 @@ class AsyncSender:
 
         Raises RuntimeError in a fork of the process that made the client: both would read its connections.
         """
-        if self._process != os.getpid():
-            raise RuntimeError(
-                "the client was made before this process was forked: make a client in each process"
-            )
+        self._check_process()
         if self._tracing is None:
             return await self._send(call)
         with self._tracing.follow(call) as followed:
             return followed.note_result(await self._send(followed.call))
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "the client was made before this process was forked: make a client in each process"
+            )
 
     async def _send(self, call: ApiCall[ResultT]) -> ResultT:
         if call.instances_made is None:

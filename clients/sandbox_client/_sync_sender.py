@@ -61,11 +61,13 @@ class Sender:
         self._transport = transport or _http_transport(limits.connections, self._wire.is_encrypted)
         self._process = os.getpid()
 
-    def _open_in_fork(self) -> None:
-        """Open connections of this process, a fork: on those that it has from its parent both would read.
+    def _enter_process(self) -> None:
+        """In a fork, open connections of its own: on those that it has from its parent both would read.
 
         Raises RuntimeError if the transport was given.
         """
+        if self._process == os.getpid():
+            return
         if not self._own_transport:
             raise RuntimeError(
                 "a client with a transport of its own was forked: make the client in each process"
@@ -75,11 +77,13 @@ class Sender:
                 self._open(None)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
+        """Close the connections of this process; a parent's are left to it."""
+        if self._process == os.getpid():
+            self._transport.close()
 
     def is_ok(self, path: str) -> bool:
         """Whether the service says yes; asked once."""
+        self._enter_process()
         try:
             self._exchange(probe(path))
         except SandboxError:
@@ -94,8 +98,7 @@ class Sender:
             return followed.note_result(self._send(followed.call))
 
     def _send(self, call: ApiCall[ResultT]) -> ResultT:
-        if self._process != os.getpid():
-            self._open_in_fork()
+        self._enter_process()
         attempt, elapsed = 0, 0.0
         retry = self._retry.within(call.give_up_s)
         slots = self._slots[call.lane]

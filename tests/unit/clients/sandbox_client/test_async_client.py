@@ -18,6 +18,7 @@ from sandbox_client import (
 from sandbox_contract.batches import BatchRequest
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
+from tests.harness.forked import holds_in_fork
 
 QUICK = RetryPolicy(base_s=0.0, attempts=4)
 STEP = {
@@ -278,3 +279,17 @@ async def test_files_travel_as_bytes() -> None:
 def test_bounds_below_one_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         ClientLimits(in_flight=0)
+
+
+def test_a_fork_of_a_clients_process_is_refused_and_closes_no_connections() -> None:
+    transport = ScriptedTransport(in_turn(ok(json={"environments": []})))
+    client = client_of(transport)
+
+    async def is_refused() -> bool:
+        for call in (client.environments, client.healthy):
+            with pytest.raises(RuntimeError, match="in each process"):
+                await call()
+        await client.aclose()
+        return not transport.closed
+
+    assert holds_in_fork(lambda: asyncio.run(is_refused()))

@@ -1,7 +1,6 @@
 """Connections of the synchronous client, over real sockets."""
 
 import http.server
-import os
 import shutil
 import ssl
 import subprocess
@@ -13,6 +12,8 @@ import httpx
 import pytest
 
 from sandbox_client import RetryPolicy, SandboxClient, TransportError
+from tests.fakes.scripted_transport import ScriptedTransport, in_turn
+from tests.harness.forked import holds_in_fork
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -69,34 +70,41 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     with SandboxClient(f"http://127.0.0.1:{server.server_port}", retry=ONCE) as client:
         client.environments()
-        child = os.fork()
-        if child == 0:
-            try:
-                client.environments()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert holds_in_fork(client.healthy)
+        assert holds_in_fork(lambda: client.environments().environments == ())
         client.environments()
     server.shutdown()
     server.server_close()
-    first, forked, again = ports
-    assert first == again != forked
+    first, healthy, environments, again = ports
+    assert first == again
+    assert first not in (healthy, environments)
 
 
 def test_a_client_with_a_given_transport_is_refused_in_a_fork() -> None:
     given = httpx.MockTransport(lambda _: httpx.Response(200, json={"environments": []}))
     with SandboxClient("http://service", transport=given) as client:
-        child = os.fork()
-        if child == 0:
-            try:
-                client.environments()
-            except RuntimeError:
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        def is_refused() -> bool:
+            for call in (client.environments, client.healthy):
+                with pytest.raises(RuntimeError, match="in each process"):
+                    call()
+            return True
+
+        assert holds_in_fork(is_refused)
         assert client.environments().environments == ()
+
+
+def test_a_fork_closes_no_connections_of_its_parent() -> None:
+    transport = ScriptedTransport(in_turn(httpx.Response(200)))
+    client = SandboxClient("http://service", transport=transport)
+
+    def closes_nothing() -> bool:
+        client.close()
+        return not transport.closed
+
+    assert holds_in_fork(closes_nothing)
+    client.close()
+    assert transport.closed
 
 
 def test_a_certificate_that_the_machine_trusts_is_trusted(
