@@ -107,7 +107,6 @@ class InstanceServer:
                     # A further call would be taken for the counterpart's message.
                     raise self._failure
                 result = await self._step(message)
-                refuse_counterpart(result.info)
             except SandboxError as error:
                 if _is_the_agents(error):
                     return _answer(str(error), is_error=True)
@@ -125,12 +124,17 @@ class InstanceServer:
         return _answer(text_of(messages), _pictures(messages), meta=meta)
 
     async def _step(self, message: Message) -> StepResult:
-        step = asyncio.create_task(self.episode.step(message))
+        step = asyncio.create_task(self._step_uncancelled(message))
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
             self._cancelled = step
             raise
+
+    async def _step_uncancelled(self, message: Message) -> StepResult:
+        result = await self.episode.step(message)
+        refuse_counterpart(result.info)
+        return result
 
     async def _finish_cancelled(self) -> None:
         """Wait for the step of a cancelled call, without which the episode's next step would be refused."""

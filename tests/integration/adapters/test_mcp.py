@@ -92,30 +92,54 @@ async def test_an_episode_that_the_service_cut_off_has_no_verdict_and_one_that_w
         assert (await served.evaluate()).success
 
 
+class HeldSteps(httpx.ASGITransport):
+    """Executes steps, and holds their answers until ``answered`` is set."""
+
+    def __init__(self, backend):
+        super().__init__(build_app(ServerConfig(), make_registry(), backend))
+        self.executed, self.answered = asyncio.Event(), asyncio.Event()
+
+    async def handle_async_request(self, request):
+        response = await super().handle_async_request(request)
+        if request.url.path.endswith("step"):
+            self.executed.set()
+            await self.answered.wait()
+        return response
+
+    async def cancel_one(self, mcp):
+        call = asyncio.create_task(mcp.call_tool("shout", {}))
+        await self.executed.wait()
+        call.cancel()
+        await asyncio.wait({call})
+        self.answered.set()
+
+
 async def test_a_call_that_its_client_cancelled_leaves_the_episode_whole(backend):
-    executed, answered = asyncio.Event(), asyncio.Event()
-
-    class SlowSteps(httpx.ASGITransport):
-        async def handle_async_request(self, request):
-            response = await super().handle_async_request(request)
-            if request.url.path.endswith("step"):
-                executed.set()
-                await answered.wait()
-            return response
-
-    transport = SlowSteps(build_app(ServerConfig(), make_registry(), backend))
+    transport = HeldSteps(backend)
     async with (
         AsyncSandboxClient("http://localhost", transport=transport) as client,
         instance_server(client, "tools", "echo-10") as (server, served),
         Client(server) as mcp,
     ):
-        call = asyncio.create_task(mcp.call_tool("shout", {}))
-        await executed.wait()
-        call.cancel()
-        await asyncio.wait({call})
-        answered.set()
+        await transport.cancel_one(mcp)
         assert not (await mcp.call_tool("shout", {})).is_error
         assert (await served.evaluate()).details == {"steps": 2}
+
+
+async def test_a_cancelled_call_that_came_to_a_counterparts_turn_leaves_no_verdict(backend):
+    transport = HeldSteps(backend)
+    async with (
+        AsyncSandboxClient("http://localhost", transport=transport) as client,
+        instance_server(client, "tools", "echo-10") as (server, served),
+        Client(server) as mcp,
+    ):
+        backend.awaits = Op.STEP
+        await transport.cancel_one(mcp)
+        with pytest.raises(MCPError, match="a model that plays its 'user'"):
+            await mcp.call_tool("shout", {})
+        with pytest.raises(CounterpartFailed):
+            await served.evaluate()
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
 def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
