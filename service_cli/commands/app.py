@@ -28,6 +28,7 @@ from . import (
     status,
     trajectories,
 )
+from .terminal import explaining_full_disks
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
@@ -87,5 +88,6 @@ def main() -> None:
     configure_logging("warning")
     remember_folder()
     # Around all of it, since wrong usage ends the program before the command begins.
-    with node_env.failing_in_the_shell() if sys.argv[1:2] == [node_env.NAME] else nullcontext():
+    ending = node_env.failing_in_the_shell() if sys.argv[1:2] == [node_env.NAME] else nullcontext()
+    with ending, explaining_full_disks():
         build_cli()()

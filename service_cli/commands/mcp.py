@@ -70,7 +70,11 @@ async def _serve(
         service as client,
         instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, served),
     ):
-        await serve_stdio(mcp_server)
+        # A client that is killed closes its end of the pipe before it has taken all answers.
+        try:
+            await serve_stdio(mcp_server)
+        except* BrokenPipeError:
+            pass
         if evaluate:
             verdict = await served.evaluate()
             sys.stderr.write(verdict.model_dump_json() + "\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ WRONG = 2
 """Exit code of wrong usage, as for an unknown option."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def results() -> Console:
@@ -45,9 +48,10 @@ def notes_line(line: str) -> None:
 def write_json(value: object, also: Path | None = None) -> None:
     """Write JSON without colour and wrapping, and also to the file ``also``."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
-    sys.stdout.write(text)
     if also is not None:
         also.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def prepare_output(path: Path) -> None:
@@ -83,6 +87,20 @@ def explained() -> Iterator[None]:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
     except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error
+
+
+@contextmanager
+def explaining_full_disks() -> Iterator[None]:
+    """End the program with a message if there is no space for its output."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        failed = fail(f"cannot write {error.filename or 'the output'}: {error.strerror}")
+        # What is left in the buffer would fail once more at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(failed.exit_code)
 
 
 def _plain(text: str) -> str:

@@ -102,6 +102,8 @@ class PolicyRun:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(min(self.concurrency, len(task_ids) * self.repeat)):
                     workers.create_task(worker())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
         finally:
             self.elapsed_s = time.monotonic() - started
             await self.policy.aclose()

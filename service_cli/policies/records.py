@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -47,13 +48,11 @@ class EpisodeFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            with self._naming_file():
+                self._file.close()
 
     def write(self, outcome: PlayedOutcome, conversation: EpisodeConversation) -> None:
-        """Add an episode. Raises OSError if the file cannot be written."""
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("w", encoding="utf-8", buffering=1)
+        """Add an episode. Raises OSError with the file's name if it cannot be written."""
         line = {
             **self._head,
             **asdict(outcome),
@@ -61,4 +60,15 @@ class EpisodeFile:
             "messages": [each.model_dump(mode="json", exclude_none=True) for each in conversation.messages],
             "tools": [each.model_dump(mode="json") for each in conversation.tools],
         }
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        with self._naming_file():
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("w", encoding="utf-8", buffering=1)
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error

@@ -142,21 +142,42 @@ async def test_a_cancelled_call_that_came_to_a_counterparts_turn_leaves_no_verdi
     assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+OPENING = [{"id": 1, "method": "initialize", "params": HELLO}, {"method": "notifications/initialized"}]
+SHOUT = {"id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}}
+
+
+def start_command(address):
+    words = ["mcp", "--env", "tools", "--task", "echo-10", "--server", address, "--evaluate"]
+    started = [Path(sys.executable).with_name("sandbox-service"), *words]
+    return subprocess.Popen(started, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+
+
+def send(command, *requests):
+    for request in requests:
+        command.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
+        command.stdin.flush()
+
+
+def test_the_command_gives_a_verdict_though_its_client_takes_no_more_answers(address, backend):
+    with start_command(address) as command:
+        send(command, *OPENING)
+        command.stdout.readline()
+        command.stdout.close()
+        send(command, SHOUT)
+        _, notes = command.communicate(timeout=60)
+    assert command.returncode == 0, notes
+    assert json.loads(notes)["details"] == {"steps": 1}
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
 def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
     backend.awaits = Op.STEP
-    words = ["mcp", "--env", "tools", "--task", "echo-10", "--server", address, "--evaluate"]
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    sent = [
-        {"id": 1, "method": "initialize", "params": hello},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}},
-    ]
-    started = [Path(sys.executable).with_name("sandbox-service"), *words]
-    with subprocess.Popen(started, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as command:
-        for request in sent:
-            command.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
-            command.stdin.flush()
-            answer = command.stdout.readline() if "id" in request else ""
+    with start_command(address) as command:
+        send(command, *OPENING)
+        command.stdout.readline()
+        send(command, SHOUT)
+        answer = command.stdout.readline()
         assert "a model that plays its 'user'" in answer
         _, notes = command.communicate(timeout=60)
     assert command.returncode == 1

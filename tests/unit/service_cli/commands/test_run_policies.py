@@ -113,6 +113,30 @@ def test_an_interrupted_run_prints_what_was_finished(server: str, tmp_path: Path
     assert [each["task_id"] for each in json.loads(stdout)["episodes"]] == ["corridor-1"]
 
 
+@pytest.mark.parametrize("words", [(), ("--json",), ("--output", "/dev/full")], ids=["table", "json", "file"])
+def test_a_full_disk_is_reported_in_a_sentence(server: str, words: tuple[str, ...]) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        MAIN,
+        "run",
+        "-e",
+        "textcraft",
+        "-p",
+        "random",
+        "--server",
+        server,
+        *words,
+    ]
+    with Path("/dev/null" if "--output" in words else "/dev/full").open("w") as stdout:
+        ended = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("error: cannot write ")
+    assert ended.stderr.endswith(": No space left on device\n")
+    assert "Traceback" not in ended.stderr
+    assert ("/dev/full" in ended.stderr) == ("--output" in words)
+
+
 @pytest.mark.parametrize(("text", "problem"), [("{", "no JSON"), ("[1]", "a JSON object")])
 def test_parameters_that_are_no_object_are_refused(server: str, text: str, problem: str) -> None:
     result = play(server, "-p", "empty", "--params", text)

@@ -60,6 +60,18 @@ async def test_the_empty_policy_is_graded_and_fails() -> None:
     assert (outcome.success, outcome.failed, outcome.steps) == (False, None, 1)
 
 
+async def test_an_outcome_that_cannot_be_written_ends_the_run_with_that_error() -> None:
+    run = run_of(EmptyPolicy())
+
+    def write(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run.on_episode = write
+    async with client_of(EchoBackend(), run) as client:
+        with pytest.raises(OSError, match="No space left"):
+            await run.play(client, ["echo-10", "echo-1"])
+
+
 async def test_parameters_are_those_of_each_create() -> None:
     backend, run = EchoBackend(), run_of(EmptyPolicy())
     run.params = {"attempts": 2}
