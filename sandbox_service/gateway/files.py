@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import TypeAdapter
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from sandbox_contract.inspection import FileEntry, FileList
 from sandbox_contract.problems import ErrorCode
@@ -58,6 +59,12 @@ _FILE_HEADERS = {"x-content-type-options": "nosniff", "content-disposition": "at
 """Browsers download the content, which an agent wrote, and never show it as a page of this server."""
 
 
+class _AnyPath(PathConvertor):
+    """A path that may have line ends, which are INVALID_PATH and no unknown route."""
+
+    regex = r"[\s\S]*"
+
+
 class FileRoutes:
     """Handlers of ``/v1/instances/{id}/files``."""
 
@@ -68,23 +75,25 @@ class FileRoutes:
 
     def router(self) -> APIRouter:
         """Return the routes, with the errors of each."""
+        register_url_convertor("file_path", _AnyPath())
         router = APIRouter(tags=["files"])
         errors = (ErrorCode.FILES_UNSUPPORTED, ErrorCode.INVALID_PATH, ErrorCode.FILE_TOO_LARGE)
         found = documented_problems((*ON_INSTANCE, *errors, ErrorCode.FILE_NOT_FOUND))
         written = documented_problems((*ON_INSTANCE, *errors, ErrorCode.BODY_TOO_LARGE))
         files = "/v1/instances/{instance_id}/files"
+        file = files + "/{path:file_path}"
         router.add_api_route(
             files, self.list_files, response_model=FileList, responses=found, operation_id="list_files"
         )
         router.add_api_route(
-            files + "/{path:path}",
+            file,
             self.read_file,
             operation_id="read_file",
             response_class=Response,
             responses={200: {"description": "The file's bytes.", "content": _BINARY}, **found},
         )
         router.add_api_route(
-            files + "/{path:path}",
+            file,
             self.write_file,
             methods=["PUT"],
             operation_id="write_file",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 
+_SHOWN_PATH = 200
 _HTTP_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 
 
@@ -64,7 +65,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if code is ErrorCode.METHOD_NOT_ALLOWED:
         # Starlette names the methods of the path's first route only.
         headers["Allow"] = allow_header(_methods_at(request.app.routes, request.scope))
-    return _response(request, ServiceError(code), headers)
+    detail = _no_route(request) if code is ErrorCode.NOT_FOUND else ""
+    return _response(request, ServiceError(code, detail), headers)
+
+
+def _no_route(request: Request) -> str:
+    return f"there is no route {request.method} {request.scope['path'][:_SHOWN_PATH]!r}"
 
 
 async def _client_disconnected(request: Request, error: Exception) -> Response:

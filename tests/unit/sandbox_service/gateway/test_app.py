@@ -57,7 +57,15 @@ async def test_head_is_answered_on_the_hot_routes_that_have_get(client):
 async def test_an_unknown_route_is_a_problem(client):
     for path in ("/nope", "/v1/nope", "/v1/step/", "/v1"):
         reply = await client.get(path)
-        assert (reply.status_code, Problem.model_validate(reply.json()).code) == (404, "not_found")
+        problem = Problem.model_validate(reply.json())
+        assert (reply.status_code, problem.code) == (404, "not_found")
+        assert problem.detail == f"there is no route GET '{path}'"
+
+
+async def test_the_path_of_an_unknown_route_is_shown_in_part(client):
+    reply = await client.post("/v1/v1/" + "x" * 9000)
+    assert reply.json()["detail"].startswith("there is no route POST '/v1/v1/xxx")
+    assert len(reply.json()["detail"]) < 300
 
 
 @pytest.mark.parametrize("verb", HOT)

@@ -69,6 +69,8 @@ async def test_a_missing_file_is_a_problem(client, instance):
         "%2F%2Fetc",
         "a%00b",
         "a%01b",
+        "a%0Ab",
+        "a%0A",
         "%ff%fe",
         "x" * 256,
         "y/" * 600 + "z",

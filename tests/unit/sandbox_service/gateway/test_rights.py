@@ -22,7 +22,7 @@ CONFIG = ServerConfig(
 READER, WRITER = {"X-API-Key": "reader"}, {"X-API-Key": "writer"}
 COOKIE_FORMS = {("POST", "/console/login"), ("POST", "/console/logout")}
 """They set and remove the browser's cookie, and change nothing of the service."""
-ON_INSTANCES = {"/v1/instances/{instance_id}/files", "/v1/instances/{instance_id}/files/{path:path}"}
+ON_INSTANCES = {"/v1/instances/{instance_id}/files", "/v1/instances/{instance_id}/files/{path:file_path}"}
 """They are operations on an instance, which keep it busy and alive."""
 QUESTIONS = {"/console/episodes/{instance_id}/release"}
 """They ask before a change, which such a key cannot make."""
