@@ -72,14 +72,16 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
 
     With ``reward="evaluation"`` the reward of the last step is the evaluation's score and that of all others
     is 0; with ``reward="steps"`` rewards are those of the steps. After the last step ``info["evaluation"]``
-    has the verdict in both cases. Calls raise the errors of ``sandbox_client.errors``.
+    has the verdict in both cases. ``max_steps`` truncates episodes after so many steps; that of
+    ``gymnasium.make(max_episode_steps=...)`` is not the last step here, and has no verdict. Calls raise the
+    errors of ``sandbox_client.errors``.
     """
 
     metadata: ClassVar[dict[str, object]] = {"render_modes": ["ansi"]}
     observation_space = MessageSpace()
     action_space = MessageSpace()
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the keywords of ``gymnasium.make``
         self,
         base_url: str,
         environment: str,
@@ -89,10 +91,13 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
         api_key: str | None = None,
         params: Mapping[str, JsonValue] | None = None,
         reward: Literal["evaluation", "steps"] = "evaluation",
+        max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
         if reward not in ("evaluation", "steps"):
             raise ValueError(f'reward is "evaluation" or "steps", not {reward!r}')
+        if max_steps is not None and max_steps < 1:
+            raise ValueError(f"max_steps is at least 1, not {max_steps}")
         self.render_mode = render_mode
         self._client = SandboxClient(base_url, api_key)
         self._environment = environment
@@ -100,6 +105,8 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
         self._task_ids = None if task_ids is None else tuple(task_ids)
         self._params = params
         self._rewarded_by = reward
+        self._max_steps = max_steps
+        self._steps = 0
         self._episode: Episode | None = None
 
     def reset(
@@ -116,6 +123,7 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
         task_id = str((options or {}).get("task_id") or self._choose_task())
         episode = self._client.episode(self._environment, task_id, seed=seed, params=self._params)
         self._episode = episode.__enter__()
+        self._steps = 0
         try:
             refuse_counterpart(episode.info)
         except CounterpartFailed:
@@ -134,15 +142,17 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
 
         Raises gymnasium.error.ResetNeeded before the first reset and after the end of an episode.
         """
-        if self._episode is None or self._episode.finished:
+        if self._episode is None or self._episode.finished or self._steps == self._max_steps:
             raise ResetNeeded("there is no episode to step; call reset() first")
         result = self._episode.step(assistant_message(action))
+        self._steps += 1
         refuse_counterpart(result.info)
         info: dict[str, object] = {"step": dict(result.info), **self._messages()}
         reward = result.reward if self._rewarded_by == "steps" else 0.0
-        if result.terminated or result.truncated:
+        truncated = result.truncated or (self._steps == self._max_steps and not result.terminated)
+        if result.terminated or truncated:
             reward = self._evaluate(result, info)
-        return text_of(result.observation.messages), reward, result.terminated, result.truncated, info
+        return text_of(result.observation.messages), reward, result.terminated, truncated, info
 
     def render(self) -> str | None:
         """Return the newest observation with ``render_mode="ansi"``, otherwise nothing."""

@@ -39,6 +39,35 @@ except SandboxError as error:
 """
 
 
+BOUNDED = """
+import sys
+import gymnasium
+import sandbox_client.adapters.gymnasium
+
+name, task_ids = "sandbox/Episode-v0", ["echo-10"]
+env = gymnasium.make(name, base_url=sys.argv[1], environment="echo", task_ids=task_ids, max_steps=2)
+for _ in range(2):
+    env.reset()
+    for _ in range(2):
+        _, reward, terminated, truncated, info = env.step("hello")
+        print(reward, terminated, truncated, "evaluation" in info)
+    try:
+        env.step("hello")
+    except gymnasium.error.ResetNeeded:
+        print("over")
+env.close()
+"""
+
+
+async def test_an_episode_is_evaluated_after_its_greatest_number_of_steps(address, backend):
+    python = await asyncio.to_thread(agent_python, "adapters/gymnasium")
+    words = [python, "-c", BOUNDED, address]
+    played = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=120)
+    bounded = "0.0 False False False\n0.2 False True True\nover\n"
+    assert played.stdout == 2 * bounded, played.stderr
+    assert [(each.steps, each.released) for each in backend.episodes.values()] == 2 * [(2, True)]
+
+
 async def test_an_episode_whose_counterpart_is_a_model_is_refused_and_released(address, backend):
     backend.awaits = Op.CREATE
     python = await asyncio.to_thread(agent_python, "adapters/gymnasium")
