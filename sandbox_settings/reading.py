@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from .branch import FOLDERS, Branch
 from .errors import SettingsError
-from .former import Tree, present_key, present_value, rename_settings
+from .former import FormerNames, Tree, present_key, present_value, rename_settings
 from .mistakes import mistakes
 
 _EXTENDS = "extends"
@@ -48,10 +48,10 @@ def read_settings(
     return _validated(model, tree, folders)
 
 
-def read_stored(model: type[Model], text: str) -> Model:
+def read_stored(model: type[Model], text: str, former: FormerNames | None = None) -> Model:
     """Return settings that a program stored as JSON, perhaps an earlier version; nothing is logged.
 
-    Raises SettingsError.
+    ``former`` are names and values that are accepted here besides the model's own. Raises SettingsError.
     """
     try:
         tree = json.loads(text)
@@ -59,7 +59,7 @@ def read_stored(model: type[Model], text: str) -> Model:
         raise SettingsError(f"the stored configuration is not JSON: {error}") from error
     if not isinstance(tree, dict):
         raise SettingsError("the stored configuration is not a JSON object")
-    rename_settings(tree, model.former_names)
+    rename_settings(tree, {**model.former_names, **(former or {})})
     return _validated(model, tree, ())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import sandbox_settings
-from sandbox_settings import Branch, SettingsError
+from sandbox_settings import Branch, FormerNames, FormerValues, SettingsError
 from trainer.errors import ConfigError
 
 from .run import RunConfig
@@ -15,6 +15,13 @@ from .run import RunConfig
 _INSTALLED = Path(__file__).resolve().parents[2]
 _SHIPPED = ("deploy", "runs")
 """Folder of the run files, which have the same names in a checkout and in the installed package."""
+
+_STORED: FormerNames = {
+    "agent.gateway_host": FormerValues(
+        {"0.0.0.0": "127.0.0.1", "0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
+    )
+}
+"""Values that runs of an earlier version may have stored, and that a new run may not have."""
 
 Model = TypeVar("Model", bound=Branch)
 
@@ -27,7 +34,7 @@ def read_run(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConf
 def read_stored_run(text: str) -> RunConfig:
     """Return the configuration that a run's folder keeps as JSON. Raises ConfigError."""
     try:
-        return sandbox_settings.read_stored(RunConfig, text)
+        return sandbox_settings.read_stored(RunConfig, text, _STORED)
     except SettingsError as error:
         raise ConfigError(str(error)) from error
 

@@ -1,4 +1,5 @@
 import errno
+import json
 import stat
 from pathlib import Path
 
@@ -52,6 +53,19 @@ def test_a_run_may_go_on_for_more_steps(config):
     RunFolder.open(config, resume=False)
     longer = config.model_copy(update={"steps": config.steps + 10})
     assert RunFolder.config_of(RunFolder.open(longer, resume=True).path) == longer
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "0", ""])
+def test_a_run_goes_on_with_another_address_than_one_that_is_refused_now(config, host):
+    agent = {"kind": "remote", "url": "http://127.0.0.1:9000/play"}
+    config = with_words(config, agent=agent)
+    file = RunFolder.open(config, resume=False).path / "run.json"
+    stored = json.loads(file.read_text())
+    stored["agent"]["gateway_host"] = host
+    file.write_text(json.dumps(stored))
+    assert RunFolder.config_of(config.folder).agent.gateway_host in ("127.0.0.1", "::1")
+    elsewhere = with_words(config, agent={**agent, "gateway_host": "10.0.0.5"})
+    assert RunFolder.config_of(RunFolder.open(elsewhere, resume=True).path) == elsewhere
 
 
 def test_a_run_that_goes_on_keeps_its_algorithm(config):
