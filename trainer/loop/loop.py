@@ -112,6 +112,10 @@ class EngineSync(Protocol):
         """Have the engines sample again, after a computation without a weight sync."""
         ...
 
+    def close(self) -> None:
+        """Finish what is still being written, at the end of the run."""
+        ...
+
 
 class StepRecorder(Protocol):
     """Keeps the results of steps."""
@@ -182,6 +186,7 @@ class TrainingLoop:
         if self.plan.stages[-1].reward is not None:
             self.learner.restore_policy()
         self.recorder.settle()
+        self.weight_sync.close()
 
     def _begin(self, stage: Stage) -> None:
         if stage.index and self.plan.stages[stage.index - 1].reward is not None:

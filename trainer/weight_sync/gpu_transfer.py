@@ -100,7 +100,7 @@ class GpuTransfer:
         self._snapshots.await_snapshot()
 
     def close(self) -> None:
-        self._disconnect()
+        """Wait for the last snapshot. Connections end with the process."""
         self._snapshots.close()
 
     def _disconnect(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Iterable
@@ -78,6 +77,10 @@ class SnapshotWriter:
         self._written = None
 
     def close(self) -> None:
-        """Wait for the last snapshot, whose folder may be removed afterwards; a failure was logged."""
-        with contextlib.suppress(ConfigError, OSError, Stalled):
+        """Wait for the last snapshot, whose folder may be removed afterwards; a failure is logged."""
+        try:
             self.await_snapshot()
+        except Stalled as error:
+            logger.warning("%s", error)
+        except (ConfigError, OSError):
+            pass  # logged by the thread

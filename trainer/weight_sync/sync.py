@@ -183,7 +183,7 @@ class WeightSync:
         self._sleep.wake_cache(engines)
 
     def close(self) -> None:
-        """Close connections and files."""
+        """Finish what is still being written, at the end of the run."""
         self._transport.close()
 
     def _engines(self) -> Engines:

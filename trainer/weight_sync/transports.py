@@ -45,7 +45,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Close connections and files."""
+        """Finish what is still being written, at the end of the run."""
         ...
 
 

@@ -124,6 +124,9 @@ class Journal:
     def wake_engines(self):
         self.calls.append(("wake",))
 
+    def close(self):
+        self.calls.append(("close",))
+
     def record(self, step, metrics):
         self.calls.append(("record", step, sorted(name for name in metrics if not name.startswith("time/"))))
         self.timed.append(sorted(name for name in metrics if name.startswith("time/")))
@@ -146,9 +149,9 @@ class Journal:
 
 
 def played(config, start=0, begun=None):
-    """Return the calls, without those about the owner of the GPUs."""
+    """Return the calls, without those about the owner of the GPUs and that of the end."""
     calls = journal_of(config, start, begun).calls
-    return [call for call in calls if call not in (("sleep",), ("wake",))]
+    return [call for call in calls if call not in (("sleep",), ("wake",), ("close",))]
 
 
 def journal_of(config, start=0, begun=None):
@@ -178,6 +181,12 @@ def test_engines_stay_away_from_their_gpus_for_the_whole_of_a_warm_start():
     calls = journal_of(RunConfig(steps=1, warm_start=WARM)).calls
     watched = [call[0] for call in calls if call[0] in ("sleep", "update", "wake", "publish")]
     assert watched == ["sleep", "update", "sleep", "update", "publish", "sleep", "update", "publish"]
+
+
+def test_the_weight_sync_finishes_its_last_snapshot_when_the_run_ends():
+    calls = journal_of(RunConfig(steps=1)).calls
+    assert calls[-1] == ("close",)
+    assert calls.count(("close",)) == 1
 
 
 def test_a_weight_sync_is_given_the_batch_that_was_learned_from_last():
@@ -210,14 +219,7 @@ def test_a_step_takes_annotates_updates_and_syncs_in_this_order():
 def test_a_rank_asks_for_the_tokens_of_its_samples_once():
     journal = Journal(share=((0,), (0,)), hollow=True)
     config = RunConfig(steps=1)
-    TrainingLoop(
-        config.loop_settings,
-        plan_of(config),
-        journal,
-        journal,
-        journal,
-        journal,
-    ).run()
+    TrainingLoop(config.loop_settings, plan_of(config), journal, journal, journal, journal).run()
     assert [call for call in journal.calls if call[0] == "tokens"] == [("tokens", 0, [0])]
 
 

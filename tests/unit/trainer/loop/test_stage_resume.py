@@ -103,6 +103,9 @@ class NoEngines:
     def wake_engines(self):
         pass
 
+    def close(self):
+        pass
+
 
 @dataclass
 class Checkpoints:

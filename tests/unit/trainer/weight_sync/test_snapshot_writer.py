@@ -65,13 +65,16 @@ def test_a_snapshot_that_the_disk_does_not_take_is_an_error_of_the_system(tmp_pa
         file_weights(tmp_path, tmp_path, 1, [("one", torch.zeros(4))])
 
 
-def test_a_snapshot_that_is_not_written_is_reported_at_the_deadline(tmp_path, monkeypatch):
+def test_a_snapshot_that_is_not_written_is_reported_at_the_deadline(tmp_path, monkeypatch, caplog):
     released = threading.Event()
     monkeypatch.setattr(snapshot_writer, "file_weights", lambda *_: released.wait(30))
     writer = SnapshotWriter(tmp_path, tmp_path, timeout_s=0.05)
     writer.begin_snapshot(1, [])
     with pytest.raises(Stalled, match=r"not written within 0\.05 s"):
         writer.await_snapshot()
+    with caplog.at_level(logging.WARNING):
+        writer.close()
+    assert "a weight snapshot was not written within 0.05 s" in caplog.text
     released.set()
 
 
