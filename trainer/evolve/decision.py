@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trainer.config.evolve import EvolveMethod
     from trainer.evaluate.comparison import Comparison
-    from trainer.evaluate.results import EvaluationResult
+    from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
 Rule: TypeAlias = Literal["better", "higher", "not_worse", "always"]
@@ -26,13 +26,19 @@ over few of them is too narrow.
 """
 
 
-def can_decide(evaluation: EvaluationResult, rule: Rule) -> bool:
+def can_decide(evaluation: EvaluationResult, rule: Rule, before: EvaluationResult | None = None) -> bool:
     """Return whether enough of the held-out tasks have a verdict to decide by.
 
-    Tasks that are at fault themselves (failure class ``task``) have none with any model, and do not count.
+    Tasks that are at fault themselves (failure class ``task``) have none with any model, and do not count,
+    unless the model that was evaluated ``before`` got a verdict on them.
     """
     graded = sum(task.episodes > 0 for task in evaluation.tasks)
-    broken = sum(task.failure_classes.keys() == {"task"} for task in evaluation.tasks if not task.episodes)
+    sound = {_key(task) for task in before.tasks if task.episodes} if before is not None else set()
+    broken = sum(
+        task.failure_classes.keys() == {"task"} and _key(task) not in sound
+        for task in evaluation.tasks
+        if not task.episodes
+    )
     least = 0.0 if rule == "always" else LEAST_GRADED * (len(evaluation.tasks) - broken)
     return graded > 0 and graded >= least
 
@@ -42,7 +48,7 @@ def decide(before: EvaluationResult, after: EvaluationResult, rule: Rule) -> Dec
 
     Raises DataError when the two evaluations share no task with a score, or failures left too few of one.
     """
-    if not (can_decide(before, rule) and can_decide(after, rule)):
+    if not (can_decide(before, rule) and can_decide(after, rule, before)):
         raise DataError("too many held-out tasks have no verdict to decide by the others")
     change = compare(before, after)
     low, high = change.interval.low, change.interval.high
@@ -84,6 +90,10 @@ def rolled_back_in_a_row(decisions: Sequence[Decision]) -> int:
             break
         count += 1
     return count
+
+
+def _key(task: TaskOutcome) -> tuple[str, str, str]:
+    return task.source, task.environment, task.task_id
 
 
 def _reason(change: Comparison, rule: Rule, *, kept: bool) -> str:

@@ -99,7 +99,7 @@ class Evolution:
             decision = folder.read(Decision) or self._iterate(folder, base, kept)
             decisions.append(decision)
             if decision.kept:
-                kept = self._new_model(folder)
+                kept = self._new_model(folder, kept)
                 self._folder.keep_model(kept.model)
             self._end_iteration(folder, decision)
             patience = self._evolve.patience
@@ -127,7 +127,7 @@ class Evolution:
             decision = nothing_selected(explored.episodes, self._evolve.train.method)
         else:
             trained = folder.read(Trained) or self._train(folder, selected, base, kept)
-            evaluation = self._evaluated(folder, Path(trained.model))
+            evaluation = self._evaluated(folder, Path(trained.model), kept.evaluation)
             decision = decide(kept.evaluation, evaluation, self._evolve.keep)
         folder.write(decision)
         return decision
@@ -207,14 +207,19 @@ class Evolution:
         folder.write(trained)
         return trained
 
-    def _evaluated(self, folder: IterationFolder, model: Path) -> EvaluationResult:
-        """Return the evaluation of a model; one that lost too many tasks to decide by is not kept."""
+    def _evaluated(
+        self, folder: IterationFolder, model: Path, before: EvaluationResult | None = None
+    ) -> EvaluationResult:
+        """Return the evaluation of a model; one that lost too many tasks to decide by is not kept.
+
+        ``before`` is that of the model kept so far.
+        """
         known = folder.read_evaluation()
-        if known is not None and can_decide(known, self._evolve.keep):
+        if known is not None and can_decide(known, self._evolve.keep, before):
             return known
         self._listener.begin_phase(folder.number, "evaluate", "held-out tasks")
         result = self._phases.evaluate(folder, model)
-        if not can_decide(result, self._evolve.keep):
+        if not can_decide(result, self._evolve.keep, before):
             lost = sum(not task.episodes for task in result.tasks)
             raise TrainerError(
                 f"iteration {folder.number}: {lost} of {len(result.tasks)} held-out tasks got no verdict, "
@@ -224,9 +229,9 @@ class Evolution:
         folder.write_evaluation(result)
         return result
 
-    def _new_model(self, folder: IterationFolder) -> KeptModel:
+    def _new_model(self, folder: IterationFolder, before: KeptModel) -> KeptModel:
         trained = folder.read(Trained)
         if trained is None:
             raise CheckpointError(f"{folder.path} is incomplete; start the evolution over with --force")
         model = Path(trained.model)
-        return KeptModel(folder.number, model, self._evaluated(folder, model))
+        return KeptModel(folder.number, model, self._evaluated(folder, model, before.evaluation))

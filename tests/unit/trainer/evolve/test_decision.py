@@ -55,6 +55,9 @@ def test_tasks_that_are_at_fault_themselves_decide_nothing() -> None:
     )
     few = replace(whole, tasks=(*whole.tasks[:2], *broken))
     assert decide(few, few, "not_worse").tasks == 2
+    # The model before got a verdict on them, so that it is the new one that loses them.
+    with pytest.raises(DataError, match="too many held-out tasks have no verdict"):
+        decide(whole, few, "not_worse")
 
 
 @pytest.mark.parametrize(
