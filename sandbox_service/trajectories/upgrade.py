@@ -76,7 +76,7 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
 
 def _attempt(engine: Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
-        # A lock would wait for whoever reads or upgrades the store, and a current one needs none.
+        # Without a lock, which a current store does not need: it would wait for others that use the tables.
         if found_revision(connection, name) == REVISION:
             return
     with engine.begin() as connection:

@@ -31,7 +31,7 @@ def write_report(folder: Path, output: Path | None = None, *, episodes: int = EP
     It holds at most about ``episodes`` episodes. Raises DataError when the folder is not a run's.
     """
     target = output if output is not None else folder / "report.html"
-    page = render_report(folder, episodes=episodes).encode()
+    page = render_report(folder, episodes=episodes).encode()  # before the former one is opened for writing
     target.write_bytes(page)
     return target
 

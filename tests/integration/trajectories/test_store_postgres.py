@@ -5,16 +5,13 @@ import socket
 import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories import migrations, upgrade
+from sandbox_service.trajectories import upgrade
 from sandbox_service.trajectories.condition import StoreState, examine_store
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pruning import PruneRules, plan_pruning, prune
@@ -27,6 +24,7 @@ from tests.contract.trajectory_search import TrajectorySearchContract
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness import postgres
 from tests.harness.episodes import START, event, instance
+from tests.harness.store_revisions import migrate
 
 pytestmark = pytest.mark.postgres
 
@@ -65,12 +63,7 @@ class TestPostgresPruning(PruningContract):
 def test_an_upgrade_beside_a_reader_holds_up_no_writer(url, monkeypatch):
     monkeypatch.setattr(upgrade, "WAIT_S", 4.0)
     engine = connect(url)
-    configured = Config()
-    configured.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    configured.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        configured.attributes["connection"] = connection
-        command.upgrade(configured, "0003")
+    migrate(engine, "0003")
     with ThreadPoolExecutor() as threads, engine.connect() as reader, engine.connect() as writer:
         reader.exec_driver_sql("SELECT count(*) FROM instances")  # as a backup: its transaction goes on
         opening = threads.submit(prepare, engine)

@@ -1,19 +1,17 @@
 import sqlite3
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
-from sandbox_service.trajectories import migrations, upgrade
+from sandbox_service.trajectories import upgrade
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.schema import REVISION, metadata, revision
 from sandbox_service.trajectories.upgrade import StoreSchemaError, prepare
+from tests.harness.store_revisions import migrate, migration_config
 
 
 @pytest.fixture
@@ -21,20 +19,6 @@ def engine(tmp_path):
     engine = connect(f"sqlite:///{tmp_path}/store.sqlite")
     yield engine
     engine.dispose()
-
-
-def config():
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def migrate(engine, target):
-    configured = config()
-    with engine.begin() as connection:
-        configured.attributes["connection"] = connection
-        command.upgrade(configured, target)
 
 
 def test_all_migrations_together_make_the_tables_of_the_schema(engine):
@@ -48,7 +32,7 @@ def test_the_newest_migration_is_the_revision_of_a_new_database(engine):
     prepare(engine)
     with engine.connect() as connection:
         assert connection.execute(sa.select(revision.c.version_num)).scalars().all() == [REVISION]
-    assert ScriptDirectory.from_config(config()).get_current_head() == REVISION
+    assert ScriptDirectory.from_config(migration_config()).get_current_head() == REVISION
 
 
 def test_an_older_database_is_upgraded_once(engine):
