@@ -37,7 +37,7 @@ class AdmissionLimits:
     @classmethod
     def of(cls, rollout: RolloutConfig, replay: ReplayConfig, sync_every: int) -> AdmissionLimits:
         """Return the limits of a run that syncs weights every so many steps."""
-        fresh = rollout.groups - int(replay.share * rollout.groups)
+        fresh = rollout.groups - replay.replayed_of(rollout.groups)
         return cls(fresh, math.ceil((rollout.oversample - 1) * fresh), rollout.max_staleness + sync_every - 1)
 
 

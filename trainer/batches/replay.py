@@ -30,7 +30,7 @@ class ReplayBuffer:
 
     def __init__(self, config: ReplayConfig, groups: int) -> None:
         self._config = config
-        self._wanted = int(config.share * groups)
+        self._wanted = config.replayed_of(groups)
         self._groups: dict[int, Replayable] = {}
 
     @property

@@ -17,7 +17,7 @@ from trainer.config import RunConfig
 from trainer.engines.fleet import engine_handles
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineLost, TrainerError
-from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.progress import EpisodePhase, ProgressMonitor
 from trainer.tracking.logs import keep_log
 
 from .build import freeze_startup_objects, make_player, open_client
@@ -69,8 +69,8 @@ class EpisodeWorkerActor:
         """Create an episode's instance before it may begin."""
         (await self._there()).prepare_instance(spec, member)
 
-    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
-        """Phase, instance and ``may_take_s`` of each episode under way."""
+    async def phases(self) -> Sequence[EpisodePhase]:
+        """Phases of all episodes under way."""
         return self._watch.phases()
 
     async def close(self) -> None:
@@ -114,9 +114,9 @@ class RayEpisodeWorker:
         """See EpisodeWorker."""
         self._actor.prepare_instance.remote(spec, member)
 
-    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
+    async def phases(self) -> Sequence[EpisodePhase]:
         """See EpisodeWorker."""
-        phases: Mapping[str, tuple[str, str, float]] = await self._awaited(self._actor.phases.remote())
+        phases: Sequence[EpisodePhase] = await self._awaited(self._actor.phases.remote())
         return phases
 
     async def close(self) -> None:

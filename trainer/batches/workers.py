@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import EngineLost
@@ -18,7 +18,7 @@ from trainer.types import StopReason, Trajectory
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig
-    from trainer.rollout.progress import ProgressMonitor
+    from trainer.rollout.progress import EpisodePhase, ProgressMonitor
     from trainer.types import GroupSpec
 
 
@@ -40,8 +40,8 @@ class EpisodeWorker(Protocol):
         """Create an episode's instance before it may begin."""
         ...
 
-    async def phases(self) -> Mapping[str, tuple[str, str, float]]:
-        """Phase and instance of each episode under way, by trajectory id."""
+    async def phases(self) -> Sequence[EpisodePhase]:
+        """Phases of all episodes under way."""
         ...
 
     async def close(self) -> None:
@@ -166,8 +166,8 @@ class WorkerPlayer:
                 begun = True
                 self._lost.discard(worker.name)
                 self._someone.set()
-                for trajectory_id, (phase, instance_id, may_take_s) in phases.items():
-                    self._watch.follow(trajectory_id, phase, instance_id, may_take_s)
+                for each in phases:
+                    self._watch.follow(each)
             await asyncio.sleep(self._look_s)
 
     def _miss(self, worker: EpisodeWorker) -> None:

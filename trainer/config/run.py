@@ -284,6 +284,8 @@ class RunConfig(Branch):
             raise ValueError(f"the phases have {total} steps, and steps is {self.steps}: set steps={total}")
         if self.tasks.sources and self.evaluation.splits:
             raise ValueError("evaluation.splits is for runs without sources: set held_out in each source")
+        if self.tasks.replay.share and self.rollout.groups == 1:
+            raise ValueError("tasks.replay needs rollout.groups of at least 2: one group is always fresh")
         if len(self.tasks.environments) > 1 and isinstance(self.agent, BoxAgent):
             raise ValueError("an agent of kind box needs tasks of one environment, and there are several")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):

@@ -48,7 +48,7 @@ class ReplayConfig(Branch):
     """Replay of earlier trajectories, for losses that support off-policy data."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of a batch's groups; 0: off."""
+    """Share of a batch's groups, at least one; 0: off."""
     capacity: Positive = 256
     """Groups kept."""
     max_age: Positive = 4
@@ -57,6 +57,10 @@ class ReplayConfig(Branch):
     """Factor of a group's priority for every use."""
     age_decay: NonNegative = 0.25
     """Factor of the priority for every update since the group was sampled."""
+
+    def replayed_of(self, groups: int) -> int:
+        """Return how many of a batch's groups are replayed: some where a share is set, and never all."""
+        return min(groups - 1, max(1, int(self.share * groups))) if self.share else 0
 
 
 class TaskSource(Branch):

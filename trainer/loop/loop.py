@@ -69,6 +69,10 @@ class TrainableModel(Protocol):
         """
         ...
 
+    def continue_stage(self, steps: int) -> None:
+        """Go on with the restored stage; its schedule is one of ``steps`` steps."""
+        ...
+
     def restore_policy(self) -> None:
         """Put the model back as it was before the stage that trained a reward model."""
         ...
@@ -177,7 +181,9 @@ class TrainingLoop:
     def run(self, start: int = 0, begun: int | None = None) -> None:
         """Run all steps from ``start`` on; ``begun`` is the stage whose optimizer was restored."""
         for stage in self.plan.from_step(start):
-            if stage.index != begun:
+            if stage.index == begun:
+                self.learner.continue_stage(stage.steps)
+            else:
                 self._begin(stage)
             if stage.plays:
                 self._hand_over(max(start, stage.first), stage)

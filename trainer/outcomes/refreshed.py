@@ -11,7 +11,8 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from trainer.advantage.step_estimation import traced_back
 from trainer.errors import ConfigError
 from trainer.reward_models.opening import LocalScorer, MemberModel
-from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, write_refreshed
+from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, find_refreshed, write_refreshed
 
 from .learned import LearnedRewards
 
@@ -40,6 +41,43 @@ class _Member:
     scorer: LocalScorer
     refresher: ModelRefresher
     folder: Path
+
+
+class _Turns:
+    """Episodes that are being scored, and a refresh: never both, and episodes wait for a refresh that waits.
+
+    Otherwise the time of a refresh would count as that of the episodes that are scored behind it, whose
+    deadline it may exceed.
+    """
+
+    def __init__(self) -> None:
+        self._scored = 0
+        self._open, self._idle = asyncio.Event(), asyncio.Event()
+        self._open.set()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def scoring(self) -> AsyncIterator[None]:
+        while not self._open.is_set():
+            await self._open.wait()
+        self._scored += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._scored -= 1
+            if not self._scored:
+                self._idle.set()
+
+    @asynccontextmanager
+    async def refreshing(self) -> AsyncIterator[None]:
+        """For one refresh at a time."""
+        self._open.clear()
+        try:
+            await self._idle.wait()
+            yield
+        finally:
+            self._open.set()
 
 
 class RefreshedRewards:
@@ -67,10 +105,12 @@ class RefreshedRewards:
         self._names = config.models
         self._fresh: deque[Trajectory] = deque(maxlen=refresh.episodes)
         self._refreshing = asyncio.Lock()
+        self._turns = _Turns()
         self._version = self._read_version()
 
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
-        rewarded = await self._rewards.add_reward(trajectory)
+        async with self._turns.scoring():
+            rewarded = await self._rewards.add_reward(trajectory)
         if rewarded.success is not None and rewarded.turns:
             self._fresh.append(rewarded)
             spans = (span for turn in rewarded.turns for span in turn.versions)
@@ -95,7 +135,8 @@ class RefreshedRewards:
             self._version = version
             fresh = tuple(self._fresh)
             self._fresh.clear()
-            losses = [await self._trained(member, fresh) for member in self._members.values()]
+            async with self._turns.refreshing():
+                losses = [await self._trained(member, fresh) for member in self._members.values()]
             await asyncio.to_thread(self._write_version, version)
         logger.info(
             "weights %d: refreshed %d process reward models with %d episodes; loss %.4f",
@@ -113,7 +154,7 @@ class RefreshedRewards:
             write_refreshed(member.scorer.model, member.folder)
             return loss
 
-        # In the thread that scores: no episode is scored with weights that are being updated.
+        # In the thread that scores, which owns the model.
         return await member.scorer.run_between(train)
 
     def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
@@ -125,7 +166,7 @@ class RefreshedRewards:
     def _open(self, name: str) -> MemberModel:
         number = self._names.index(name)
         folder = self._folder / f"{number}"
-        opened = self._open_given(str(folder) if folder.is_dir() else name)
+        opened = self._open_given(str(find_refreshed(folder) or name))
         if not isinstance(opened.scorer, LocalScorer):
             raise ConfigError(f"reward.process.refresh: {name} is a served model; name a folder or a stage")
         if self._refresh.dimension not in opened.note.dimensions:

@@ -74,8 +74,16 @@ class ModelRefresher:
         return sum(losses) / len(losses)
 
 
+def find_refreshed(folder: Path) -> Path | None:
+    """Return the folder if a refreshed model is there, also if its last writing was cut short."""
+    former = _former(folder)
+    if not folder.is_dir() and former.is_dir():
+        former.replace(folder)
+    return folder if folder.is_dir() else None
+
+
 def write_refreshed(model: RewardModel, folder: Path) -> None:
-    """Write a model to a folder, which is replaced as a whole."""
+    """Write a model to a folder, which is replaced as a whole; ``find_refreshed`` finds it after any kill."""
     draft = folder.with_name(f".{folder.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -92,5 +100,14 @@ def write_refreshed(model: RewardModel, folder: Path) -> None:
         metadata={"format": "pt"},
     )
     write_note(draft, model.note)
-    shutil.rmtree(folder, ignore_errors=True)
+    former = _former(folder)
+    if find_refreshed(folder):
+        shutil.rmtree(former, ignore_errors=True)
+        folder.replace(former)
     draft.replace(folder)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def _former(folder: Path) -> Path:
+    """Return the place of the former model while a new one takes its place."""
+    return folder.with_name(f".{folder.name}.former")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _NO_PROGRESS = frozenset({"create", "release"})
 """Phases that an episode may enter without progress."""
@@ -22,6 +22,8 @@ class EpisodePhase:
     """Monotonic seconds."""
     may_take_s: float = 0.0
     """Seconds that its task gives this phase, which is no stall within them."""
+    count: int = 1
+    """Phases that the episode has entered, this one included."""
 
 
 class ProgressMonitor:
@@ -42,21 +44,25 @@ class ProgressMonitor:
         before = self._episodes.get(trajectory_id)
         known = instance_id or (before.instance_id if before and phase != "create" else "")
         self._count(before, phase)
-        self._episodes[trajectory_id] = EpisodePhase(trajectory_id, phase, known, now, may_take_s)
+        count = 1 if before is None else before.count + 1
+        self._episodes[trajectory_id] = EpisodePhase(trajectory_id, phase, known, now, may_take_s, count)
         if phase not in _NO_PROGRESS:
             self._progress_at = now
 
-    def follow(self, trajectory_id: str, phase: str, instance_id: str, may_take_s: float) -> None:
-        """Record the phase that another process reports of an episode in progress."""
-        known = self._episodes.get(trajectory_id)
-        if known is not None and (known.phase, known.instance_id) != (phase, instance_id):
-            self.entered(trajectory_id, phase, instance_id, may_take_s)
+    def follow(self, reported: EpisodePhase) -> None:
+        """Record the phase that another process reports of an episode in progress.
 
-    def phases(self) -> dict[str, tuple[str, str, float]]:
-        """Return phase, instance and ``may_take_s`` of each episode in progress by its id."""
-        return {
-            name: (each.phase, each.instance_id, each.may_take_s) for name, each in self._episodes.items()
-        }
+        An episode may have entered other phases between two reports, and be in the same one again.
+        """
+        name = reported.trajectory_id
+        known = self._episodes.get(name)
+        if known is not None and _place(known) != _place(reported):
+            self.entered(name, reported.phase, reported.instance_id, reported.may_take_s)
+            self._episodes[name] = replace(self._episodes[name], count=reported.count)
+
+    def phases(self) -> tuple[EpisodePhase, ...]:
+        """Return the phases of all episodes in progress."""
+        return tuple(self._episodes.values())
 
     def episode_ended(self, trajectory_id: str, *, verdict: bool) -> None:
         """Record the end of an episode; without a verdict it is not progress."""
@@ -115,3 +121,8 @@ class ProgressMonitor:
         if self._trouble:
             parts.append(f"latest failure: {self._trouble}")
         return "; ".join(parts)
+
+
+def _place(episode: EpisodePhase) -> tuple[str, str, int]:
+    """Return what differs when an episode has moved; processes have clocks of their own."""
+    return episode.phase, episode.instance_id, episode.count

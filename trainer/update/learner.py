@@ -127,6 +127,10 @@ class Learner:
             self.model.core, self.settings, optimizer, steps, reference=needed, critic=critic
         )
 
+    def continue_stage(self, steps: int) -> None:
+        """Go on with a restored stage, which has ``steps`` steps now: a resumed run may be given more."""
+        self._begun().optimizer.steps = steps
+
     def restore_policy(self) -> None:
         """Put the model back as it was before the stage that trained a reward model, with a fresh head."""
         head = self.model.core.value_head

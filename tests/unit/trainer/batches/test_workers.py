@@ -1,6 +1,7 @@
 """Episodes played elsewhere: shared out evenly, watched, and played again when a worker is lost."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.harness.producer_steps import ids, started, sync_weights
 from tests.harness.waiting import settle, until
 from trainer.batches.workers import WorkerPlayer
 from trainer.errors import ConfigError, EngineLost
-from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.progress import EpisodePhase, ProgressMonitor
 from trainer.types import GroupSpec, TaskRef
 
 SPEC = GroupSpec(3, TaskRef("code", "train", "t"), seed=40, size=8, max_turns=4)
@@ -23,7 +24,7 @@ class FakeWorker:
         self.error = error
         self.silent = silent
         self.go = asyncio.Event()
-        self.played, self.prepared, self.told = [], [], {}
+        self.played, self.prepared, self.reported = [], [], ()
         self.gone = False
         self.closed = self.kills = self.asked = 0
 
@@ -43,7 +44,7 @@ class FakeWorker:
         if self.silent:
             await asyncio.Event().wait()
         self.asked += 1
-        return dict(self.told)
+        return self.reported
 
     async def close(self):
         self.closed += 1
@@ -154,8 +155,9 @@ async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
     watch.entered("3.0", "create")
     player = WorkerPlayer([worker], watch, look_s=0.001)
     (playing,) = play(player, 0)
-    worker.told = {"3.0": ("evaluate", "code-7", 600.0), "9.9": ("step", "code-8", 0.0)}
-    await until(lambda: watch.phases() == {"3.0": ("evaluate", "code-7", 600.0)})
+    known = EpisodePhase("3.0", "evaluate", "code-7", since=0.0, may_take_s=600.0, count=7)
+    worker.reported = (known, EpisodePhase("9.9", "step", "code-8", since=0.0))
+    await until(lambda: [replace(each, since=0.0) for each in watch.phases()] == [known])
     worker.go.set()
     await playing
     await player.close()
@@ -197,7 +199,7 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
         prepare_instance = staticmethod(lambda *_: None)
 
         async def phases(self):
-            return {}
+            return ()
 
         async def close(self):
             return None

@@ -1,5 +1,7 @@
 """Process reward models are trained on fresh episodes while the policy moves, and a resumed run has them."""
 
+import asyncio
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +15,15 @@ from trainer.batches.agreement import fresh_quality
 from trainer.config import RewardConfig
 from trainer.errors import ConfigError
 from trainer.outcomes.opening import check_reward_models, open_learned
+from trainer.outcomes.refreshed import RefreshedRewards
+from trainer.reward_models.model import RewardModel
+from trainer.reward_models.opening import LocalScorer, ModelOpener
+from trainer.reward_models.refreshing import find_refreshed, write_refreshed
 from trainer.types import VersionSpan
 
 GOOD, BAD = 7, 9
 EVERY, FRESH = 2, 8
+TIMEOUT_S = 1.0
 
 
 def config(*folders, **refresh):
@@ -63,6 +70,56 @@ async def test_models_learn_from_fresh_episodes_after_these_were_scored(tmp_path
         [turn.terms["process/correctness"] for turn in each.turns] for each in (scored[0], scored_again[0])
     ]
     assert np.allclose(*values, atol=1e-5)
+
+
+class SlowScorer(LocalScorer):
+    """A refresh takes longer than an episode may wait for its reward."""
+
+    def __init__(self, model, begun):
+        super().__init__(model)
+        self._begun = begun
+
+    async def run_between(self, work):
+        self._begun.set()
+
+        def slow():
+            time.sleep(1.5 * TIMEOUT_S)
+            return work()
+
+        return await super().run_between(slow)
+
+
+async def test_episodes_that_end_during_a_refresh_wait_for_it_beyond_their_own_deadline(tmp_path) -> None:
+    settings = config(process_folder(tmp_path / "steps"), updates=1)
+    process = settings.process.model_copy(update={"timeout_s": TIMEOUT_S})
+    opener = ModelOpener(tmp_path, tiny_folder(), process.reads, process.timeout_s)
+    begun = asyncio.Event()
+
+    def open_slow(name):
+        opened = opener.open_model(name)
+        return replace(opened, scorer=SlowScorer(opened.scorer.model, begun))
+
+    rewards = RefreshedRewards(process, process.refresh, tmp_path / "refreshed", open_slow)
+    for number in range(FRESH - 1):
+        await rewards.add_reward(episode(number, EVERY))
+    ending = [asyncio.create_task(rewards.add_reward(episode(FRESH - 1, EVERY)))]
+    await begun.wait()
+    ending += [asyncio.create_task(rewards.add_reward(episode(number, EVERY))) for number in range(40)]
+    rewarded = await asyncio.gather(*ending)
+    assert all("process/correctness" in each.turns[0].terms for each in rewarded)
+    await rewards.close()
+
+
+def test_a_refreshed_model_is_found_when_its_writing_was_cut_short(tmp_path) -> None:
+    model, folder = RewardModel.load(process_folder(tmp_path / "steps")), tmp_path / "refreshed" / "0"
+    assert find_refreshed(folder) is None
+    write_refreshed(model, folder)
+    written = {file.name for file in folder.iterdir()}
+    folder.rename(folder.with_name(".0.former"))  # as a kill leaves it between two renames
+    assert find_refreshed(folder) == folder
+    write_refreshed(RewardModel.load(folder), folder)
+    assert {file.name for file in folder.iterdir()} == written
+    assert [file.name for file in folder.parent.iterdir()] == ["0"]
 
 
 def test_a_dimension_that_a_model_lacks_is_refused(tmp_path) -> None:

@@ -80,6 +80,23 @@ def test_a_phase_to_which_its_task_gives_time_is_no_stall_within_it(watch, clock
     assert watch.silence_s == 0
     clock.advance(107)
     assert watch.silence_s == 7
-    assert watch.phases()["1.0"] == ("evaluate", "", 600.0)
+    assert watch.phases()[0].may_take_s == 600.0
     watch.episode_ended("1.0", verdict=False)
     assert watch.silence_s == 607
+
+
+def test_an_episode_that_is_in_the_same_phase_again_has_made_progress(watch, clock):
+    elsewhere = ProgressMonitor(clock.monotonic)
+    watch.entered("1.0", "create")
+    elsewhere.entered("1.0", "create")
+    elsewhere.entered("1.0", "generate", "code-7")
+    for _ in range(3):
+        watch.follow(*elsewhere.phases())
+        clock.advance(60)
+        elsewhere.entered("1.0", "step")
+        elsewhere.entered("1.0", "generate")
+    watch.follow(*elsewhere.phases())
+    assert watch.silence_s == 0
+    clock.advance(9)
+    watch.follow(*elsewhere.phases())
+    assert watch.silence_s == 9, "nothing has happened since"

@@ -293,6 +293,19 @@ def test_a_learner_that_was_loaded_goes_on_bit_for_bit(folder, tmp_path, algorit
         assert {**one, **dict.fromkeys(timed, 0)} == {**other, **dict.fromkeys(timed, 0)}
 
 
+def test_a_run_that_is_given_more_steps_follows_the_schedule_of_all_of_them(folder, tmp_path):
+    branches = {"learner": {"optimizer": {"learning_rate": 1e-2, "schedule": "linear", "final_share": 0}}}
+    learner = learner_on(folder, **branches)
+    learner.begin_stage(learner.settings.learner.optimizer, 2)
+    steps_of(learner, small_batch(0), small_batch(1))
+    assert learner.optimizer.rate == 0.0
+    learner.save(tmp_path / "checkpoint").result()
+    again = Learner(folder, run_config(**branches).learner_settings, "cpu")
+    again.load_checkpoint(tmp_path / "checkpoint")
+    again.continue_stage(8)
+    assert again.optimizer.rate == pytest.approx(1e-2 * 6 / 8)
+
+
 def test_random_states_of_all_kinds_go_on_too(folder, tmp_path):
     import random
 
