@@ -7,6 +7,7 @@ folder, the next worker group sees the record and returns at once, and the drive
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ def noting_final(folder: Path) -> Iterator[None]:
         kind = next(
             kind for kind in _FINAL if isinstance(error, kind)
         )  # Ray's wrappers are subclasses of both RayTaskError and the original class
-        draft = folder / f"{_NOTE}.draft"
+        draft = folder / f"{_NOTE}.{os.getpid()}.draft"  # several ranks may fail at once
         draft.write_text(json.dumps({"kind": kind.__name__, "sentence": str(error)}), encoding="utf-8")
         draft.replace(folder / _NOTE)
         raise

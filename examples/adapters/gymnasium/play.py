@@ -9,11 +9,10 @@ import sandbox_client.adapters.gymnasium  # noqa: F401 - registers "sandbox/Epis
 SOLUTION = '```python\nopen("answer.txt", "w").write(str(str(7**250).count("3")))\n```'
 SUBMIT = {"tool_calls": [{"type": "function", "function": {"name": "submit", "arguments": "{}"}}]}
 
-env = gymnasium.make("sandbox/Episode-v0", base_url=sys.argv[1], environment="code")
-observation, info = env.reset(seed=0, options={"task_id": "maths_power_digits"})
-print(observation.splitlines()[0])
-for action in (SOLUTION, SUBMIT):
-    observation, reward, terminated, truncated, info = env.step(action)
-    print(f"reward {reward}, terminated {terminated}, truncated {truncated}")
-print("success:", info["evaluation"]["success"])
-env.close()
+with gymnasium.make("sandbox/Episode-v0", base_url=sys.argv[1], environment="code") as env:
+    observation, info = env.reset(seed=0, options={"task_id": "maths_power_digits"})
+    print(observation.splitlines()[0])
+    for action in (SOLUTION, SUBMIT):
+        observation, reward, terminated, truncated, info = env.step(action)
+        print(f"reward {reward}, terminated {terminated}, truncated {truncated}")
+    print("success:", info["evaluation"]["success"])
