@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from local_processes.waiting import exponential_wait_s
 from trainer.errors import BudgetSpent, JudgeFailed
@@ -71,7 +72,8 @@ class Judge:
         self._store = store
         self._wait_s = wait_s
         self._slots = asyncio.Semaphore(config.concurrency)
-        self._asking: dict[str, asyncio.Lock] = {}
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Locks of the requests that are under way, each for as long as a caller holds it or waits for it."""
         self._reserved_tokens = 0
 
     async def find_outcome(self, trajectory: Trajectory) -> float:
@@ -118,8 +120,6 @@ class Judge:
                     answer, found = await self._asked(messages, read)
             except TimeoutError:
                 raise JudgeFailed(self._late) from None
-            finally:
-                self._asking.pop(key, None)
             self._store.remember(key, answer)
             return found
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.episodes_played import played
+from tests.harness.waiting import settle, until
 from trainer.config.reward import JudgeConfig
 from trainer.errors import BudgetSpent, JudgeFailed
 from trainer.outcomes.judge import Answer, Judge
@@ -100,6 +101,31 @@ async def test_equal_episodes_are_graded_once_also_at_the_same_time_and_after_a_
     again, _ = judge(ScriptedEndpoint(), tmp_path, run="another run")
     assert await again.find_outcome(EPISODE) == 0.5
     assert len(endpoint.requests) == 1
+
+
+async def test_equal_episodes_are_graded_one_at_a_time_also_after_a_failure(tmp_path) -> None:
+    class Waiting(ScriptedEndpoint):
+        """Answers the second request when the test lets it."""
+
+        go = asyncio.Event()
+
+        async def complete(self, messages):
+            await asyncio.sleep(0)  # the others ask meanwhile
+            answer = await super().complete(messages)
+            await self.go.wait()
+            return answer
+
+    endpoint = Waiting(JudgeFailed("busy"), "SCORE: 5")
+    source, _ = judge(endpoint, tmp_path, attempts=1)
+    first, second = (asyncio.create_task(source.find_outcome(EPISODE)) for _ in range(2))
+    with pytest.raises(JudgeFailed, match="busy"):
+        await first
+    await until(lambda: len(endpoint.requests) == 2)
+    third = asyncio.create_task(source.find_outcome(EPISODE))
+    await settle()
+    endpoint.go.set()
+    assert await asyncio.gather(second, third) == [0.5, 0.5]
+    assert len(endpoint.requests) == 2
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"temperature": 0.5}, {"rubric": "Is it kind?"}])
