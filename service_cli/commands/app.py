@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import typer
 
+from local_processes.full_disks import explaining_full_disks
 from sandbox_plugins import remember_folder
 from sandbox_service.telemetry import configure_logging
 
@@ -28,7 +29,7 @@ from . import (
     status,
     trajectories,
 )
-from .terminal import explaining_full_disks
+from .terminal import fail
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
@@ -89,5 +90,5 @@ def main() -> None:
     remember_folder()
     # Around all of it, since wrong usage ends the program before the command begins.
     ending = node_env.failing_in_the_shell() if sys.argv[1:2] == [node_env.NAME] else nullcontext()
-    with ending, explaining_full_disks():
+    with ending, explaining_full_disks(lambda sentence: fail(sentence).exit_code):
         build_cli()()

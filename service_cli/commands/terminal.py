@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +25,6 @@ WRONG = 2
 """Exit code of wrong usage, as for an unknown option."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def results() -> Console:
@@ -87,20 +84,6 @@ def explained() -> Iterator[None]:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
     except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error
-
-
-@contextmanager
-def explaining_full_disks() -> Iterator[None]:
-    """End the program with a message if there is no space for its output."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        failed = fail(f"cannot write {error.filename or 'the output'}: {error.strerror}")
-        # What is left in the buffer would fail once more at the interpreter's exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(failed.exit_code)
 
 
 def _plain(text: str) -> str:

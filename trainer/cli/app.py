@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from local_processes.full_disks import explaining_full_disks
 from sandbox_plugins import remember_folder
 
 from . import (
@@ -25,6 +26,7 @@ from . import (
 )
 from .data import build_data
 from .driver import RealDriver
+from .terminal import failed
 
 _HELP = """Train language-model agents on episodes in sandboxes.
 
@@ -91,4 +93,6 @@ def build_cli() -> typer.Typer:
 def main() -> None:
     """Run the command line."""
     remember_folder()
-    build_cli()(obj=RealDriver())
+    # Around all of it: what is printed may reach the disk only as the program ends.
+    with explaining_full_disks(lambda sentence: failed(sentence).exit_code):
+        build_cli()(obj=RealDriver())

@@ -81,11 +81,11 @@ def explained(
         with _answered():
             yield
     except TrainerError as error:
-        raise _failed(
+        raise failed(
             str(error), _next(error, hints), WRONG if isinstance(error, ConfigError) else FAILED
         ) from error
     except OSError as error:
-        raise _failed(f"{error.filename or 'a file'}: {error.strerror or error}", "", FAILED) from error
+        raise failed(f"{error.filename or 'a file'}: {error.strerror or error}") from error
     except KeyboardInterrupt as error:
         notes().print(interrupted, markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from error
@@ -109,7 +109,8 @@ def _answered() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _failed(sentence: str, hint: str, code: int) -> typer.Exit:
+def failed(sentence: str, hint: str = "", code: int = FAILED) -> typer.Exit:
+    """Print an error message, and a hint below it, and return the exception to raise."""
     console = notes()
     console.print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
     if hint:

@@ -1,5 +1,8 @@
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -29,3 +32,17 @@ def test_ctrl_c_is_answered_at_once_and_told_again_when_all_has_ended(capsys):
 def test_what_is_nobodys_mistake_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError), explained():
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("word", ["--help", "config"])
+def test_output_without_space_is_an_error_in_a_sentence(word: str) -> None:
+    with Path("/dev/full").open("w") as stdout:
+        ended = subprocess.run(
+            [str(Path(sys.executable).with_name("sandbox-trainer")), word],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "error: cannot write the output: No space left on device\n"
