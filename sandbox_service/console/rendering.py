@@ -51,6 +51,11 @@ class StaticFile:
     content: bytes
     media_type: str
 
+    @property
+    def digest(self) -> str:
+        """Digest of the content, which its URL has."""
+        return hashlib.sha256(self.content).hexdigest()[:12]
+
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
@@ -90,8 +95,7 @@ def _templates() -> Environment:
 
 def _static_url(name: str) -> str:
     """Return the URL of a static file, which changes with its content."""
-    digest = hashlib.sha256(static_files()[name].content).hexdigest()[:12]
-    return f"/console/static/{name}?v={digest}"
+    return f"/console/static/{name}?v={static_files()[name].digest}"
 
 
 def number(value: float | None, digits: int = 4) -> str:

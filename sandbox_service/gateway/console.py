@@ -57,7 +57,7 @@ _FLEET_S = 2.0
 _MOST_FORM = 8192
 """Bytes of a form."""
 _CACHED = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
-"""Headers of static files, whose URLs change with their content."""
+"""Headers of static files, whose URLs change with their content, at the URL of theirs."""
 _NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _LONGEST_SEQUENCE = 18
 """Digits of an event's sequence, which is also the cursor after it."""
@@ -263,7 +263,9 @@ class ConsoleRoutes:
         file = static_files().get(request.path_params["name"])
         if file is None:
             raise ServiceError(ErrorCode.NOT_FOUND)
-        return Response(file.content, media_type=file.media_type, headers=_CACHED)
+        # During an upgrade a page of the other version asks for a content that is not this one.
+        headers = _CACHED if request.query_params.get("v") == file.digest else _NOT_CACHED
+        return Response(file.content, media_type=file.media_type, headers=headers)
 
     @as_page
     async def reject_unknown(self, request: Request) -> Response:

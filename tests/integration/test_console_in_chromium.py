@@ -64,6 +64,55 @@ async def test_the_overview_renews_itself_in_place(browser, console, cookies):
         assert await page.evaluate("document.querySelector('table').kept")
 
 
+async def test_the_focus_stays_on_its_row_when_others_come_and_go(browser, console, cookies):
+    for name in ("first", "second", "third"):
+        await console.service.create(instance_id=name)
+    focused = "document.activeElement.closest('tr')?.id || document.activeElement.id"
+    async with tab(browser, storage_state=cookies) as page:
+        await page.goto(f"{console.url}/console")
+        await page.get_by_role("link", name="Release second").focus()
+        for gone, come in (("third", "fourth"), ("first", "fifth")):
+            await console.service.create(instance_id=come)
+            await console.service.release(gone)
+            await page.wait_for_selector(f"#instance-{gone}", state="detached")
+            await page.wait_for_selector(f"#instance-{come}")
+            assert await page.evaluate(focused) == "instance-second"
+        await console.service.release("second")
+        await page.wait_for_selector("#instance-second", state="detached")
+        assert await page.evaluate(focused) == "main"
+    for name in ("fourth", "fifth"):
+        await console.service.release(name)
+
+
+@pytest.mark.parametrize(
+    ("status", "news"),
+    [(403, "no longer see"), (404, "is gone"), (429, "too many requests"), (503, "does not answer")],
+)
+async def test_a_page_that_cannot_be_renewed_says_why(browser, console, cookies, status, news):
+    asked = []
+
+    async def refuse(route):
+        asked.append(route.request.url)
+        await route.fulfill(status=status, headers={"retry-after": "30"} if status == 429 else {})
+
+    async with tab(browser, storage_state=cookies) as page:
+        await page.clock.install()
+        await page.goto(f"{console.url}/console")
+        await page.route("**/console", refuse)
+        await page.clock.run_for(6_000)
+        await page.wait_for_selector(f"#news:has-text('{news}')")
+        if status == 429:
+            await page.clock.run_for(20_000)
+            assert len(asked) == 1, "Retry-After is respected"
+        else:
+            async with page.expect_request("**/console"):
+                await page.clock.run_for(11_000)
+        await page.unroute("**/console")
+        await page.clock.run_for(31_000)
+        await page.wait_for_selector("#news:empty", state="attached")
+        page.errors.clear()  # Chromium reports the status
+
+
 async def test_keys_step_through_an_episode_and_links_lead_to_a_step(browser, console, cookies):
     async with tab(browser, storage_state=cookies) as page:
         await page.goto(f"{console.url}/console/episodes/one")
@@ -199,6 +248,25 @@ async def test_the_list_of_runs_stays_as_it_is_while_one_is_ticked(browser, cons
         await page.evaluate("document.activeElement.blur()")
         await page.clock.run_for(11_000)
         await page.wait_for_selector(f"tbody tr:first-child th:has-text('{second}')")
+
+
+async def test_a_tick_that_is_set_while_the_list_loads_keeps_it(browser, console, cookies, folder):
+    async with tab(browser, storage_state=cookies) as page:
+        await page.clock.install()
+        await page.goto(f"{console.url}/console/runs")
+        first, second = [await row.inner_text() for row in await page.locator("tbody th").all()]
+
+        async def tick(route):
+            os.utime(folder / "runs" / second / "metrics.jsonl")
+            await page.get_by_label(f"tick {second}", exact=True).check()
+            await route.continue_()
+
+        await page.route("**/console/runs", tick)
+        async with page.expect_response("**/console/runs"):
+            await page.clock.run_for(11_000)
+        await page.clock.run_for(1_000)
+        assert await page.locator("tbody th").first.inner_text() == first
+        assert await page.get_by_label(f"tick {second}", exact=True).is_checked()
 
 
 async def test_a_release_asks_first_and_the_instance_leaves_the_overview(browser, console, cookies):

@@ -4,7 +4,8 @@
 (() => {
   const same = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName && (one.id || "") === (other.id || "");
 
-  // Makes a node like another and keeps what is alike, so that focus, scrolling and selection stay.
+  // Makes a node like another and keeps what is alike, so that focus, scrolling and selection stay. Children with
+  // an id, such as the rows of a list, are found again wherever they are now; the others by their place.
   function renew(old, fresh) {
     if (old.nodeType !== Node.ELEMENT_NODE) {
       if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
@@ -13,13 +14,36 @@
     for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
     for (const { name, value } of fresh.attributes) if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
     const wanted = [...fresh.childNodes];
-    const kept = [...old.childNodes];
-    wanted.forEach((node, place) => {
-      if (place >= kept.length) old.append(document.importNode(node, true));
-      else if (same(kept[place], node)) renew(kept[place], node);
-      else kept[place].replaceWith(document.importNode(node, true));
-    });
-    kept.slice(wanted.length).forEach((node) => node.remove());
+    const ids = new Set(wanted.map((node) => node.id).filter(Boolean));
+    // What is gone leaves first, so that what stays need not move: moving takes the focus away.
+    for (const child of [...old.children]) if (child.id && !ids.has(child.id)) child.remove();
+    const known = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+    let at = old.firstChild;
+    function skip() {
+      const passed = at;
+      at = at.nextSibling;
+      return passed;
+    }
+    for (const node of wanted) {
+      const named = known.get(node.id);
+      if (named) while (at && at !== named && !at.id) skip().remove();
+      const kept = named || (at && !at.id && same(at, node) ? at : null);
+      if (!kept || !same(kept, node)) old.insertBefore(document.importNode(node, true), at);
+      else {
+        if (kept === at) skip();
+        else old.insertBefore(kept, at);
+        renew(kept, node);
+      }
+    }
+    while (at) skip().remove();
+  }
+
+  // Renews the page's content. The focus stays where it was, also on a row that had to move, if that is still there.
+  function show(page) {
+    const focused = document.activeElement;
+    renew(main, page.getElementById("main"));
+    if (!focused.isConnected) main.focus({ preventScroll: true });
+    else if (document.activeElement !== focused) focused.focus({ preventScroll: true });
   }
 
   const main = document.getElementById("main");
@@ -31,32 +55,45 @@
     async function run() {
       if (document.hidden) { addEventListener("visibilitychange", run, { once: true }); return; }
       let more = true;
+      let problem = "";
       try {
         more = await call();
-        if (pause !== seconds) news.textContent = "";
         pause = seconds;
-      } catch {
-        if (pause === seconds) news.textContent = "the service does not answer";
-        pause = Math.min(2 * pause, 60);
+      } catch (error) {
+        problem = error instanceof Refused ? error.message : "the service does not answer";
+        pause = Math.max(Math.min(2 * pause, 60), error.retryAfter || 0);
       }
+      // Only news is read out.
+      if (news.textContent !== problem) news.textContent = problem;
       if (more) setTimeout(run, pause * 1000);
     }
     setTimeout(run, seconds * 1000);
+  }
+
+  // An answer that says why the page cannot be renewed.
+  class Refused extends Error {
+    constructor(answer) {
+      const reasons = { 403: "you may no longer see this page", 404: "what this page shows is gone", 429: "too many requests; this page is renewed more slowly" };
+      super(reasons[answer.status] || `the page cannot be renewed (HTTP ${answer.status})`);
+      this.retryAfter = Number(answer.headers.get("retry-after")) || 0;
+    }
   }
 
   // The document at an address; null if it has none to send.
   async function load(url) {
     const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (answer.status === 401) { location.reload(); return null; }
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (answer.status >= 500) throw new Error(String(answer.status));
+    if (!answer.ok) throw new Refused(answer);
     return answer.status === 204 ? null : new DOMParser().parseFromString(await answer.text(), "text/html");
   }
 
   async function refresh() {
-    // A list of which something is ticked stays as it is: the ticks would stand beside other rows.
-    if (document.querySelector("#main input[type=checkbox]:is(:checked, :focus)")) return true;
+    // A list of which something is ticked stays as it is: a ticked row may be among those that leave.
+    const ticked = () => document.querySelector("#main input[type=checkbox]:is(:checked, :focus)");
+    if (ticked()) return true;
     const page = await load(location.href);
-    if (page) renew(main, page.getElementById("main"));
+    if (page && !ticked()) show(page);
     return true;
   }
   const every = Number(document.body.dataset.refresh || 0);

@@ -298,3 +298,6 @@ async def test_static_files_need_no_key_and_pages_link_them_by_content(keyed):
         reply = await keyed.get(name)
         assert reply.status_code == 200
         assert "immutable" in reply.headers["cache-control"]
+        # As the page of another version links it, while that one is replaced.
+        other = await keyed.get(f"{name.partition('?')[0]}?v=0123456789ab")
+        assert (other.status_code, other.headers["cache-control"]) == (200, "no-store")
