@@ -34,14 +34,35 @@ json.dump({"answers": answers, "files": files, "lint": helm_python.lint(str(CHAR
 """
 KEYS = {"server": {"api_keys": {"0" * 64: "team-a"}}}
 SET = {"config": KEYS, "postgresql": {"secret": "db", "peers": [{"podSelector": {}}]}}
+OF_THE_CHART = {
+    "store.url": {"store": {"url": "sqlite:///t"}},
+    "sandbox.docker_host": {"sandbox": {"docker_host": "tcp://engine:2376"}},
+    "sandbox.runsc": {"sandbox": {"runsc": "/opt/runsc"}},
+    "sandbox.gvisor_root": {"sandbox": {"gvisor_root": "/opt/root"}},
+    "fleet.scaling.max_nodes": {"fleet": {"scaling": {"target_use": 0.5, "max_nodes": 3}}},
+    "fleet.scaling.enabled": {"fleet": {"scaling": {"enabled": True}}},
+}
+"""Settings that the chart makes of other values."""
 ASKED = {
     "without secrets": {},
     "docker without group": {**SET, "boxes": {"kind": "docker"}},
-    "a setting of the chart": {**SET, "config": {**KEYS, "store": {"url": "sqlite:///t"}}},
     "an unknown setting": {**SET, "config": {**KEYS, "pol": {"max_boxes": 4}}},
     "a setting of the wrong type": {**SET, "config": {**KEYS, "pool": {"max_boxes": "many"}}},
     "an unknown kind": {**SET, "boxes": {"kind": "process"}},
     "autoscaling without the API": {**SET, "sandbox": {"autoscaling": True}},
+    "more pods than the most": {**SET, "sandbox": {"replicas": 12}},
+    "fewer pods than the least": {**SET, "sandbox": {"minReplicas": 4}},
+    "autoscaling to nothing": {
+        **SET,
+        "sandbox": {"autoscaling": True, "minReplicas": 0, "maxReplicas": 0},
+        "networkPolicy": {"apiServer": [{"podSelector": {}}]},
+    },
+    "Redis without peers": {**SET, "ray": {"redis": {"address": "redis:6379"}}},
+    "Redis without peers or policy": {
+        **SET,
+        "ray": {"redis": {"address": "redis:6379"}},
+        "networkPolicy": {"enabled": False},
+    },
     "least": SET,
     "autoscaling": {
         **SET,
@@ -56,7 +77,7 @@ ASKED = {
         },
         "sandbox": {"autoscaling": True},
         "networkPolicy": {"apiServer": [{"podSelector": {}}]},
-        "trainer": {"enabled": True, "runsClaim": "runs"},
+        "trainer": {"enabled": True, "runsClaim": "runs", "replicas": 4},
     },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
     "an image of one's own": {**SET, "image": {"repository": "registry.example/mine", "tag": "7"}},
@@ -74,6 +95,7 @@ ASKED = {
     "rolling, changed": {**SET, "rollOnConfigChange": True, "config": {**KEYS, "pool": {"max_boxes": 4}}},
     "changed": {**SET, "config": {**KEYS, "pool": {"max_boxes": 4}}},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
+    **{name: {**SET, "config": {**KEYS, **config}} for name, config in OF_THE_CHART.items()},
 }
 
 
@@ -110,11 +132,18 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
     ("values", "reason"),
     [
         ("docker without group", "boxes.docker.group"),
-        ("a setting of the chart", "config.store.url is the chart's"),
+        *((name, f"config.{name} is the chart's") for name in OF_THE_CHART),
         ("an unknown setting", "additional properties 'pol' not allowed"),
         ("a setting of the wrong type", "/config/pool/max_boxes"),
         ("an unknown kind", "'gvisor', 'docker'"),
         ("autoscaling without the API", "networkPolicy.apiServer"),
+        (
+            "more pods than the most",
+            "replicas is 12: it has to be from sandbox.minReplicas (1) to sandbox.",
+        ),
+        ("fewer pods than the least", "sandbox.replicas is 2: it has to be from sandbox.minReplicas (4)"),
+        ("autoscaling to nothing", "sandbox.maxReplicas is 0: it has to be at least 1"),
+        ("Redis without peers", "these values have to be set: ray.redis.peers"),
     ],
 )
 def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, reason) -> None:
@@ -127,6 +156,18 @@ def test_the_fields_of_all_values_are_known_to_kuberay(rendered) -> None:
     assert not text.startswith("error: ")
     for field in ("secretName: token", "redisPassword:", "autoscalerOptions:", "kind: RayCluster\n"):
         assert field in text
+
+
+def test_redis_needs_no_peers_where_the_platform_has_the_policies(rendered) -> None:
+    assert "redisAddress: " in rendered["answers"]["Redis without peers or policy"]
+
+
+def test_all_pods_of_the_trainer_are_started(rendered) -> None:
+    """KubeRay starts ``maxReplicas`` at most."""
+    documents = [each for each in yaml.safe_load_all(rendered["answers"]["everything of KubeRay"]) if each]
+    (cluster,) = [each["spec"] for each in documents if each["kind"] == "RayCluster"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert (group["replicas"], group["maxReplicas"]) == (4, 4)
 
 
 def test_the_least_values_give_valid_manifests(rendered) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from deploy.exposure import check_reach
 from sandbox_service.config import ServiceConfig
+from sandbox_service.sandboxes.container import ContainerChoices
 from sandbox_service.trajectories.engine import store_url
 from scripts.chart_schema import with_settings
 from scripts.install import Machine, choose
@@ -106,6 +107,18 @@ def test_only_docker_boxes_get_folders_of_the_node() -> None:
 
     assert of_node("gvisor.yaml") == []
     assert of_node("docker.yaml") == ["engine", "state"]
+
+
+def test_logs_of_image_builds_have_a_volume_that_every_runtime_makes_writable(monkeypatch) -> None:
+    """CRI-O leaves the image's own volume read-only, like the rest of the root."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    logs = ContainerChoices().build_logs
+    pod = pods(read(DEPLOY / "kubernetes" / "docker.yaml"))[1]
+    (name,) = [
+        each["name"] for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == str(logs)
+    ]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == name]
+    assert volume["emptyDir"]["sizeLimit"]
 
 
 def test_pods_have_probes_and_time_to_drain(documents) -> None:

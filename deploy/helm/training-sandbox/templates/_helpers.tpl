@@ -1,5 +1,7 @@
-{{/* Fail with one message that names every value which is missing. */}}
+{{/* Fail for values that cannot work, and with one message that names every value which is missing. */}}
 {{- define "sandbox.check" -}}
+{{- include "sandbox.checkConfig" . -}}
+{{- include "sandbox.checkReplicas" .Values.sandbox -}}
 {{- $missing := list -}}
 {{- if not .Values.postgresql.secret -}}
 {{- $missing = append $missing "postgresql.secret (a secret with PGHOST, PGDATABASE, PGUSER and PGPASSWORD)" -}}
@@ -13,17 +15,43 @@
 {{- if and .Values.networkPolicy.enabled (not .Values.postgresql.peers) -}}
 {{- $missing = append $missing "postgresql.peers (where the network policy lets pods connect to, or networkPolicy.enabled=false)" -}}
 {{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.ray.redis.address (not .Values.ray.redis.peers) -}}
+{{- $missing = append $missing "ray.redis.peers (where the network policy lets pods connect to, or networkPolicy.enabled=false)" -}}
+{{- end -}}
 {{- if and .Values.sandbox.autoscaling .Values.networkPolicy.enabled (not .Values.networkPolicy.apiServer) -}}
 {{- $missing = append $missing "networkPolicy.apiServer (where the autoscaler reaches the API of Kubernetes)" -}}
 {{- end -}}
-{{- range $key := list "fleet.node_resource" "server.host" "server.port" "server.insecure" "sandbox.kind" "sandbox.state_dir" "store.url" -}}
+{{- if $missing -}}
+{{- fail (printf "these values have to be set: %s" (join "; " $missing)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fail for settings that follow from other values. */}}
+{{- define "sandbox.checkConfig" -}}
+{{- $server := list "server.host" "server.port" "server.insecure" -}}
+{{- $fleet := list "fleet.node_resource" "fleet.scaling.enabled" "fleet.scaling.min_nodes" "fleet.scaling.max_nodes" -}}
+{{- $boxes := list "sandbox.kind" "sandbox.state_dir" "sandbox.docker_host" "sandbox.runsc" "sandbox.gvisor_root" -}}
+{{- range $key := concat $server $fleet $boxes (list "store.url") -}}
 {{- $parts := splitList "." $key -}}
-{{- if hasKey (dig (first $parts) dict $.Values.config) (last $parts) -}}
+{{- $branch := $.Values.config -}}
+{{- range initial $parts -}}
+{{- $branch = get $branch . | default dict -}}
+{{- end -}}
+{{- if hasKey $branch (last $parts) -}}
 {{- fail (printf "config.%s is the chart's: see boxes, sandbox and postgresql in values.yaml" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if $missing -}}
-{{- fail (printf "these values have to be set: %s" (join "; " $missing)) -}}
+{{- end -}}
+
+{{/* Fail for numbers of pods that KubeRay would change to one between the bounds; takes the values of the group. */}}
+{{- define "sandbox.checkReplicas" -}}
+{{- $least := int .minReplicas -}}
+{{- $most := int .maxReplicas -}}
+{{- $count := int .replicas -}}
+{{- if and .autoscaling (lt $most (max 1 $least)) -}}
+{{- fail (printf "sandbox.maxReplicas is %d: it has to be at least 1 and at least sandbox.minReplicas (%d)" $most $least) -}}
+{{- else if and (not .autoscaling) (or (lt $count $least) (gt $count $most)) -}}
+{{- fail (printf "sandbox.replicas is %d: it has to be from sandbox.minReplicas (%d) to sandbox.maxReplicas (%d)" $count $least $most) -}}
 {{- end -}}
 {{- end -}}
 

@@ -46,6 +46,8 @@ containers:
       {{- if $docker }}
       - {name: state, mountPath: {{ .Values.boxes.docker.stateDir }}}
       - {name: engine, mountPath: {{ .Values.boxes.docker.socket }}}
+      # The logs of builds of task images. The image declares a volume above it, which not all runtimes make writable.
+      - {name: task-images, mountPath: /var/cache/training-sandbox/task-images}
       {{- else }}
       - {name: state, mountPath: /var/lib/sandbox-service}
       {{- end }}
@@ -56,6 +58,8 @@ volumes:
     hostPath: {path: {{ .Values.boxes.docker.stateDir }}, type: Directory}
   - name: engine
     hostPath: {path: {{ .Values.boxes.docker.socket }}, type: Socket}
+  - name: task-images
+    emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
   {{- else }}
   - name: state
     emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
