@@ -22,7 +22,8 @@ WORKDIR /var/lib/sandbox-service
 VOLUME ["/var/lib/sandbox-service", "/var/cache/training-sandbox"]
 EXPOSE 8080
 STOPSIGNAL SIGTERM
+# Not through http_proxy, which Docker passes to containers and which does not reach their loopback.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s \
-    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+    CMD ["python3", "-c", "from urllib.request import *; build_opener(ProxyHandler({})).open('http://127.0.0.1:8080/healthz', timeout=4)"]
 ENTRYPOINT ["sandbox-service"]
 CMD ["serve"]

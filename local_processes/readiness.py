@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,19 @@ class NotReadyError(RuntimeError):
 def reachable_host(host: str) -> str:
     """Return an address by which this machine reaches a server that listens on ``host``."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+
+
+def answers(url: str, timeout_s: float) -> bool:
+    """Return whether a GET of ``url`` answers 200.
+
+    Like the service's clients it uses no proxy of the environment, which could not reach loopback.
+    """
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout_s) as response:
+            return bool(response.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
 
 
 def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[str], None]) -> None:

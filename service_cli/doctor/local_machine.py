@@ -6,17 +6,14 @@ import asyncio
 import shutil
 import socket
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from deploy.haproxy import find_haproxy
 from deploy.serve_app import CHECKS_OF_SETTINGS, check_port
 from local_processes.libraries import is_loadable
-from local_processes.readiness import NotReadyError
+from local_processes.readiness import NotReadyError, answers
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.plugins import plugin_recipes
 from sandbox_service.environments.provisions import recipes
@@ -149,11 +146,7 @@ class LocalMachine:
         return "; ".join(reasons) or "no Ray cluster was started on this machine"
 
     def find_service(self, url: str) -> bool:
-        try:
-            with urllib.request.urlopen(f"{url}/healthz", timeout=_CONNECT_S) as response:
-                return bool(response.status == HTTPStatus.OK)
-        except (OSError, urllib.error.URLError):
-            return False
+        return answers(f"{url}/healthz", _CONNECT_S)
 
     def read_ephemeral_ports(self) -> range:
         return system_files.ephemeral_ports()

@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
 from local_processes.prctl import end_with_parent
+from local_processes.readiness import answers
 from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 _STOP_S = 60.0
 _POLL_S = 0.25
+_ANSWER_S = 5.0
 
 
 @contextlib.contextmanager
@@ -76,19 +76,11 @@ def _await_ready(
     def ready() -> bool:
         if process is not None and process.poll() is not None:
             raise ServiceUnavailable(f"the sandbox service exited while starting:\n{_tail(log)}")
-        return _ready(url)
+        return answers(f"{url.rstrip('/')}/readyz", _ANSWER_S)
 
     if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
         hint = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
         raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{hint}")
-
-
-def _ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def _tail(log: Path | None) -> str:

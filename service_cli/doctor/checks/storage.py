@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ def check_disk(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
         engine = machine.read_engine(config)
     except ServiceError:
         return findings
-    if engine.data_root and Path(engine.data_root).is_dir():
+    if os.path.isdir(engine.data_root):  # noqa: PTH112 - unlike Path.is_dir, it raises nothing for closed folders
         findings.append(_folder("engine", Path(engine.data_root), machine, written=False))
     return findings
 

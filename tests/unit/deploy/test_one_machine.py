@@ -1,7 +1,10 @@
 """The files for one machine: deploy/compose and deploy/systemd."""
 
 import configparser
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,8 +12,13 @@ import pytest
 import yaml
 
 from sandbox_service.config import ServiceConfig
+from service_cli.doctor.checks.contents import check_accelerators
+from service_cli.doctor.findings import Status, worst
+from tests.fakes.machine import FakeMachine, unavailable
+from tests.harness.probed_server import probed_server, set_dead_proxy
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+DOCKERFILE = DEPLOY.parent / "docker" / "service.Dockerfile"
 COMPOSE = DEPLOY / "compose"
 SERVICES = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
 EXAMPLE = dict(
@@ -114,6 +122,12 @@ def test_the_unit_examines_the_machine_before_it_serves(unit) -> None:
     assert unit["ExecStartPre"].replace(" doctor ", " serve ") == unit["ExecStart"]
 
 
+def test_the_unit_starts_where_hidden_devices_make_the_tool_of_gpus_fail(unit) -> None:
+    assert unit["PrivateDevices"] == "yes"
+    findings = check_accelerators(ServiceConfig(), FakeMachine(gpu_names=unavailable("nvidia-smi fails")))
+    assert worst(findings) is not Status.PROBLEM
+
+
 def test_the_unit_leaves_time_to_drain_and_room_for_boxes(unit) -> None:
     deadline = ServiceConfig().deadline
     assert int(unit["TimeoutStopSec"]) > deadline.drain_s + deadline.release_s + 30
@@ -133,3 +147,14 @@ def test_the_unit_has_no_rights(unit) -> None:
     assert unit["NoNewPrivileges"] == "yes"
     assert unit["CapabilityBoundingSet"] == ""
     assert unit["ProtectSystem"] == "strict"
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_check_of_the_containers_health_asks_no_proxy(monkeypatch, status, code) -> None:
+    set_dead_proxy(monkeypatch)
+    (line,) = re.findall(r"^HEALTHCHECK .*\\\n +CMD (.*)$", DOCKERFILE.read_text(), re.MULTILINE)
+    _, *words = json.loads(line)
+    with probed_server(status) as port:
+        words = [word.replace(":8080/", f":{port}/") for word in words]
+        asked = subprocess.run([sys.executable, *words], capture_output=True, check=False)
+    assert asked.returncode == code

@@ -1,46 +1,21 @@
 from __future__ import annotations
 
-import http.server
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from local_processes.readiness import NotReadyError, problem_detail, reachable_host, wait_until_ready
+from local_processes.readiness import (
+    NotReadyError,
+    answers,
+    problem_detail,
+    reachable_host,
+    wait_until_ready,
+)
 from local_processes.waiting import Deadline
-
-
-@pytest.fixture
-def ready_after():
-    """A server that answers /readyz with 503 so many times, and with 200 afterwards."""
-    servers = []
-
-    def start(refusals: int) -> int:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            left = refusals
-
-            def do_GET(self) -> None:
-                status = 503 if Handler.left else 200
-                Handler.left -= bool(Handler.left)
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(b"warming up")
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        servers.append((server, thread))
-        return server.server_address[1]
-
-    yield start
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+from tests.harness.probed_server import probed_server, set_dead_proxy
 
 
 def within(timeout_s: float, already_s: float = 0.0) -> Deadline:
@@ -51,18 +26,26 @@ def no_check(_answer: str) -> None:
     pass
 
 
-def test_it_waits_until_the_answer_is_200(ready_after):
-    wait_until_ready("127.0.0.1", ready_after(2), within(30), no_check)
+@pytest.fixture
+def starting() -> Iterator[int]:
+    """The port of a server that is not ready while a test lasts."""
+    with probed_server(*[503] * 1000) as port:
+        yield port
 
 
-def test_past_the_deadline_it_tells_the_last_answer(ready_after):
+def test_it_waits_until_the_answer_is_200():
+    with probed_server(503, 503) as port:
+        wait_until_ready("127.0.0.1", port, within(30), no_check)
+
+
+def test_past_the_deadline_it_tells_the_last_answer(starting):
     with pytest.raises(NotReadyError, match="HTTP 503: warming up"):
-        wait_until_ready("127.0.0.1", ready_after(1000), within(0), no_check)
+        wait_until_ready("127.0.0.1", starting, within(0), no_check)
 
 
-def test_a_wait_that_began_late_tells_the_time_since_the_start(ready_after):
+def test_a_wait_that_began_late_tells_the_time_since_the_start(starting):
     with pytest.raises(NotReadyError, match=r"not ready after 1\d\d s: .*fleet\.start_timeout_s is 120"):
-        wait_until_ready("127.0.0.1", ready_after(1000), within(120, already_s=126.2), no_check)
+        wait_until_ready("127.0.0.1", starting, within(120, already_s=126.2), no_check)
 
 
 def test_of_a_problem_document_the_detail_is_told():
@@ -78,12 +61,36 @@ def test_nobody_listening_is_told_as_well():
             wait_until_ready("127.0.0.1", probe.getsockname()[1], within(0), no_check)
 
 
-def test_a_failed_check_ends_the_wait(ready_after):
+def test_a_failed_check_ends_the_wait(starting):
     def give_up(_answer: str) -> None:
         raise NotReadyError("the gateway did not start")
 
     with pytest.raises(NotReadyError, match="did not start"):
-        wait_until_ready("127.0.0.1", ready_after(1000), within(60), give_up)
+        wait_until_ready("127.0.0.1", starting, within(60), give_up)
+
+
+def test_this_machine_is_not_asked_through_the_proxy_of_its_environment(monkeypatch):
+    set_dead_proxy(monkeypatch)
+    with probed_server() as port:
+        assert answers(f"http://127.0.0.1:{port}/readyz", 30)
+
+
+def test_a_server_that_is_not_ready_does_not_answer(starting):
+    assert not answers(f"http://127.0.0.1:{starting}/readyz", 30)
+
+
+def test_neither_does_one_that_speaks_no_http():
+    def greet(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=(listener,))
+        thread.start()
+        assert not answers(f"http://127.0.0.1:{listener.getsockname()[1]}/readyz", 30)
+        thread.join()
 
 
 @pytest.mark.parametrize(

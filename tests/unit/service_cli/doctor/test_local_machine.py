@@ -6,6 +6,7 @@ import pytest
 
 from sandbox_service.config.reading import read_config
 from service_cli.doctor.local_machine import LocalMachine
+from tests.harness.probed_server import probed_server, set_dead_proxy
 
 
 @pytest.fixture
@@ -55,6 +56,12 @@ def test_a_named_cluster_of_the_environment_is_the_only_one_tried(rays_files, mo
 
 def test_an_address_without_a_port_is_refused() -> None:
     assert LocalMachine().try_connecting("10.0.0.1") == "10.0.0.1 is no address such as 10.0.0.1:6379"
+
+
+def test_a_service_of_this_machine_is_found_in_spite_of_a_proxy(monkeypatch) -> None:
+    set_dead_proxy(monkeypatch)
+    with probed_server() as port:
+        assert LocalMachine().find_service(f"http://127.0.0.1:{port}")
 
 
 def test_settings_that_serve_accepts_are_accepted() -> None:
