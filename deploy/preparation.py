@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, TrialTimeoutError
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, try_runtime
 from sandbox_service.sandboxes.factory import open_engine
@@ -30,7 +30,7 @@ def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> S
 
     ``auto`` becomes the first kind that can be had, of ``docker``, ``gvisor`` and ``process``, and ``docker``
     with gVisor as the runtime where the engine has it; a configured kind that cannot be had raises
-    ServiceError. ``report`` gets lines about progress.
+    ServiceError, and so does one that could not be tried in time. ``report`` gets lines about progress.
     """
     wanted = config.sandbox.kind
     kind, runtime = "process", config.sandbox.docker_runtime
@@ -39,7 +39,7 @@ def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> S
             try:
                 runtime = prepare(config, report)
             except ServiceError as error:
-                if wanted == choice:
+                if wanted == choice or isinstance(error, TrialTimeoutError):
                     raise
                 report(f"no {choice} sandboxes, since {error.detail}")
             else:

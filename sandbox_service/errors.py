@@ -4,6 +4,7 @@
       OverCapacityError     no room now; carries retry_after_s
       MovedError            another supervisor has the instance; carries its name
       NodeFullError         a node's disk has no room for a box, and another one's may have
+      TrialTimeoutError     a busy machine kept a kind of box from being tried
       VersionMismatchError  a node has another version of the service than the gateways
 
 Inside the service the class hardly matters: the code says which boundary failed, and the gateway turns it
@@ -54,6 +55,16 @@ class MovedError(ServiceError):
 
     def __reduce__(self) -> tuple[type[MovedError], tuple[str, str]]:
         return (type(self), (self.detail, self.owner))
+
+
+class TrialTimeoutError(ServiceError):
+    """A kind of box could not be tried in time, which is no reason to take boxes that are less isolated."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ErrorCode.SANDBOX_FAILED, detail)
+
+    def __reduce__(self) -> tuple[type[TrialTimeoutError], tuple[str]]:
+        return (type(self), (self.detail,))
 
 
 class NodeFullError(ServiceError):

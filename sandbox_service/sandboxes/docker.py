@@ -24,7 +24,7 @@ import docker.utils
 import requests.exceptions
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, TrialTimeoutError
 
 from .engine_runtimes import gvisor_runtimes
 
@@ -93,7 +93,10 @@ class DockerEngine:
 
     @staticmethod
     async def connect(host: str | None, timeout_s: float) -> DockerEngine:
-        """Connect to an engine. Raises ServiceError(SANDBOX_FAILED) when none answers in time."""
+        """Connect to an engine.
+
+        Raises ServiceError(SANDBOX_FAILED) when none listens, TrialTimeoutError when none answers in time.
+        """
 
         settings: dict[str, Any] = {**docker.utils.kwargs_from_env()}
         if host is not None:
@@ -102,7 +105,7 @@ class DockerEngine:
         def dial() -> docker.APIClient:
             _check_socket(str(settings.get("base_url", docker.constants.DEFAULT_UNIX_SOCKET)), timeout_s)
             # The client asks the engine for its API version here: the first real request.
-            client = docker.APIClient(version="auto", timeout=ceil(timeout_s), **settings)
+            client = docker.APIClient(version="auto", timeout=ceil(timeout_s) + 1, **settings)
             client.timeout = HTTP_TIMEOUT_S
             return client
 
@@ -110,7 +113,10 @@ class DockerEngine:
             async with asyncio.timeout(timeout_s):
                 return DockerEngine(await asyncio.to_thread(dial))
         except TimeoutError:
-            raise _failed(f"no Docker engine answered within {timeout_s:g} s") from None
+            raise TrialTimeoutError(
+                f"the Docker engine did not answer within {timeout_s:g} s: it may be starting, or hang (see "
+                "`docker version`); set sandbox.kind to do without it"
+            ) from None
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise _failed(f"no Docker engine answers: {error}") from error
 

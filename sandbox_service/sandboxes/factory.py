@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, TrialTimeoutError
 from sandbox_service.telemetry import get_logger
 
 from .agent_packages import check_packages
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-CONNECT_S = 3.0
-"""Time after which an engine that has not answered at start counts as absent."""
+CONNECT_S = 20.0
+"""Time for an engine's first answer. One that listens and is late is not absent: it may be starting."""
 
 OLDEST_ENGINE = (20, 10, 10)
 """The first version that supports an errno per system call, which threads in the box need."""
@@ -108,7 +108,7 @@ async def _gvisor_factory(
     """
     from .gvisor import GvisorFactory
     from .root_folder import check_root, root_folder
-    from .runsc import TrialTimeoutError, open_runsc
+    from .runsc import open_runsc
 
     root = config.gvisor_root or root_folder()
     state: StateDir | None = None
@@ -146,7 +146,10 @@ async def try_gvisor(config: SandboxConfig) -> str:
 
 
 async def open_engine(config: SandboxConfig) -> DockerEngine:
-    """Return the configured Docker engine. Raises ServiceError(SANDBOX_FAILED) when none answers."""
+    """Return the configured Docker engine.
+
+    Raises ServiceError(SANDBOX_FAILED) when none listens, and TrialTimeoutError when none answers in time.
+    """
     from .docker import DockerEngine
 
     return await DockerEngine.connect(config.docker_host, CONNECT_S)
@@ -187,7 +190,7 @@ async def _engine_for(config: SandboxConfig) -> DockerEngine | None:
     try:
         return await open_engine(config)
     except ServiceError as error:
-        if config.kind == "docker":
+        if config.kind == "docker" or isinstance(error, TrialTimeoutError):
             raise
         logger.info("no_docker_engine", reason=error.detail)
         return None

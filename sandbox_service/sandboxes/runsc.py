@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, TrialTimeoutError
 
 from .base import SandboxLimits
 from .oci_bundle import BundleRequest, write_bundle
@@ -33,10 +33,6 @@ OLDEST = 20240729
 INSTALL_HINT = "install gVisor (https://gvisor.dev/docs/user_guide/install/), or run `make runsc`"
 _ASK_S = 20.0
 TRIAL_S = 60.0
-
-
-class TrialTimeoutError(ServiceError):
-    """A trial box took too long, which is no reason to go without a protection of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +137,7 @@ def _try(runsc: Runsc, state: StateDir, root: Path) -> str | None:
     except subprocess.TimeoutExpired as error:
         runsc.kill(name)
         detail = f"gVisor's trial box did not end within {TRIAL_S:g} s: the machine is too busy"
-        raise TrialTimeoutError(ErrorCode.SANDBOX_FAILED, detail) from error
+        raise TrialTimeoutError(detail) from error
     else:
         said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         return None if done.returncode == 0 else said
@@ -154,7 +150,7 @@ def _try(runsc: Runsc, state: StateDir, root: Path) -> str | None:
 def installed_runsc(program: str | None) -> str:
     """Return the path of the program to use: ``program``, or ``runsc`` in PATH.
 
-    Raises ServiceError(SANDBOX_FAILED) when there is none, or when it is too old.
+    Raises ServiceError(SANDBOX_FAILED) when there is none, or when it is too old, and TrialTimeoutError.
     """
     found = shutil.which(program or "runsc")
     if found is None:
@@ -164,7 +160,11 @@ def installed_runsc(program: str | None) -> str:
         said = subprocess.run(
             [found, "--version"], capture_output=True, text=True, timeout=_ASK_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise TrialTimeoutError(
+            f"{found} --version did not end within {_ASK_S:g} s: this machine is too busy to try gVisor"
+        ) from error
+    except OSError as error:
         raise ServiceError(
             ErrorCode.SANDBOX_FAILED, f"no gVisor: {found} --version fails: {error}"
         ) from error

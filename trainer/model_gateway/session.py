@@ -27,6 +27,7 @@ from trainer.types import StopReason
 from .budget import ENDED, Budget
 from .call_ids import CallIds
 from .calls import CallError, ModelReply, Usage
+from .failed_calls import FailedCalls
 from .parsed_answer import parse_answer
 from .prompts import PromptPolicy, Prompts
 from .recording import AnsweredCall, Recorder
@@ -99,8 +100,7 @@ class Session:
         self._ids = CallIds(self.id)
         self._checks = checks
         self._recorder = Recorder()
-        self._failures: dict[bytes | int, EngineError | Stalled] = {}
-        """Failures that no later call made good, by digest of the body or by number of the call."""
+        self._failures = FailedCalls()
         self._running: set[asyncio.Task[ModelReply]] = set()
         self._sealed = False
         self._used_at = clock()
@@ -201,8 +201,7 @@ class Session:
 
     def recording(self) -> Recording:
         """Return what was recorded so far."""
-        failure = next(iter(self._failures.values()), None)
-        return self._recorder.recording(self._budget.reached, failure)
+        return self._recorder.recording(self._budget.reached, self._failures.first)
 
     @property
     def idle_since(self) -> float:
@@ -221,8 +220,8 @@ class Session:
     async def _run(self, call: ModelCall, number: int, marker: RetryMarker | None) -> ModelReply:
         """Answer a new call, and record how it went."""
         began, call = self._clock(), self._ids.inner(call)
-        name: bytes | int = number if marker is None else marker.digest
-        failure = self._failures.get(name)
+        # The call that failed is made again, by the SDK or by the agent.
+        repeated, answered = self._failures.repeat(number, marker), False
         self.misconfigured = None  # it has not kept this call from the model
         try:
             reply = await self._sample(call, number, began)
@@ -231,18 +230,19 @@ class Session:
             raise
         except (EngineError, Stalled) as error:
             logger.warning("call %d of episode %s failed: %s", number, self._key.trajectory_id, error)
-            self._failures[name] = error
+            self._failures.fail(repeated, error, marker)
             raise self._unanswered(call, number, began, error) from error
         except Exception as error:
             # A fault of ours is not the agent's either: the episode must not be graded.
             logger.exception("call %d of episode %s failed", number, self._key.trajectory_id)
-            self._failures[name] = EngineError(repr(error))
+            self._failures.fail(repeated, EngineError(repr(error)), marker)
             raise self._unanswered(call, number, began, error) from error
-        # The call that failed was made again, by the SDK or by the agent. An answer that ends the episode
-        # makes nothing good, and neither does one to a call that was in progress beside the failed one.
-        if self.knows(reply.call_id) and self._failures.get(name) is failure:
-            self._failures.pop(name, None)
-        return reply
+        else:
+            # An answer that ends the episode makes nothing good.
+            answered = self.knows(reply.call_id)
+            return reply
+        finally:
+            self._failures.end(repeated, answered=answered)
 
     def _unanswered(self, call: ModelCall, number: int, began: float, error: Exception) -> CallError:
         self._fail(call, number, began, error)

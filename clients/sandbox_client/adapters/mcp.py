@@ -143,7 +143,9 @@ class InstanceServer:
         await asyncio.wait({self._cancelled})
         error = self._cancelled.exception()
         self._cancelled = None
-        if isinstance(error, SandboxError) and not _is_the_agents(error):
+        if error is None:
+            self._failure = None
+        elif isinstance(error, SandboxError) and not _is_the_agents(error):
             self._failure = error
 
     async def _list_prompts(

@@ -126,6 +126,24 @@ async def test_a_call_that_its_client_cancelled_leaves_the_episode_whole(backend
         assert (await served.evaluate()).details == {"steps": 2}
 
 
+async def test_a_cancelled_call_whose_step_was_made_is_the_latest_one(backend):
+    transport = HeldSteps(backend)
+    transport.answered.set()
+    async with (
+        AsyncSandboxClient("http://localhost", transport=transport) as client,
+        instance_server(client, "tools", "echo-10") as (server, served),
+        Client(server) as mcp,
+    ):
+        backend.failures[Op.STEP] = ServiceError(ErrorCode.SANDBOX_FAILED, "broken")
+        with pytest.raises(MCPError, match="broken"):
+            await mcp.call_tool("shout", {})
+        del backend.failures[Op.STEP]
+        transport.executed.clear()
+        transport.answered.clear()
+        await transport.cancel_one(mcp)
+        assert (await served.evaluate()).details == {"steps": 1}
+
+
 async def test_a_cancelled_call_that_came_to_a_counterparts_turn_leaves_no_verdict(backend):
     transport = HeldSteps(backend)
     async with (

@@ -1,13 +1,14 @@
 """Choosing what boxes are made of."""
 
 import dataclasses
+import socket
 
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig
-from sandbox_service.errors import ServiceError
-from sandbox_service.sandboxes import runsc
+from sandbox_service.errors import ServiceError, TrialTimeoutError
+from sandbox_service.sandboxes import factory, runsc
 from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.factory import limits_warning, open_factory, version_warnings
 
@@ -20,9 +21,9 @@ async def test_without_an_engine_and_gvisor_auto_takes_processes(tmp_path):
     config = SandboxConfig(
         docker_host=f"unix://{tmp_path}/none.sock", runsc=f"{tmp_path}/none", state_dir=tmp_path / "s"
     )
-    factory = await open_factory(config, "n1")
-    assert (factory.kind, factory.is_boundary) == ("process", False)
-    await factory.close()
+    opened = await open_factory(config, "n1")
+    assert (opened.kind, opened.is_boundary) == ("process", False)
+    await opened.close()
 
 
 async def test_gvisor_that_is_not_installed_is_an_error_and_leaves_the_node_free(tmp_path):
@@ -65,6 +66,33 @@ async def test_docker_without_an_engine_is_an_error(tmp_path):
     with pytest.raises(ServiceError, match="no Docker engine answers") as caught:
         await open_factory(config, "n1")
     assert caught.value.code is ErrorCode.SANDBOX_FAILED
+
+
+async def test_auto_waits_for_no_answer_of_a_busy_machine_and_takes_no_weaker_boxes(tmp_path, monkeypatch):
+    monkeypatch.setattr(runsc, "_ASK_S", 0.1)
+    program = tmp_path / "runsc"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    (tmp_path / "opt/sandbox").mkdir(parents=True)
+    (tmp_path / "opt/sandbox/python3").symlink_to("/usr/bin/python3")
+    config = SandboxConfig(
+        docker_host=f"unix://{tmp_path}/none.sock",
+        runsc=str(program),
+        gvisor_root=tmp_path,
+        state_dir=tmp_path,
+    )
+    with pytest.raises(TrialTimeoutError, match="--version did not end"):
+        await open_factory(config, "n1")
+
+
+async def test_an_engine_that_listens_and_is_late_is_not_absent(tmp_path, monkeypatch):
+    monkeypatch.setattr(factory, "CONNECT_S", 0.2)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(f"{tmp_path}/docker.sock")
+        engine.listen()
+        config = SandboxConfig(docker_host=f"unix://{tmp_path}/docker.sock", state_dir=tmp_path)
+        with pytest.raises(TrialTimeoutError, match="it may be starting"):
+            await open_factory(config, "n1")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, TrialTimeoutError
 from sandbox_service.sandboxes import runsc
-from sandbox_service.sandboxes.runsc import Runsc, TrialTimeoutError, installed_runsc, open_runsc, release_of
+from sandbox_service.sandboxes.runsc import Runsc, installed_runsc, open_runsc, release_of
 from sandbox_service.sandboxes.state import StateDir
 
 

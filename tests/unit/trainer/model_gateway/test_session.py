@@ -156,6 +156,15 @@ async def test_a_failure_is_not_made_good_by_an_equal_call_that_was_in_progress_
     assert (await opened.close()).failure is None
 
 
+async def test_of_equal_calls_that_failed_side_by_side_each_has_to_be_made_again():
+    opened, _ = session(EngineError("lost"), EngineError("lost"), EngineError("lost"), "5", "6")
+    for _ in range(2):
+        await asyncio.gather(*(opened.answer(call(ASK), MARK) for _ in range(2)), return_exceptions=True)
+    assert opened.recording().failure is not None, "one was made again and failed again, the other answered"
+    assert (await opened.answer(call(ASK), AGAIN)).message.content == "6"
+    assert (await opened.close()).failure is None
+
+
 async def test_a_failure_is_not_made_good_by_the_message_of_the_episodes_end():
     opened, _ = session(EngineError("lost"))
     with pytest.raises(CallError):
