@@ -77,20 +77,21 @@ def _labelled(
     episodes: Sequence[RecordedEpisode], config: StepLabelsConfig, target: Path, *, resume: bool
 ) -> LabelledFile:
     from trainer.step_labels.labelling import label_episodes
-    from trainer.step_labels.opening import opened_labeller
+    from trainer.step_labels.opening import opened_labeller, with_rubric
 
+    rule = with_rubric(config.rule)
     console = notes()
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         bar = progress.add_task("episodes", total=len(episodes))
 
         async def label() -> LabelledFile:
-            async with opened_labeller(config.rule, target) as labeller:
+            async with opened_labeller(rule, target) as labeller:
                 return await label_episodes(
                     episodes,
                     labeller,
                     target,
-                    settings_of_labels(config.rule),
+                    settings_of_labels(rule),
                     concurrency=config.concurrency,
                     resume=resume,
                     on_labelled=lambda done, total: progress.update(bar, completed=done, total=total),

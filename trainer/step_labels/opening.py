@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_client import AsyncSandboxClient
-from trainer.config.step_labels import ContinuationRule, OutcomeRule
+from trainer.config.step_labels import ContinuationRule, JudgeRule, OutcomeRule
 from trainer.outcomes.judge_opening import advised, open_judge, rubric_of
 
 from .continuation import ContinuationLabeller
@@ -18,12 +18,23 @@ from .outcome import OutcomeLabeller
 from .served_policy import ServedPolicy
 
 if TYPE_CHECKING:
-    from trainer.config.step_labels import JudgeRule, StepRule
+    from trainer.config.step_labels import StepRule
     from trainer.outcomes.judge import Judge
 
     from .labels import StepLabeller
 
 _JUDGE = "rule.judge"
+
+
+def with_rubric(rule: StepRule) -> StepRule:
+    """Return the rule with the text of its rubric in place of a file, which may change before labels go on.
+
+    Raises ConfigError.
+    """
+    if not isinstance(rule, JudgeRule):
+        return rule
+    judge = rule.judge.model_copy(update={"rubric": rubric_of(rule.judge, _JUDGE), "rubric_file": None})
+    return rule.model_copy(update={"judge": judge})
 
 
 @asynccontextmanager

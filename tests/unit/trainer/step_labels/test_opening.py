@@ -8,9 +8,9 @@ pytest.importorskip("openai", reason="openai is not installed")
 
 from tests.fakes.chat_server import FakeChatServer, Reply, says
 from tests.harness.http_server import serving
-from trainer.config.step_labels import JudgeRule
+from trainer.config.step_labels import JudgeRule, settings_of_labels
 from trainer.errors import JudgeFailed
-from trainer.step_labels.opening import opened_labeller
+from trainer.step_labels.opening import opened_labeller, with_rubric
 
 GRADES = "RELEVANCE: 9\nCORRECTNESS: 8\nPROGRESS: 7"
 
@@ -39,3 +39,13 @@ async def test_a_judge_grades_one_step_first(tmp_path: Path) -> None:
 async def test_a_judge_that_does_not_is_named_with_what_to_do(tmp_path: Path, reply: Reply, why: str) -> None:
     with pytest.raises(JudgeFailed, match=rf"{why}.*or change rule\.judge"):
         await opened(FakeChatServer([reply]), tmp_path)
+
+
+def test_labels_depend_on_the_text_of_a_rubrics_file(tmp_path: Path) -> None:
+    file = tmp_path / "rubric.md"
+    rule = JudgeRule.model_validate({"judge": {"model": "grader", "rubric_file": file}})
+    file.write_text("Is it right?")
+    before = settings_of_labels(with_rubric(rule))
+    assert settings_of_labels(with_rubric(rule)) == before
+    file.write_text("Is it kind?")
+    assert settings_of_labels(with_rubric(rule)) != before
