@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _CALL_S = 10.0
-"""Longest time for a call of a supervisor."""
+"""Longest time for calls of supervisors that are made at once."""
 
 
 class FleetUnreachableError(Exception):
@@ -34,14 +34,17 @@ class RayFleet:
         """Longest time in which a supervisor stops."""
 
     def placed(self) -> Sequence[PlacedSupervisor]:
-        found: list[PlacedSupervisor] = []
+        import ray
+
         handles: Mapping[str, Any] = self._roster.find()
-        for name, handle in handles.items():
-            # Both at once, and none of a supervisor that hangs or starts.
-            answers = self._ask([handle.address.remote(), handle.stats.remote()])
-            if answers is not None and answers[0] is not None and answers[1]:
-                found.append(placed_supervisor(name, *answers))
-        return found
+        asked = {name: [handle.address.remote(), handle.stats.remote()] for name, handle in handles.items()}
+        calls = [call for pair in asked.values() for call in pair]
+        if calls:
+            # For all at once: a node that ends has no time to wait for each one that hangs or is gone.
+            ray.wait(calls, num_returns=len(calls), timeout=_CALL_S)
+        answers = {name: self._ask(pair, timeout_s=0.0) for name, pair in asked.items()}
+        # One that starts has no address and no statistics.
+        return [placed_supervisor(name, *pair) for name, pair in answers.items() if pair and all(pair)]
 
     def names(self) -> Collection[str]:
         return tuple(self._roster.find())

@@ -121,13 +121,12 @@ def drain_node(
     follows. Raises UnknownNodeError.
     """
     deadline = now() + timeout_s
-    chosen = _find(fleet, node, min(deadline, now() + FIND_S), report, pause, now)
+    chosen, placed = _find(fleet, node, min(deadline, now() + FIND_S), report, pause, now)
     began: dict[str, bool] = {}
     result: DrainResult | None = None
     own: set[str] = set()
     others_seen = 0
     while True:
-        placed = {each.name: each for each in fleet.placed()}
         # After the answers: a supervisor that left the fleet before it was asked is not taken for silent.
         names = set(fleet.names())
         # One that was silent before may be on the node, too.
@@ -151,6 +150,7 @@ def drain_node(
         if now() >= deadline:
             return result
         pause(POLL_S)
+        placed = _answering(fleet)
 
 
 def stop_supervisors(fleet: Fleet, names: Collection[str]) -> int:
@@ -163,23 +163,21 @@ def stop_supervisors(fleet: Fleet, names: Collection[str]) -> int:
 
 def replace_supervisors(
     fleet: Fleet,
-    node: str,
+    names: Collection[str],
     timeout_s: float,
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Have gateways start new supervisors on a node, with the gateways' configuration.
+    """Have gateways start new supervisors in place of those of a node, with the gateways' configuration.
 
-    Returns whether the node has a supervisor again in time. Instances that are left can be rebuilt there or
-    elsewhere, or are lost, as by ``stop_node``. Raises UnknownNodeError.
+    Returns whether each has a successor of its name in time. Those that do not answer are replaced, too.
+    Instances that are left can be rebuilt there or elsewhere, or are lost, as by ``stop_supervisors``.
     """
-    placed = fleet.placed()
-    chosen = _chosen(placed, node)
-    nodes = {each.node_id for each in placed if each.name in chosen}
-    for name in sorted(chosen):
+    for name in sorted(names):
         fleet.remove(name)
     deadline = now() + timeout_s
-    while not nodes <= {each.node_id for each in fleet.placed()}:
+    # By name, since the node of one that never answered is unknown; a host's names are used again.
+    while not _answering(fleet).keys() >= set(names):
         if now() >= deadline:
             return False
         pause(POLL_S)
@@ -201,20 +199,24 @@ def _find(
     report: Callable[[str], None],
     pause: Callable[[float], None],
     now: Callable[[], float],
-) -> set[str]:
-    """Return the supervisors of a node; wait while one that is silent may be there."""
+) -> tuple[set[str], Mapping[str, PlacedSupervisor]]:
+    """Return the supervisors of a node, and all that answer; wait while one that is silent may be there."""
     reported = False
     while True:
-        placed = fleet.placed()
-        silent = set(fleet.names()) - {each.name for each in placed}
+        placed = _answering(fleet)
+        silent = set(fleet.names()) - placed.keys()
         if node in silent:
-            return {node}
-        if any(each.is_on(node) for each in placed) or not silent or now() >= until:
-            return _chosen(placed, node)
+            return {node}, placed
+        if any(each.is_on(node) for each in placed.values()) or not silent or now() >= until:
+            return _chosen(placed.values(), node), placed
         if not reported:
             reported = True
             report(f"nothing on {node} answers yet; waiting for {', '.join(sorted(silent))}")
         pause(POLL_S)
+
+
+def _answering(fleet: Fleet) -> Mapping[str, PlacedSupervisor]:
+    return {each.name: each for each in fleet.placed()}
 
 
 def _look(chosen: set[str], placed: Mapping[str, PlacedSupervisor], names: set[str]) -> DrainResult:
@@ -225,7 +227,7 @@ def _look(chosen: set[str], placed: Mapping[str, PlacedSupervisor], names: set[s
     )
 
 
-def _chosen(placed: Sequence[PlacedSupervisor], node: str) -> set[str]:
+def _chosen(placed: Collection[PlacedSupervisor], node: str) -> set[str]:
     chosen = {each.name for each in placed if each.is_on(node)}
     if not chosen:
         known = ", ".join(sorted({each.host for each in placed})) or "none"

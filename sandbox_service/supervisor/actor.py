@@ -100,7 +100,7 @@ class SupervisorActor:
         await core.wait_fenced()
         logger.error("supervisor_fenced", supervisor=self._options.name)
         self._failure = "another supervisor took over its instances; starting again"
-        await self._shut_down(drain=False)
+        await self._give_up_core()
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def _start_with_retries(self) -> None:
@@ -115,7 +115,7 @@ class SupervisorActor:
                 # Capture point: whatever keeps the core from starting is reported, and the start is retried.
                 self._failure = f"{type(error).__name__}: {error}"
                 logger.exception("supervisor_start_failed", supervisor=self._options.name)
-                await self._shut_down(drain=False)
+                await self._give_up_core()
             else:
                 return
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
@@ -150,6 +150,15 @@ class SupervisorActor:
         self._address = SupervisorAddress(
             self._options.name, node_id, str(path), host, port, secret, pid=os.getpid()
         )
+
+    async def _give_up_core(self) -> None:
+        """Close the core before another start; a failure is logged."""
+        try:
+            await self._shut_down(drain=False)
+        except Exception:
+            # Capture point: the store may not take its last records. They describe instances of an earlier
+            # run, about which the next start writes them again, or instances that another supervisor has.
+            logger.exception("supervisor_close_failed", supervisor=self._options.name)
 
     async def _shut_down(self, *, drain: bool) -> None:
         self._address = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -71,7 +72,7 @@ def drain(
                 return
             result = drain_node(fleet, chosen, timeout, notes_line, replace=replace)
             if replace:
-                _replace(fleet, chosen, resolved.fleet.start_timeout_s)
+                _replace(fleet, chosen, result.supervisors, resolved.fleet.start_timeout_s)
                 return
     except (UnknownNodeError, FleetUnreachableError) as error:
         raise fail(str(error), code=2) from error
@@ -83,8 +84,8 @@ def drain(
     results().print(f"{chosen} is empty", markup=False)
 
 
-def _replace(fleet: Fleet, node: str, timeout_s: float) -> None:
-    if not replace_supervisors(fleet, node, timeout_s):
+def _replace(fleet: Fleet, node: str, supervisors: Collection[str], timeout_s: float) -> None:
+    if not replace_supervisors(fleet, supervisors, timeout_s):
         raise fail(f"no gateway has started a supervisor on {node} again")
     results().print(f"{node} has a new supervisor", markup=False)
 

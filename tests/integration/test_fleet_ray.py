@@ -212,7 +212,7 @@ async def test_a_supervisor_that_is_replaced_comes_back_on_its_node_in_a_fleet_t
         assert set(roster.find()) == {before.name}
         await discovery.refresh()
         assert discovery.scale == FleetScale(wanted=1)
-        assert await asyncio.to_thread(replace_supervisors, fleet, before.name, 60.0)
+        assert await asyncio.to_thread(replace_supervisors, fleet, {before.name}, 60.0)
         (after,) = fleet.placed()
         assert (after.node_id, after.draining) == (before.node_id, False)
     finally:

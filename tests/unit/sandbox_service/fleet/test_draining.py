@@ -192,6 +192,20 @@ def test_a_supervisor_that_is_silent_at_first_is_waited_for() -> None:
     assert said[0] == "nothing on host-a answers yet; waiting for a"
 
 
+def test_a_drain_begins_with_the_first_answers_since_the_next_may_take_long() -> None:
+    fleet = ScriptedFleet("a", "b")
+    looks: list[int] = []
+    begin_drain = fleet.begin_drain
+
+    def begin(name: str, *, move: bool, kept_node: str | None = None) -> None:
+        looks.append(fleet.looks)
+        begin_drain(name, move=move, kept_node=kept_node)
+
+    fleet.begin_drain = begin  # type: ignore[method-assign]
+    drained(fleet, "host-a")
+    assert looks == [1]
+
+
 def test_a_silent_supervisor_is_drained_by_its_own_name() -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.silent = ["a"]
@@ -230,7 +244,21 @@ def test_the_supervisor_of_a_node_that_ends_is_stopped_and_no_other(hangs: bool,
 def test_a_node_gets_a_new_supervisor_from_the_gateways() -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.change("a", draining=True)
-    assert replace_supervisors(fleet, "host-a", 60, fleet.pause, lambda: fleet.now)
+    assert replace_supervisors(fleet, {"a"}, 60, fleet.pause, lambda: fleet.now)
+    assert not fleet.supervisors["a"].draining
+
+
+def test_a_supervisor_that_does_not_answer_is_replaced_all_the_same() -> None:
+    fleet = ScriptedFleet("a", "b")
+    drained = drain(fleet, "host-a")[0].supervisors
+    fleet.silent = ["a"]
+    pause = fleet.pause
+
+    def start(seconds: float) -> None:
+        pause(seconds)
+        fleet.silent = []
+
+    assert replace_supervisors(fleet, drained, 60, start, lambda: fleet.now)
     assert not fleet.supervisors["a"].draining
 
 
@@ -246,7 +274,7 @@ def test_a_node_is_kept_from_the_beginning_of_its_drain_for_another_supervisor(
 def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_end() -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.starts_after_s = None
-    assert not replace_supervisors(fleet, "a", 60, fleet.pause, lambda: fleet.now)
+    assert not replace_supervisors(fleet, {"a"}, 60, fleet.pause, lambda: fleet.now)
     assert fleet.now == pytest.approx(60, abs=POLL_S)
 
 
