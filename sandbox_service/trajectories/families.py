@@ -6,7 +6,7 @@ The history of a fork begins with its parent's, so a family is kept or removed a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,11 @@ class Family:
     """Descendants before their ancestors."""
 
     @property
+    def first_id(self) -> str:
+        """The id of the instance that is no fork."""
+        return self.members[-1].instance_id
+
+    @property
     def events(self) -> int:
         """Events of all members."""
         return sum(member.events for member in self.members)
@@ -71,9 +76,14 @@ class Family:
         return all(member.is_ended for member in self.members)
 
     @property
+    def unended(self) -> tuple[FamilyMember, ...]:
+        """The members that have not ended."""
+        return tuple(member for member in self.members if not member.is_ended)
+
+    @property
     def owners(self) -> frozenset[str]:
         """The owners of members that have not ended."""
-        return frozenset(member.owner for member in self.members if not member.is_ended)
+        return frozenset(member.owner for member in self.unended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,37 @@ def list_families(connection: Connection, wanted: InstanceFilter) -> Iterator[Fa
             return
 
 
+def find_changed(connection: Connection, members: Collection[FamilyMember]) -> frozenset[str]:
+    """Return those of some unended members that have ended, got another owner or more events since.
+
+    Those that are gone have not changed. On PostgreSQL the others stay as they are in this transaction.
+    """
+    earlier = {member.instance_id: member for member in members}
+    # In one order, so that two transactions that lock the same rows do not wait for each other.
+    ids = sorted(earlier)
+    changed: set[str] = set()
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[start : start + IDS_AT_ONCE]
+        query = sa.select(instances.c.instance_id, instances.c.ended_at, _owner()).order_by("instance_id")
+        rows = connection.execute(query.where(instances.c.instance_id.in_(some)).with_for_update()).all()
+        counted = (
+            sa.select(events.c.instance_id, sa.func.count())
+            .where(events.c.instance_id.in_(some))
+            .group_by(events.c.instance_id)
+        )
+        numbers = {name: int(number) for name, number in connection.execute(counted)}
+        for row in rows:
+            now = row.ended_at is not None, row.owned_by, numbers.get(row.instance_id, 0)
+            before = earlier[row.instance_id]
+            if now != (before.is_ended, before.owner, before.events):
+                changed.add(row.instance_id)
+    return frozenset(changed)
+
+
+def _owner() -> ColumnElement[str]:
+    return sa.func.coalesce(instances.c.owner, instances.c.supervisor).label("owned_by")
+
+
 def _is_first() -> ColumnElement[bool]:
     """Return the condition that an instance is no fork, or one whose parent is not recorded."""
     parent = instances.alias("parent")
@@ -126,8 +167,7 @@ def _is_first() -> ColumnElement[bool]:
 
 def _members(connection: Connection, first: Sequence[str]) -> dict[str, tuple[FamilyMember, ...]]:
     """Return the members of families by their first instance."""
-    owner = sa.func.coalesce(instances.c.owner, instances.c.supervisor).label("owned_by")
-    columns = (instances.c.instance_id, instances.c.created_at, instances.c.ended_at, owner)
+    columns = (instances.c.instance_id, instances.c.created_at, instances.c.ended_at, _owner())
     family = (
         sa.select(instances.c.instance_id.label("first"), sa.literal(0).label("depth"), *columns)
         .where(instances.c.instance_id.in_(first))

@@ -134,7 +134,7 @@ def fence_owner(connection: Connection, claimant: Epoch, owner: str, lease_s: fl
 
     Raises FencedError if the claimant is fenced itself.
     """
-    _lock(connection, claimant.supervisor, owner)
+    lock_supervisors(connection, {claimant.supervisor, owner})
     renew_lease(connection, claimant, lease_s)
     if owner == NOBODY:
         return Claim(taken=False)
@@ -161,20 +161,21 @@ def living_supervisors(connection: Connection) -> frozenset[str]:
     return frozenset(row.supervisor for row in rows if 0.0 < left[row.supervisor] <= (row.lease_s or 0.0))
 
 
+def lock_supervisors(connection: Connection, supervisors: Collection[str]) -> None:
+    """Hold up leases that supervisors take, and claims from them, until the transaction ends.
+
+    Their rows are locked in one order, so that two that claim from each other do not deadlock. For SQLite a
+    write takes the lock of the whole file: after it, what is read stays true.
+    """
+    if connection.dialect.name != "sqlite":
+        query = sa.select(lives.c.supervisor).where(lives.c.supervisor.in_(list(supervisors)))
+        connection.execute(query.order_by(lives.c.supervisor).with_for_update())
+
+
 def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
     """Return the condition that an instance belongs to a supervisor."""
     created = sa.and_(instances.c.owner.is_(None), instances.c.supervisor == supervisor)
     return sa.or_(instances.c.owner == supervisor, created)
-
-
-def _lock(connection: Connection, *supervisors: str) -> None:
-    """Lock the rows of supervisors in one order, so that two that claim from each other do not deadlock.
-
-    For SQLite the write that follows takes the lock of the whole file: what is read after it stays true.
-    """
-    if connection.dialect.name != "sqlite":
-        query = sa.select(lives.c.supervisor).where(lives.c.supervisor.in_(supervisors))
-        connection.execute(query.order_by(lives.c.supervisor).with_for_update())
 
 
 def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:

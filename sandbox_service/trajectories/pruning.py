@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import sqlalchemy as sa
 
-from .families import IDS_AT_ONCE, count_families, list_families
-from .ownership import living_supervisors
+from .families import IDS_AT_ONCE, count_families, find_changed, list_families
+from .ownership import living_supervisors, lock_supervisors
 from .reader import InstanceFilter
 from .schema import events, instances
 
@@ -78,6 +78,24 @@ class Amount:
             self.size + family.size,
         )
 
+    def plus_member(self, removal: Removal) -> Amount:
+        """Return the amount with one more member; the last of a family completes the family."""
+        member, family = removal.member, removal.family
+        return Amount(
+            self.families + (member.instance_id == family.first_id),
+            self.instances + 1,
+            self.events + member.events,
+            self.size + member.size,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A member to remove, with its family."""
+
+    member: FamilyMember
+    family: Family
+
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
@@ -117,34 +135,33 @@ def plan_pruning(engine: Engine, rules: PruneRules, progress: Progress) -> Prune
 def prune(
     engine: Engine, plan: PrunePlan, progress: Progress, pause: Callable[[float], None] = time.sleep
 ) -> Amount:
-    """Remove the planned families and return what was removed.
+    """Remove the planned families that are as they were, and return what was removed.
 
     Between two transactions it pauses for as long as the last one took, so that a service can write.
     """
     done = Amount()
-    # Again, here and after each transaction: a supervisor may have come back, or have taken an instance over.
+    kept: set[str] = set()
+    # Again: a supervisor may have come back. One that does so later is seen in the transaction.
     living = _living(engine)
 
     def planned() -> Iterator[Family]:
-        nonlocal done
         for family in _families(engine, plan.rules, plan.rules.before):
             if plan.through is not None and family.created_at > plan.through:
                 return
             if plan.rules.apply_to(family, living):
                 yield family
-                done = done.plus(family)
 
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
             # Its commits make the checkpoints that its own pages need; otherwise the service's would.
             connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
             connection.rollback()
-        for members in _transactions(planned()):
+        for batch in _transactions(planned()):
             begun = time.monotonic()
-            _remove(connection, [member.instance_id for member in members])
+            for each in _remove(connection, batch, kept):
+                done = done.plus_member(each)
             progress(done.families, plan.removed.families)
             pause(max(_LEAST_PAUSE_S, time.monotonic() - begun))
-            living = _living(engine)
     return done
 
 
@@ -212,17 +229,18 @@ def _families(
                 progress(number, total)
 
 
-def _transactions(families: Iterator[Family]) -> Iterator[list[FamilyMember]]:
+def _transactions(families: Iterator[Family]) -> Iterator[list[Removal]]:
     """Yield the members to remove in one transaction: whole families, unless one alone is too large.
 
     The descendants of a large one go first, so that what is left of it meanwhile has all its history.
     """
-    batch: list[FamilyMember] = []
+    batch: list[Removal] = []
     for family in families:
-        if batch and _is_too_large([*batch, *family.members]):
+        added = [Removal(member, family) for member in family.members]
+        if batch and _is_too_large([*batch, *added]):
             yield batch
             batch = []
-        batch += family.members
+        batch += added
         while len(batch) > 1 and _is_too_large(batch):
             taken = _head(batch)
             yield taken
@@ -231,15 +249,15 @@ def _transactions(families: Iterator[Family]) -> Iterator[list[FamilyMember]]:
         yield batch
 
 
-def _is_too_large(batch: list[FamilyMember]) -> bool:
+def _is_too_large(batch: list[Removal]) -> bool:
     return (
         len(batch) > IDS_AT_ONCE
-        or sum(member.events for member in batch) > BATCH_EVENTS
-        or sum(member.size for member in batch) > _BATCH_BYTES
+        or sum(each.member.events for each in batch) > BATCH_EVENTS
+        or sum(each.member.size for each in batch) > _BATCH_BYTES
     )
 
 
-def _head(batch: list[FamilyMember]) -> list[FamilyMember]:
+def _head(batch: list[Removal]) -> list[Removal]:
     """Return the first members that fit into a transaction, at least one."""
     count = 1
     while not _is_too_large(batch[: count + 1]):
@@ -247,12 +265,43 @@ def _head(batch: list[FamilyMember]) -> list[FamilyMember]:
     return batch[:count]
 
 
-def _remove(connection: Connection, ids: list[str]) -> None:
+def _remove(connection: Connection, batch: list[Removal], kept: set[str]) -> list[Removal]:
+    """Remove members, and return those that were removed.
+
+    ``kept`` has the first ids of families that stay, to which those are added that have come to life since
+    they were read.
+    """
     with connection.begin():
         if connection.dialect.name == "sqlite":
             # A deferred transaction would fail at once, not wait, when the service commits meanwhile.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        kept |= _revived(connection, {each.family.first_id: each.family for each in batch})
+        removed = [each for each in batch if each.family.first_id not in kept]
+        ids = [each.member.instance_id for each in removed]
         connection.execute(events.delete().where(events.c.instance_id.in_(ids)))
         connection.execute(instances.delete().where(instances.c.instance_id.in_(ids)))
+    return removed
+
+
+def _revived(connection: Connection, families: Mapping[str, Family]) -> set[str]:
+    """Return which families a supervisor has taken over, or has come back to, since they were read.
+
+    Until the transaction ends, none does so with the others.
+    """
+    unended = {first_id: family.unended for first_id, family in families.items() if not family.is_ended}
+    if not unended:
+        return set()
+    # In the order in which a claim locks: supervisors, then instances.
+    lock_supervisors(connection, {member.owner for members in unended.values() for member in members})
+    living = living_supervisors(connection)
+    changed = find_changed(
+        connection,
+        [member for members in unended.values() for member in members if member.owner not in living],
+    )
+    return {
+        first_id
+        for first_id, members in unended.items()
+        if any(member.owner in living or member.instance_id in changed for member in members)
+    }

@@ -121,6 +121,46 @@ class PruningContract:
         assert removed.families < plan.removed.families == len(names)
         assert {"c", "d"} <= set(await left(*names))
 
+    @pytest.mark.parametrize("released", [False, True], ids=["goes on", "has been released since"])
+    async def test_an_instance_that_is_claimed_meanwhile_stays_with_its_family(
+        self, store, engine, url, left, monkeypatch, released
+    ):
+        monkeypatch.setattr(pruning, "IDS_AT_ONCE", 1)
+        add(store, "a", supervisor="gone", ended=False)
+        add(store, "root", START + 1, supervisor="gone", ended=False)
+        add(store, "fork", START + 1, supervisor="gone", parent="root", fork_sequence=0, ended=False)
+        await store.flush()
+        heir = open_store(StoreConfig(url=url))
+        await heir.acquire_lease("heir")
+        plan = plan_pruning(engine, PruneRules(START + 50, unended=True), nothing)
+        loop, claims = asyncio.get_running_loop(), []
+
+        async def claim():
+            claims.append(await heir.claim("root", "gone"))
+            if released:
+                heir.append(EventRecord("root", 1, EventKind.RELEASE, START + 100))
+                await heir.flush()
+                await heir.end_life("heir")
+
+        def call_the_heir(_seconds):
+            if not claims:
+                asyncio.run_coroutine_threadsafe(claim(), loop).result()
+
+        removed = await asyncio.to_thread(prune, engine, plan, nothing, call_the_heir)
+        await heir.close()
+        assert [each.taken for each in claims] == [True]
+        assert (plan.removed.families, removed) == (2, Amount(1, 1, 1, len(BODY)))
+        assert set(await left("a", "root", "fork")) == {"root", "fork"}
+
+    async def test_a_large_family_of_which_no_member_ended_goes_in_several_transactions(
+        self, store, engine, left, monkeypatch
+    ):
+        monkeypatch.setattr(pruning, "IDS_AT_ONCE", 1)
+        add(store, "root", ended=False)
+        add(store, "fork", parent="root", fork_sequence=0, ended=False)
+        await self.pruned(store, engine, PruneRules(START + 50, unended=True))
+        assert await left("root", "fork") == {}
+
     async def test_a_fork_whose_parent_is_not_recorded_is_a_family_of_its_own(self, store, engine, left):
         add(store, "fork", parent="gone", fork_sequence=3)
         await self.pruned(store, engine, PruneRules(START + 50))
