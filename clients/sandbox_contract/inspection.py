@@ -214,7 +214,7 @@ class PoolStats(Result):
     min_boxes: int
     """Boxes kept warm."""
     max_boxes: int
-    """Most boxes at once."""
+    """Most boxes at once, without those of images of single tasks."""
     capacity: int = 1
     """Instances that a box holds."""
     started_total: int
@@ -223,6 +223,33 @@ class PoolStats(Result):
     """Boxes destroyed since then."""
     retired_total: int = 0
     """Those of them that were idle for too long."""
+    image_busy: int = 0
+    """Those of the busy boxes that have the image of a single task, for instances. An earlier release counts
+    them, as verifier_busy and image_queued, in the sums alone."""
+    image_queued: int = 0
+    """Those of the waiting creates that need the image of a single task."""
+    max_image_boxes: int = 0
+    """Most boxes of such images at once; 0 while there are none."""
+    verifier_busy: int = 0
+    """Those of the busy boxes that have the image of a single task, for gradings."""
+    max_verifier_boxes: int = 0
+    """Most boxes of such images at once; 0 while there are none."""
+    images: int = 0
+    """Images of single tasks that have instances, or for which creates wait."""
+    refused_images: int = 0
+    """Images for which creates were lately refused, since as many as may have boxes were in use."""
+    max_images: int = 0
+    """Most images that have boxes for instances at once; 0 while none has."""
+
+    @property
+    def own_busy(self) -> int:
+        """Busy boxes without those of images of single tasks."""
+        return self.busy - self.image_busy - self.verifier_busy
+
+    @property
+    def most_boxes(self) -> int:
+        """Most boxes at once, those of images of single tasks included."""
+        return self.max_boxes + self.max_image_boxes + self.max_verifier_boxes
 
 
 class SupervisorStats(Result):

@@ -104,7 +104,7 @@ def _flags(supervisor: SupervisorStats) -> tuple[str, ...]:
 
 def _bar(pool: PoolStats) -> tuple[BarPart, ...]:
     counts = {"busy": pool.busy, "idle": pool.idle, "starting": pool.starting, "resetting": pool.resetting}
-    whole = max(pool.max_boxes, sum(counts.values()), 1)
+    whole = max(pool.most_boxes, sum(counts.values()), 1)
     parts: list[BarPart] = []
     start = 0.0
     for kind, count in counts.items():

@@ -26,10 +26,11 @@ from .members import mismatch_of
 from .scaling import FleetScale, GatewayNodes, NodeLoad, Replacements, ScalingPlan, WantedNodes, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ray.actor import ActorHandle
 
+    from sandbox_contract.inspection import PoolStats
     from sandbox_service.supervisor.actor import SupervisorActor
 
     from .roster_discovery import Roster
@@ -246,16 +247,25 @@ def end_scaler(roster: Roster, timeout_s: float) -> None:
 
 def load_of(stats: SupervisorStats) -> NodeLoad:
     """Return a supervisor's load: its instances, in a box or not, and the boxes that are in use or needed."""
+    demands = {name: (needed, most) for pool in stats.pools for name, needed, most in _demands_of(pool)}
     return NodeLoad(
         supervisor=stats.name,
         draining=stats.draining,
         instances=stats.live_instances,
-        boxes={
-            pool.environment: pool.busy + math.ceil(pool.queued / max(1, pool.capacity))
-            for pool in stats.pools
-        },
-        max_boxes={pool.environment: pool.max_boxes for pool in stats.pools},
+        boxes={name: needed for name, (needed, _) in demands.items()},
+        max_boxes={name: most for name, (_, most) in demands.items()},
     )
+
+
+def _demands_of(pool: PoolStats) -> Iterator[tuple[str, int, int]]:
+    """Yield what of an environment may become scarce, with how much is in use or needed, and the most."""
+    name, capacity = pool.environment, max(1, pool.capacity)
+    yield name, pool.own_busy + math.ceil((pool.queued - pool.image_queued) / capacity), pool.max_boxes
+    if pool.max_images:
+        needed = pool.image_busy + math.ceil(pool.image_queued / capacity)
+        yield f"{name} (boxes of images)", needed, pool.max_image_boxes
+        # An image keeps its place from others, however few boxes it has.
+        yield f"{name} (images)", pool.images + pool.refused_images, pool.max_images
 
 
 def _scaler(roster: Roster) -> ActorHandle[FleetScaler] | None:

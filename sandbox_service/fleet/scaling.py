@@ -41,9 +41,10 @@ class NodeLoad:
     draining: bool = False
     instances: int = 0
     boxes: Mapping[str, float] = field(default_factory=dict)
-    """By environment, the boxes with instances and those that the queued creates need."""
+    """By environment, the boxes with instances and those that the queued creates need. Images of single tasks
+    and their boxes have entries of their own."""
     max_boxes: Mapping[str, int] = field(default_factory=dict)
-    """By environment, the boxes that the node may have."""
+    """Under the same names, the boxes that the node may have."""
     node_id: str = ""
     """Ray's id of its node."""
     gateway: bool = False

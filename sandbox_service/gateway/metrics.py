@@ -31,6 +31,12 @@ _GAUGES = {
     "queued": "Creates that wait for a box",
     "max_boxes": "Most boxes at once",
 }
+_PARTS = {
+    "own": ("own_busy", "max_boxes"),
+    "images": ("image_busy", "max_image_boxes"),
+    "verifiers": ("verifier_busy", "max_verifier_boxes"),
+}
+"""Busy and most boxes of the pools of an environment: its own, and those of images of single tasks."""
 _SCALE = {
     "wanted": "Nodes that the demand needs",
     "requested": "Nodes that Ray's autoscaler is asked for, none while there are enough",
@@ -40,6 +46,8 @@ _EXCLUDED = "Supervisors that get no requests, such as those of another version"
 _RESTARTED = "Supervisors that were restarted since they did not answer"
 _RAISED = "Actions and gradings at which an environment raised an exception"
 _LIVE = "Live instances: in a box, waiting for one, or to be rebuilt in one at their next call"
+_BUSY = "Busy boxes by pool: the environment's own, and those of images of single tasks"
+_MOST = "Most boxes of each of these pools at once"
 _DESTROYED = "Boxes destroyed, since they were idle for too long or for other reasons"
 
 
@@ -204,6 +212,7 @@ class _Fleet(Collector):
         for attribute, text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"sandbox_fleet_{attribute}", text, labels=_POOL)
             yield self._filled(gauge, attribute)
+        yield from self._parts()
         started = CounterMetricFamily("sandbox_fleet_boxes_started", "Boxes started", labels=_POOL)
         yield self._filled(started, "started_total")
         yield self._destroyed()
@@ -219,6 +228,18 @@ class _Fleet(Collector):
             for pool in each.pools:
                 family.add_metric([each.name, pool.environment], each.instances_of(pool))
         return family
+
+    def _parts(self) -> Iterator[Metric]:
+        busy = GaugeMetricFamily("sandbox_fleet_pool_busy", _BUSY, labels=[*_POOL, "pool"])
+        most = GaugeMetricFamily("sandbox_fleet_pool_max_boxes", _MOST, labels=[*_POOL, "pool"])
+        for supervisor, pool in self._pools():
+            for part, (attribute, bound) in _PARTS.items():
+                # Most environments have no images of single tasks.
+                if part == "own" or getattr(pool, bound):
+                    labels = [supervisor, pool.environment, part]
+                    busy.add_metric(labels, getattr(pool, attribute))
+                    most.add_metric(labels, getattr(pool, bound))
+        yield from (busy, most)
 
     def _destroyed(self) -> Metric:
         family = CounterMetricFamily("sandbox_fleet_boxes_destroyed", _DESTROYED, labels=[*_POOL, "reason"])

@@ -17,6 +17,7 @@ from sandbox_service.pool.state import BoxState
 from .background import BackgroundTasks
 
 if TYPE_CHECKING:
+    from sandbox_service.config import TaskImagesConfig
     from sandbox_service.environments.base import BoxResources, TaskImage
 
     from .box_pool import BoxPool
@@ -24,16 +25,25 @@ if TYPE_CHECKING:
     _Key = tuple[str, BoxResources]
 
 _RETRY_S = 2.0
+_REFUSED_S = 30.0
+"""Time for which a refused image counts as needed: clients repeat a create after 5 s at most."""
 
 
 class ImagePools:
     """The pools of an environment's task images, by the image and what its boxes need."""
 
-    def __init__(self, environment: str, make_pool: Callable[[TaskImage], BoxPool], most: int) -> None:
-        """``most`` is the number of images that may have boxes at once."""
+    def __init__(
+        self,
+        environment: str,
+        make_pool: Callable[[TaskImage], BoxPool],
+        bounds: TaskImagesConfig,
+        now: Callable[[], float],
+    ) -> None:
         self._environment = environment
         self._make_pool = make_pool
-        self._most = most
+        self._bounds = bounds
+        self._now = now
+        self._refused_at: dict[_Key, float] = {}
         self._pools: OrderedDict[_Key, BoxPool] = OrderedDict()
         self._closing: set[BoxPool] = set()
         self._closings = BackgroundTasks(f"pools of {environment}")
@@ -59,11 +69,34 @@ class ImagePools:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         key = image.digest, image.resources
         if key not in self._pools:
-            if len(self._pools) >= self._most:
-                self._give_up_oldest()
+            if len(self._pools) >= self._bounds.images_with_boxes:
+                self._give_up_oldest(key)
             self._pools[key] = self._make_pool(image)
+            self._refused_at.pop(key, None)
         self._pools.move_to_end(key)
         return self._pools[key]
+
+    @property
+    def max_images(self) -> int:
+        """The number of images that may have boxes at once; 0 while none has."""
+        return self._bounds.images_with_boxes if self._pools else 0
+
+    @property
+    def max_boxes(self) -> int:
+        """The number of boxes that they may have, as many as the node has memory for; 0 while none has."""
+        further = self.max_images - len(self._pools)
+        own = sum(pool.state.policy.max_boxes for pool in self._pools.values())
+        return own + further * self._bounds.boxes_per_image
+
+    def count_used(self) -> int:
+        """Return the number of images with instances or waiting creates."""
+        return sum(not _is_unused(pool) for pool in self._pools.values())
+
+    def count_refused(self) -> int:
+        """Return the number of images that were lately refused."""
+        begin = self._now() - _REFUSED_S
+        self._refused_at = {key: at for key, at in self._refused_at.items() if at > begin}
+        return len(self._refused_at)
 
     async def close(self, timeout_s: float) -> None:
         """Destroy all boxes, within a time."""
@@ -73,12 +106,13 @@ class ImagePools:
         if not await self._closings.finish(timeout_s):
             await self._closings.cancel()
 
-    def _give_up_oldest(self) -> None:
+    def _give_up_oldest(self, needed: _Key) -> None:
         unused = next((key for key, pool in self._pools.items() if _is_unused(pool)), None)
         if unused is None:
+            self._refused_at[needed] = self._now()
             detail = (
-                f"{self._most} images of tasks of {self._environment} are in use, which is the most at once "
-                "(sandbox.task_images.images_with_boxes)"
+                f"{self._bounds.images_with_boxes} images of tasks of {self._environment} are in use, which "
+                "is the most at once (sandbox.task_images.images_with_boxes)"
             )
             raise OverCapacityError(detail, _RETRY_S)
         self._give_up(unused)

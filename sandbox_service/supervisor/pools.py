@@ -51,14 +51,9 @@ class Pools:
         self._node = measure_node()
         self._sharing = Sharing(config.tenants, config.quota.box_share)
         self._pools = {name: self._make_pool(name) for name in registry.catalogs}
-        most = config.sandbox.task_images.images_with_boxes
-        self._of_images = {
-            name: ImagePools(name, partial(self._make_pool, name), most) for name in registry.catalogs
-        }
+        self._of_images = {name: self._make_image_pools(name) for name in registry.catalogs}
         # Apart: instances must not keep the boxes from the gradings for which they wait.
-        self._of_verifiers = {
-            name: ImagePools(name, partial(self._make_pool, name), most) for name in registry.catalogs
-        }
+        self._of_verifiers = {name: self._make_image_pools(name) for name in registry.catalogs}
 
     def of(self, environment: str, image: TaskImage | None = None) -> BoxPool:
         """Return the pool of an environment of the registry, or of the image of one of its tasks.
@@ -111,6 +106,10 @@ class Pools:
         )
         raise ServiceError(ErrorCode.TASK_INVALID, detail)
 
+    def _make_image_pools(self, name: str) -> ImagePools:
+        bounds, now = self._config.sandbox.task_images, self._clock.monotonic
+        return ImagePools(name, partial(self._make_pool, name), bounds, now)
+
     def _make_pool(self, name: str, image: TaskImage | None = None) -> BoxPool:
         spec, config = self._registry.catalog(name).spec, self._config.pool_of(name)
         deadlines = self._config.deadline
@@ -132,14 +131,29 @@ class Pools:
         return (self._pools[name], *self._of_images[name], *self._of_verifiers[name])
 
     def _stats_of(self, name: str) -> PoolStats:
-        own = self._pools[name].stats()
-        every = [pool.stats() for pool in self._all_of(name)]
-        sums = {field: sum(getattr(each, field) for each in every) for field in _SUMMED}
+        own, images, verifiers = self._pools[name].stats(), self._of_images[name], self._of_verifiers[name]
+        of_images = [pool.stats() for pool in images]
+        of_verifiers = [pool.stats() for pool in verifiers]
+        sums = {field: _sum(field, [own, *of_images, *of_verifiers]) for field in _SUMMED}
         # Gradings are neither instances nor creates.
-        for verifier in (pool.stats() for pool in self._of_verifiers[name]):
-            sums["instances"] -= verifier.instances
-            sums["queued"] -= verifier.queued
-        for images in (self._of_images[name], self._of_verifiers[name]):
-            for total in _TOTALS:
-                sums[total] += getattr(images, total)
-        return own.model_copy(update=sums)
+        for field in ("instances", "queued"):
+            sums[field] -= _sum(field, of_verifiers)
+        for total in _TOTALS:
+            sums[total] += getattr(images, total) + getattr(verifiers, total)
+        return own.model_copy(
+            update={
+                **sums,
+                "image_busy": _sum("busy", of_images),
+                "image_queued": _sum("queued", of_images),
+                "max_image_boxes": images.max_boxes,
+                "verifier_busy": _sum("busy", of_verifiers),
+                "max_verifier_boxes": verifiers.max_boxes,
+                "images": images.count_used(),
+                "refused_images": images.count_refused(),
+                "max_images": images.max_images,
+            }
+        )
+
+
+def _sum(field: str, stats: Iterable[PoolStats]) -> int:
+    return sum(getattr(each, field) for each in stats)

@@ -18,6 +18,8 @@ from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, results, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import RenderableType
 
     from sandbox_contract.inspection import PoolStats, Stats, SupervisorStats
@@ -87,7 +89,8 @@ def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     for column in _COUNTS:
         table.add_column(column, justify="right", no_wrap=True)
     for pool in supervisor.pools:
-        table.add_row(*_pool(pool))
+        for row in _rows_of(pool):
+            table.add_row(*row)
     return Text(f"\n{head}"), table, *_protections(supervisor)
 
 
@@ -101,7 +104,13 @@ def _protections(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     return tuple(lines)
 
 
-def _pool(pool: PoolStats) -> tuple[str, ...]:
+def _rows_of(pool: PoolStats) -> Iterator[tuple[str, ...]]:
+    """Yield the row of a pool, and those of the boxes among them that have images of single tasks."""
     boxes = pool.idle + pool.busy + pool.starting + pool.resetting
     counts = (pool.idle, pool.busy, pool.starting, pool.resetting, pool.instances, pool.queued)
-    return (pool.environment, pool.sandbox, f"{boxes} of {pool.max_boxes}", *map(str, counts))
+    yield pool.environment, pool.sandbox, f"{boxes} of {pool.most_boxes}", *map(str, counts)
+    if pool.max_image_boxes:
+        most, busy, waiting = f"of {pool.max_image_boxes}", str(pool.image_busy), str(pool.image_queued)
+        yield "- images", "", most, "", busy, "", "", "", waiting
+    if pool.max_verifier_boxes:
+        yield "- verifiers", "", f"of {pool.max_verifier_boxes}", "", str(pool.verifier_busy)

@@ -14,11 +14,16 @@ import pytest
 from sandbox_contract.inspection import PoolStats, SupervisorStats
 from sandbox_service.fleet import scaler as scaler_module
 from sandbox_service.fleet.scaler import FleetScaler, load_of
-from sandbox_service.fleet.scaling import GATEWAY_S, NodeLoad, ScalingPolicy
+from sandbox_service.fleet.scaling import GATEWAY_S, NodeLoad, ScalingPolicy, needed_nodes
 from sandbox_service.supervisor.options import SupervisorAddress, running_version
 from tests.fakes.clock import FakeClock
 from tests.harness.waiting import until
 
+NEW_FIGURES = {
+    *("image_busy", "image_queued", "max_image_boxes", "verifier_busy", "max_verifier_boxes"),
+    *("images", "refused_images", "max_images"),
+}
+"""Figures of a pool that an earlier release does not send."""
 POLICY = ScalingPolicy(min_nodes=1, max_nodes=4, target_use=1.0, idle_s=0.0, interval_s=0.001)
 
 
@@ -203,6 +208,26 @@ def test_queued_creates_count_as_the_boxes_that_they_need() -> None:
     stats = SupervisorStats(name="a", node="n", draining=True, uptime_s=1, pools=pools)
     expected = NodeLoad("a", True, 903, {"code": 7, "bfcl": 3}, {"code": 8, "bfcl": 8})
     assert load_of(stats) == expected
+
+
+def test_boxes_of_images_are_scarce_apart_from_the_others_and_so_are_the_images() -> None:
+    busy = {"busy": 3 + 20 + 2, "image_busy": 20, "verifier_busy": 2}
+    queued = {"queued": 1 + 4, "image_queued": 4}
+    most = {"max_boxes": 128, "max_image_boxes": 32, "max_verifier_boxes": 32}
+    images = {"images": 6, "refused_images": 2, "max_images": 8}
+    pools = (pool("code", **busy, **queued, **most, **images),)
+    load = load_of(SupervisorStats(name="a", node="n", draining=False, uptime_s=1, pools=pools))
+    assert load.boxes == {"code": 4, "code (boxes of images)": 24, "code (images)": 8}
+    assert load.max_boxes == {"code": 128, "code (boxes of images)": 32, "code (images)": 8}
+    assert needed_nodes([load], 0.8) == 2
+
+
+def test_boxes_of_images_that_an_earlier_release_does_not_count_apart_are_boxes_of_the_environment() -> None:
+    sent = pool("code", busy=20, queued=2, capacity=1).model_dump(exclude=NEW_FIGURES)
+    stats = SupervisorStats(
+        name="a", node="n", draining=False, uptime_s=1, pools=(PoolStats.model_validate(sent),)
+    )
+    assert (load_of(stats).boxes, load_of(stats).max_boxes) == ({"code": 22}, {"code": 8})
 
 
 def test_a_node_whose_instances_are_in_no_box_has_instances() -> None:

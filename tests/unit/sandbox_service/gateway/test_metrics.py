@@ -45,6 +45,39 @@ def test_boxes_that_were_given_back_are_counted_apart_from_those_that_failed():
         assert f"sandbox_fleet_boxes_destroyed_total{{{labels}}} {count}.0\n" in text
 
 
+def test_busy_boxes_of_images_are_counted_against_the_most_of_their_own():
+    plain = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
+    plain |= {"busy": 32, "max_boxes": 4}
+    pools = {
+        "with images": plain | {"image_busy": 29, "verifier_busy": 2, "max_image_boxes": 32},
+        "of an earlier release": {
+            key: plain[key] for key in plain if "image" not in key and "verifier" not in key
+        },
+    }
+    fleet = [
+        SupervisorStats(name=name, node="n", draining=False, uptime_s=0, pools=(PoolStats(**pool),))
+        for name, pool in pools.items()
+    ]
+    counted = {"busy": {}, "max_boxes": {}}
+    for family in text_string_to_metric_families(Metrics().exposition(fleet).decode()):
+        for sample in family.samples:
+            if sample.name.startswith("sandbox_fleet_pool_"):
+                series = sample.labels["supervisor"], sample.labels["pool"]
+                counted[sample.name.removeprefix("sandbox_fleet_pool_")][series] = sample.value
+    assert counted == {
+        "busy": {
+            ("with images", "own"): 1,
+            ("with images", "images"): 29,
+            ("of an earlier release", "own"): 32,
+        },
+        "max_boxes": {
+            ("with images", "own"): 4,
+            ("with images", "images"): 32,
+            ("of an earlier release", "own"): 4,
+        },
+    }
+
+
 def test_the_fleet_is_the_same_from_each_replica():
     fleet = {key for key in series_of("a", errors=0) if key[0].startswith("sandbox_fleet_")}
     assert fleet

@@ -22,6 +22,7 @@ from tests.harness.supervised import fake_config
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sandbox_contract.inspection import PoolStats
     from sandbox_service.supervisor.box_pool import BoxPool
     from sandbox_service.supervisor.pooled_box import PooledBox
 
@@ -35,10 +36,12 @@ def image(name: str) -> TaskImage:
 
 
 @asynccontextmanager
-async def pools_of(factory: FakeSandboxFactory, **bounds: int) -> AsyncIterator[Pools]:
+async def pools_of(
+    factory: FakeSandboxFactory, clock: FakeClock | None = None, **bounds: int
+) -> AsyncIterator[Pools]:
     sandbox = SandboxConfig(task_images=TaskImagesConfig(**bounds))
     config = fake_config(PoolConfig(min_boxes=1, max_boxes=9), sandbox=sandbox)
-    pools = Pools(config, fake_registry(), factory, FakeClock(), lambda *_: None)
+    pools = Pools(config, fake_registry(), factory, clock or FakeClock(), lambda *_: None)
     try:
         yield pools
     finally:
@@ -49,6 +52,11 @@ async def pools_of(factory: FakeSandboxFactory, **bounds: int) -> AsyncIterator[
 async def enter(pool: BoxPool, instance_id: str) -> PooledBox:
     async with asyncio.timeout(5):
         return await pool.acquire("ada", instance_id)
+
+
+def _diary(pools: Pools) -> PoolStats:
+    (figures,) = [each for each in pools.stats() if each.environment == "diary"]
+    return figures
 
 
 async def test_boxes_of_an_image_have_what_their_task_needs() -> None:
@@ -137,16 +145,60 @@ async def test_figures_of_an_environment_include_the_boxes_of_its_images() -> No
     async with pools_of(factory, images_with_boxes=1) as pools:
         one = await enter(pools.of("diary", image("one")), "a")
         await enter(pools.of("diary"), "b")
-        (diary,) = [each for each in pools.stats() if each.environment == "diary"]
+        diary = _diary(pools)
         assert (diary.instances, diary.busy) == (2, 2)
         started = diary.started_total
         one.leave("a", clean=True, reset=True)
         pools.of("diary", image("two"))
         await asyncio.sleep(0.01)
-        (diary,) = [each for each in pools.stats() if each.environment == "diary"]
+        diary = _diary(pools)
         # Counters never fall, though the pool is gone.
         assert diary.started_total >= started
         assert diary.instances == 1
+
+
+async def test_boxes_of_images_are_counted_apart_against_the_most_that_they_may_be() -> None:
+    demanding = replace(image("two"), resources=BoxResources(memory_mib=10**6))
+    async with pools_of(_Containers(), images_with_boxes=3, boxes_per_image=9) as pools:
+        plain = _diary(pools)
+        assert (plain.own_busy, plain.max_image_boxes, plain.max_images) == (0, 0, 0)
+        await enter(pools.of("diary"), "a")
+        await enter(pools.of("diary", image("one")), "b")
+        await enter(pools.of_verifier("diary", image("tests")), "c")
+        pools.of("diary", demanding)
+        figures = _diary(pools)
+        assert (figures.busy, figures.own_busy, figures.image_busy, figures.verifier_busy) == (3, 1, 1, 1)
+        # The node has memory for four boxes of the second image.
+        assert (figures.max_boxes, figures.max_image_boxes, figures.max_verifier_boxes) == (9, 22, 27)
+        assert figures.most_boxes == 58
+        assert (figures.images, figures.max_images) == (1, 3)
+
+
+async def test_creates_that_wait_for_an_image_are_counted_apart() -> None:
+    async with pools_of(_Containers(), boxes_per_image=1) as pools:
+        pool = pools.of("diary", image("one"))
+        await enter(pool, "a")
+        waiting = asyncio.ensure_future(enter(pool, "b"))
+        await asyncio.sleep(0)
+        figures = _diary(pools)
+        assert (figures.queued, figures.image_queued) == (1, 1)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+async def test_an_image_that_was_refused_is_needed_until_it_has_boxes_or_is_no_longer_asked_for() -> None:
+    clock = FakeClock()
+    async with pools_of(_Containers(), clock=clock, images_with_boxes=1) as pools:
+        box = await enter(pools.of("diary", image("one")), "a")
+        for name in ("two", "three", "two"):
+            with pytest.raises(ServiceError):
+                pools.of("diary", image(name))
+        assert _diary(pools).refused_images == 2
+        box.leave("a", clean=True, reset=True)
+        pools.of("diary", image("two"))
+        assert _diary(pools).refused_images == 1
+        clock.advance(60.0)
+        assert _diary(pools).refused_images == 0
 
 
 async def test_process_boxes_refuse_a_task_that_needs_an_image() -> None:

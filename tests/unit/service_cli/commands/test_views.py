@@ -62,6 +62,18 @@ def test_the_status_of_a_full_fleet_keeps_its_words_and_numbers_whole():
     assert any("246912 boxes started" in line for line in lines)
 
 
+def test_the_status_shows_boxes_of_images_of_single_tasks_apart():
+    figures = {"image_busy": 7, "image_queued": 3, "max_image_boxes": 32}
+    gradings = {"verifier_busy": 2, "max_verifier_boxes": 16}
+    pools = (pool("code", "docker").model_copy(update={**figures, **gradings}), pool("echo", "docker"))
+    supervisor = SupervisorStats(name="s", node="n", draining=False, uptime_s=1, pools=pools)
+    lines = printed(stats_view(Stats(supervisors=(supervisor,), instances=0, queued=0), "http://h"))
+    rows = [line.split() for line in lines[-4:]]
+    assert rows[0][:5] == ["code", "docker", "220", "of", "304"]
+    assert rows[1:3] == [["-", "images", "of", "32", "7", "3"], ["-", "verifiers", "of", "16", "2"]]
+    assert rows[3][:5] == ["echo", "docker", "220", "of", "256"]
+
+
 def test_the_status_says_what_protects_a_node_from_its_process_boxes():
     protections = {"own user ids": False, "own namespaces": True, "filtered system calls": True}
     supervisor = SupervisorStats(
