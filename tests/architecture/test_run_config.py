@@ -42,6 +42,7 @@ COMPOSITION = {
     "trainer/loop/worker.py",
     "trainer/offline/records.py",
     "trainer/report/run_data.py",
+    "trainer/tracking/stored_run.py",
 }
 """Modules that compose a run or one of its processes, plan it, or keep or show its configuration."""
 

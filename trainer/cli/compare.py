@@ -22,7 +22,7 @@ def compare(
         typer.Argument(
             metavar="[NAME=]SOURCE...",
             help="Files written by evaluate -o, or folders of runs, whose latest evaluation is taken; "
-            "FOLDER@before, FOLDER@after and FOLDER@STEP take another one.",
+            "FOLDER@before, FOLDER@after and FOLDER@STEP (steps of reinforcement learning) take another one.",
         ),
     ],
     pass_at: Annotated[

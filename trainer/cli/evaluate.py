@@ -66,10 +66,10 @@ def evaluate(
 ) -> None:
     """Play held-out tasks with a model, and print success, cost and failures with 95% intervals.
 
-    The tasks are those of evaluation.splits, also of several environments. Success is shown by environment,
-    split, category and difficulty, with pass@k for each k of evaluation.pass_at, and with the causes of
-    unsolved episodes. An episode that failed for reasons outside the policy has no score and does not count
-    as unsolved. The exit code is 1 when no episode has a score.
+    The tasks are those of evaluation.splits, also of several environments. Success is shown by source,
+    environment, split, category and difficulty, with pass@k for each k of evaluation.pass_at, and with the
+    causes of unsolved episodes. An episode that failed for reasons outside the policy has no score and does
+    not count as unsolved. The exit code is 1 when no episode has a score.
 
     Examples:
 

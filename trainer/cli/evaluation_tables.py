@@ -23,10 +23,10 @@ Rows = dict[str, "EvaluationFigures"]
 
 
 def evaluation_view(result: EvaluationResult, summary: EvaluationSummary) -> RenderableType:
-    """Show one evaluation: all tasks, and each environment, split, category and difficulty."""
+    """Show one evaluation: all tasks, and each source, environment, split, category and difficulty."""
     rows: Rows = {f"all of {result.split}": summary.overall}
-    for groups in summary.sections().values():
-        rows |= {name or "none named": figures for name, figures in groups.items()}
+    for section, groups in summary.sections().items():
+        rows |= {f"{section} {name or 'not named'}": figures for name, figures in groups.items()}
     parts = [_success(rows), _costs(rows)]
     parts.append(_counts("unsolved because of", "episodes", summary.overall.causes))
     parts.append(_counts("failed, without a score", "episodes", summary.overall.failure_classes))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError, DataError
 
 from .comparison import compare
 from .paired_tests import holm, sign_test
 from .summary import figures_of, pass_at_of
+from .task_keys import task_keys
 
 if TYPE_CHECKING:
     from .intervals import Interval
     from .results import EvaluationResult, TaskOutcome
     from .summary import EvaluationFigures
+    from .task_keys import TaskKey
 
 
-TaskKey: TypeAlias = tuple[str, str, str]
-"""Environment, split and id of a task."""
 SIGNIFICANT = 0.05
 """Adjusted p-values below it count as a difference."""
 
@@ -77,11 +78,11 @@ def compare_models(results: Mapping[str, EvaluationResult], ks: Sequence[int] = 
     """Compare evaluations by name, with pass@k for each k; by default for 1 and the number of episodes.
 
     Raises ConfigError for fewer than two of them or a k that exceeds the episodes, and DataError if they are
-    of different splits or share no task with a score.
+    of different splits, share no task with a score or have a task twice.
     """
     if len(results) < 2:
         raise ConfigError(f"a comparison needs at least two evaluations, and there is {len(results)}")
-    named = {name: _by_key(result) for name, result in results.items()}
+    named = _by_key(results)
     _check_splits(results, named)
     every = dict.fromkeys(key for tasks in named.values() for key in tasks)
     scored = {name: {key for key, task in tasks.items() if task.episodes} for name, tasks in named.items()}
@@ -121,12 +122,15 @@ def _figures(shared: Mapping[str, Sequence[TaskOutcome]], ks: Sequence[int]) -> 
     return figures
 
 
-def _by_key(result: EvaluationResult) -> dict[TaskKey, TaskOutcome]:
-    """Return the tasks by their key; files of earlier versions name environment and split once for all."""
-    return {
-        (task.environment or result.environment, task.split or result.split, task.task_id): task
-        for task in result.tasks
-    }
+def _by_key(results: Mapping[str, EvaluationResult]) -> dict[str, dict[TaskKey, TaskOutcome]]:
+    """Return the tasks of each evaluation by their keys. Raises DataError for two of one key."""
+    named: dict[str, dict[TaskKey, TaskOutcome]] = {}
+    for (name, result), keys in zip(results.items(), task_keys(results.values()), strict=True):
+        tasks = named[name] = dict(zip(keys, result.tasks, strict=True))
+        if len(tasks) < len(keys):
+            twice = next(key for key, count in Counter(keys).items() if count > 1)
+            raise DataError(f"{name} has the task {_text(twice)} twice, so that it cannot be compared")
+    return named
 
 
 def _check_splits(
@@ -145,7 +149,7 @@ def _check_splits(
 
 
 def _splits(result: EvaluationResult, tasks: Mapping[TaskKey, TaskOutcome]) -> set[str]:
-    return {f"{environment}/{split}" for environment, split, _ in tasks} or {result.split}
+    return {f"{environment}/{split}" for _, environment, split, _ in tasks} or {result.split}
 
 
 def _default(shared: Mapping[str, Sequence[TaskOutcome]]) -> tuple[int, ...]:
@@ -186,7 +190,9 @@ def _pair(
     wins = sum(two > one for one, two in rates)
     losses = sum(two < one for one, two in rates)
     single = all(one.episodes == two.episodes == 1 for one, two in shared)
-    before, after = (replace(results[name], tasks=_keyed(named[name])) for name in (first, second))
+    before, after = (
+        replace(results[name], tasks=_keyed(named[name]), environment="") for name in (first, second)
+    )
     change = compare(before, after)
     p_value = sign_test(wins, losses)
     return PairedTest(
@@ -204,8 +210,10 @@ def _pair(
 
 
 def _keyed(tasks: Mapping[TaskKey, TaskOutcome]) -> tuple[TaskOutcome, ...]:
-    """Return the tasks with ids that differ between environments and splits too."""
-    return tuple(replace(task, task_id="\n".join(key)) for key, task in tasks.items())
+    """Return the tasks with their keys as ids, by which ``compare`` pairs them."""
+    return tuple(
+        replace(task, task_id="\n".join(key), source="", environment="") for key, task in tasks.items()
+    )
 
 
 def _text(key: TaskKey) -> str:

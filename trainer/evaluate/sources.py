@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError, DataError
+from trainer.tracking.jsonl import read_metrics
+from trainer.tracking.stored_run import first_step, stored_config
 
 from .results import EvaluationResult, read_evaluations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _RUN_FILE = "evaluations.jsonl"
 
@@ -21,8 +18,8 @@ def read_named_evaluations(sources: Sequence[str]) -> dict[str, EvaluationResult
     """Return the evaluations by name.
 
     A source is a file that ``evaluate -o`` wrote, or a run's folder, whose latest evaluation is taken.
-    ``FOLDER@before``, ``FOLDER@after`` and ``FOLDER@STEP`` take another one. ``NAME=SOURCE`` names it;
-    otherwise it is named after the file or folder.
+    ``FOLDER@before``, ``FOLDER@after`` and ``FOLDER@STEP`` take another one; steps are those of reinforcement
+    learning, as in the report. ``NAME=SOURCE`` names it; otherwise it is named after the file or folder.
 
     Raises ConfigError for a source that does not exist or two of one name, and DataError for a file that is
     not an evaluation.
@@ -70,11 +67,10 @@ def _of_run(folder: Path, chosen: str) -> EvaluationResult:
         raise DataError(f"{folder} has no evaluations: set evaluation.splits in its run file")
     if not chosen:
         return found[-1]
-    matches: Callable[[EvaluationResult], bool] = (
-        (lambda each: each.step == int(chosen)) if chosen.isdigit() else (lambda each: each.when == chosen)
-    )
-    for result in reversed(found):
-        if matches(result):
+    begin = first_step(stored_config(folder), read_metrics(folder / "metrics.jsonl"))
+    steps = [max(0, each.step - begin) for each in found]
+    for result, step in zip(reversed(found), reversed(steps), strict=True):
+        if step == int(chosen) if chosen.isdecimal() else result.when == chosen:
             return result
-    known = ", ".join(f"{each.when} (step {each.step})" for each in found)
+    known = ", ".join(f"{each.when} (step {step})" for each, step in zip(found, steps, strict=True))
     raise ConfigError(f"{folder} has no evaluation {chosen!r}; it has: {known}")

@@ -64,8 +64,9 @@ class EvaluationSummary:
     """The figures of all tasks and of each group that has some of them."""
 
     overall: EvaluationFigures
-    by_environment: Mapping[str, EvaluationFigures]
+    by_source: Mapping[str, EvaluationFigures]
     """Empty, like those below, if all tasks belong to one group."""
+    by_environment: Mapping[str, EvaluationFigures]
     by_split: Mapping[str, EvaluationFigures]
     by_category: Mapping[str, EvaluationFigures]
     by_difficulty: Mapping[str, EvaluationFigures]
@@ -73,6 +74,7 @@ class EvaluationSummary:
     def sections(self) -> dict[str, Mapping[str, EvaluationFigures]]:
         """Return the groups by what they are grouped by, without empty sections."""
         named = {
+            "source": self.by_source,
             "environment": self.by_environment,
             "split": self.by_split,
             "category": self.by_category,
@@ -106,6 +108,7 @@ def summary_of(result: EvaluationResult, ks: Sequence[int] = (1,)) -> Evaluation
 
     return EvaluationSummary(
         overall=figures_of(result.tasks, ks),
+        by_source=groups(lambda task: task.source),
         by_environment=groups(lambda task: task.environment),
         by_split=groups(lambda task: task.split),
         by_category=groups(lambda task: task.category),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_settings import flat_settings, shown_value, text_of
+from trainer.evaluate.task_keys import task_keys
 
 from .figure import OFFLINE_STEP, PALETTE, STEP, Figure, line, steps_axis
 from .overview import facts, headline
@@ -96,20 +97,14 @@ def _held_out(runs: Runs) -> Iterator[Figure]:
         return
     note = "Bars are 95% intervals."
     labels = {name: name for name in evaluated}
-    if len({_held_out_tasks(found[-1]) for found in evaluated.values()}) > 1:
+    tasks = task_keys(found[-1] for found in evaluated.values())
+    if len(set(map(frozenset, tasks))) > 1:
         labels = {name: f"{name}, on {_tasks_text(found[-1])}" for name, found in evaluated.items()}
         note += " The runs were evaluated on different tasks, so that their rates cannot be compared."
     traces = tuple(
         overall_success(labels[name], found, _colour(runs, name)) for name, found in evaluated.items()
     )
     yield Figure("Success on held-out tasks", traces, note, _layout("share of episodes", {"range": [0, 1]}))
-
-
-def _held_out_tasks(result: EvaluationResult) -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (task.environment or result.environment, task.split or result.split, task.task_id)
-        for task in result.tasks
-    )
 
 
 def _tasks_text(result: EvaluationResult) -> str:

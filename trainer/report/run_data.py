@@ -8,20 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.config.reading import read_stored_run
 from trainer.errors import DataError
 from trainer.evaluate.results import read_evaluations
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import read_origin
+from trainer.tracking.stored_run import first_step, stored_config
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.evaluate.results import EvaluationResult
     from trainer.tracking.origin import RunOrigin
-
-
-_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model"})
-"""Metrics of stages on given data, one of which each of their steps has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +52,8 @@ def read_run_data(folder: Path) -> RunData:
         raise DataError(
             f"{folder} is not the folder of a run: it has neither metrics, evaluations nor trajectories"
         )
-    config = _config(folder / "run.json")
-    begin = _first_step(config, metrics)
+    config = stored_config(folder)
+    begin = first_step(config, metrics)
     return RunData(
         folder=folder,
         name=config.name if config is not None else folder.absolute().name,
@@ -68,20 +64,6 @@ def read_run_data(folder: Path) -> RunData:
         origin=read_origin(folder),
         steps_of_groups=_consumed(folder / "consumed.jsonl"),
     )
-
-
-def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
-    """Return the step at which reinforcement learning begins, as counted in the file of metrics."""
-    if config is None:
-        return max((step + 1 for step, values in metrics.items() if _OFFLINE & values.keys()), default=0)
-    return config.offline_steps
-
-
-def _config(file: Path) -> RunConfig | None:
-    try:
-        return read_stored_run(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def _consumed(file: Path) -> dict[int, int]:

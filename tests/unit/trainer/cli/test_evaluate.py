@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from tests.fakes.training import FakeDriver
 from trainer.cli.app import build_cli
 from trainer.errors import Stalled
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
 def run(*words, driver=None):
@@ -46,3 +47,15 @@ def test_an_evaluation_that_fails_leaves_files_as_they_were(run_file, tmp_path):
         assert run("evaluate", run_file, "-o", file, driver=failing).exit_code == 1
     assert before.read_text() == "earlier"
     assert not new.exists()
+
+
+def test_groups_of_one_name_have_rows_of_their_own(run_file):
+    """A split and a difficulty have the same name, and other tasks."""
+    solved = TaskOutcome("a", "hard", 1, 1, 1.0, split="easy", category="sums")
+    unsolved = TaskOutcome("b", "easy", 1, 0, 0.0, split="hard")
+    result = EvaluationResult(0, "alone", "easy+hard", (solved, unsolved), "code")
+    done = run("evaluate", run_file, driver=FakeDriver(result=result))
+    rows = {tuple(line.split()[:2]): line.split()[4] for line in done.stdout.splitlines() if "%" in line}
+    assert rows[("split", "easy")] == rows[("difficulty", "hard")] == "100%"
+    assert rows[("split", "hard")] == rows[("difficulty", "easy")] == "0%"
+    assert ("category", "not") in rows

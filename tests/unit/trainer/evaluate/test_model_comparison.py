@@ -126,6 +126,32 @@ def test_tasks_of_one_id_in_two_environments_are_two_tasks():
     assert (comparison.tasks, comparison.pairs[0].tasks) == (2, 2)
 
 
+def of_sources(**solved):
+    """Ten tasks of one split for each source, of which the first ones are solved."""
+    parts = [result([1] * count + [0] * (10 - count), source=name) for name, count in solved.items()]
+    return replace(parts[0], tasks=sum((part.tasks for part in parts), ()))
+
+
+def test_two_sources_of_one_environment_have_tasks_of_their_own():
+    comparison = compare_models({"a": of_sources(easy=8, hard=2), "b": of_sources(easy=2, hard=2)})
+    assert (comparison.tasks, comparison.models["a"].success.value) == (20, 0.5)
+    (pair,) = comparison.pairs
+    assert (pair.tasks, pair.losses, pair.difference) == (20, 6, pytest.approx(-0.3))
+    assert "hard/code/test/t0" in comparison.rates
+
+
+def test_names_of_sources_do_not_set_tasks_apart_that_environment_and_split_name():
+    comparison = compare_models({"a": of_sources(easy=8), "b": of_sources(code=6), "c": result([1] * 10)})
+    assert comparison.tasks == 10
+    assert [pair.tasks for pair in comparison.pairs] == [10, 10, 10]
+
+
+def test_a_task_that_occurs_twice_is_refused():
+    twice = replace(result([1]), tasks=result([1]).tasks * 2)
+    with pytest.raises(DataError, match="b has the task code/test/t0 twice"):
+        compare_models({"a": result([1]), "b": twice})
+
+
 def test_the_comparison_is_json():
     tree = compare_models({"a": result([1]), "b": result([0])}).tree()
     assert json.loads(json.dumps(tree))["pairs"][0]["losses"] == 1

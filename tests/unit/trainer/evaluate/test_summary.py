@@ -68,6 +68,16 @@ def test_groups_are_shown_where_there_are_several():
     assert summary.by_environment["textcraft"].success.interval == wilson(0, 1)
 
 
+def test_two_sources_of_one_environment_are_groups():
+    tasks = (
+        task("a", 4, environment="code", source="plain"),
+        task("a", 0, environment="code", source="hard"),
+    )
+    summary = summary_of(result(*tasks))
+    assert list(summary.sections()) == ["source"]
+    assert {name: each.success.value for name, each in summary.by_source.items()} == {"plain": 1, "hard": 0}
+
+
 def test_means_of_cost_are_per_episode():
     costs = EpisodeTotals(reward=2.0, turns=12, tokens=400, seconds=6.0)
     overall = summary_of(result(task("a", 2, totals=costs), task("b", 2, totals=costs))).overall

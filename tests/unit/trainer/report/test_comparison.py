@@ -5,6 +5,7 @@ import pytest
 
 from tests.harness.run_folder import with_secrets, write_metrics, write_run
 from trainer.errors import DataError
+from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evaluation
 from trainer.report.comparison import write_comparison
 
 
@@ -82,6 +83,14 @@ def test_success_on_different_held_out_tasks_is_not_compared_silently(runs, tmp_
     assert "The runs were evaluated on different tasks" in page
     cells = "<td>code: arithmetic_test (10 tasks)</td><td>code: programs_test (10 tasks)</td>"
     assert f"<th>held-out tasks</th>{cells}" in page
+
+
+def test_two_sources_of_one_environment_are_other_tasks_than_one(runs, tmp_path):
+    for folder, sources in zip(runs, (("",), ("easy", "hard")), strict=True):
+        tasks = tuple(TaskOutcome("t", "", 1, 1, 1.0, source=name) for name in sources)
+        result = EvaluationResult(40, "after", "test", tasks, "code")
+        append_evaluation(folder / "evaluations.jsonl", result)
+    assert "The runs were evaluated on different tasks" in page_of(runs, tmp_path)
 
 
 def test_runs_of_one_name_are_named_by_their_folders(tmp_path):

@@ -1,0 +1,31 @@
+"""Read the configuration that a run's folder keeps, and where reinforcement learning begins in its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.config.reading import read_stored_run
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+
+_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model"})
+"""Metrics of stages on given data, one of which each of their steps has."""
+
+
+def stored_config(folder: Path) -> RunConfig | None:
+    """Return the configuration of the run in a folder; None where it is missing or cannot be read."""
+    try:
+        return read_stored_run((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
+    """Return the step at which reinforcement learning begins, as metrics and evaluations count in files."""
+    if config is None:
+        return max((step + 1 for step, values in metrics.items() if _OFFLINE & values.keys()), default=0)
+    return config.offline_steps
