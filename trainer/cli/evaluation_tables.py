@@ -10,13 +10,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from trainer.report.evaluation_text import mean_text
+
 from .figures import interval_text, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from trainer.evaluate.results import EvaluationResult
-    from trainer.evaluate.summary import Estimate, EvaluationFigures, EvaluationSummary
+    from trainer.evaluate.summary import Estimate, EvaluationFigures, EvaluationSummary, MeanEstimate
 
 
 Rows = dict[str, "EvaluationFigures"]
@@ -74,14 +76,10 @@ def _costs(rows: Rows) -> RenderableType | None:
 
 
 def _cost_cells(figures: EvaluationFigures) -> Iterator[str]:
-    formats = {"reward": ".3f", "turns": ".1f", "tokens": ".0f", "seconds": ".2f"}
-    for name, form in formats.items():
-        estimate: Estimate | None = getattr(figures, name)
-        if estimate is None:
-            yield "-"
-        else:
-            low, high = estimate.interval.low, estimate.interval.high
-            yield f"{estimate.value:{form}} ({low:{form}} to {high:{form}})"
+    digits = {"reward": 3, "turns": 1, "tokens": 0, "seconds": 2}
+    for name, count in digits.items():
+        estimate: MeanEstimate | None = getattr(figures, name)
+        yield mean_text(estimate, count)
 
 
 def _counts(title: str, unit: str, counts: Mapping[str, int]) -> RenderableType | None:

@@ -3,7 +3,8 @@
 Each task counts the same in both, however many of its episodes have a score: pooled over episodes, a model
 that lost episodes of hard tasks to failures would look better than one that lost none. The bootstrap
 resamples tasks, not episodes (paired bootstrap, Efron and Tibshirani 1993): episodes of one task are
-correlated, and a task's difficulty cancels out of the difference.
+correlated, and a task's difficulty cancels out of the difference. Where it is the same for all tasks, as with
+one task, the interval is that of ``equal_tasks_interval``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import numpy as np
 
 from trainer.errors import DataError
 
-from .intervals import DRAWS, Interval, bootstrap_ratios
+from .intervals import DRAWS, Interval, are_equal, bootstrap_interval, equal_tasks_interval
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .results import EvaluationResult, TaskOutcome
 
 
@@ -42,20 +45,25 @@ def compare(
     before: EvaluationResult, after: EvaluationResult, *, draws: int = DRAWS, seed: int = 0
 ) -> Comparison:
     """Return the difference in success rate. Raises DataError when the two share no task."""
-    pairs = _common(before, after)
-    rates_P2 = np.array([[task.successes / task.episodes for task in pair] for pair in pairs])
-    means = rates_P2.mean(0)
-    drawn = bootstrap_ratios(rates_P2, np.ones_like(rates_P2), draws=draws, seed=seed)
-    low, high = np.quantile(drawn[:, 1] - drawn[:, 0], (0.025, 0.975))
-    return Comparison(len(pairs), float(means[0]), float(means[1]), Interval(float(low), float(high)))
+    rates_P2 = common_rates(before, after)
+    if not len(rates_P2):
+        raise DataError("the two evaluations have no scored task in common")
+    changes_P = rates_P2[:, 1] - rates_P2[:, 0]
+    interval = (
+        equal_tasks_interval(float(changes_P[0]), len(changes_P), least=-1.0)
+        if are_equal(changes_P)
+        else bootstrap_interval(changes_P, np.ones_like(changes_P), draws=draws, seed=seed)
+    )
+    first, second = rates_P2.mean(0)
+    return Comparison(len(rates_P2), float(first), float(second), interval)
 
 
-def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[TaskOutcome, TaskOutcome]]:
+def common_rates(before: EvaluationResult, after: EvaluationResult) -> NDArray[np.float64]:
+    """Return the success rates of each task for which both have a score, of shape (tasks, 2)."""
     earlier, later = _scored(before), _scored(after)
     pairs = [(earlier[name], task) for name, task in later.items() if name in earlier]
-    if not pairs:
-        raise DataError("the two evaluations have no scored task in common")
-    return pairs
+    rates = [[task.successes / task.episodes for task in pair] for pair in pairs]
+    return np.array(rates, dtype=np.float64).reshape(-1, 2)
 
 
 def _scored(result: EvaluationResult) -> dict[tuple[str, str, str], TaskOutcome]:

@@ -1,7 +1,9 @@
 """95% intervals of rates and means: Wilson's of a share, and the bootstrap over tasks.
 
 The bootstrap resamples tasks, not episodes (Efron and Tibshirani 1993): episodes of one task are correlated.
-Its intervals are percentiles of the draws; the same seed gives the same draws.
+Its intervals are percentiles of the draws; the same seed gives the same draws. Where all tasks have the same
+value, as with one task, every draw is the same and would say that nothing is uncertain: an interval of a
+bounded value is then that of ``equal_tasks_interval``.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ DRAWS = 5_000
 
 _NORMAL_95 = NormalDist().inv_cdf(0.975)
 _LEVELS_95 = (0.025, 0.975)
+_ROUNDING = 1e-9
 _MOST_CELLS = 2_000_000
 """Bounds the memory of the draws, which are made in blocks."""
 
@@ -71,17 +74,29 @@ def bootstrap_interval(
 def success_interval(
     successes_P: NDArray[np.float64], episodes_P: NDArray[np.float64], *, draws: int = DRAWS, seed: int = 0
 ) -> Interval:
-    """Return the interval of a success rate: bootstrap over tasks.
-
-    Where all tasks have none or all of their episodes solved, every draw has the same rate, and the interval
-    would have no width: then it is Wilson's, with a task as the unit.
-    """
-    tasks = len(successes_P)
-    if not tasks:
+    """Return the interval of a success rate: bootstrap over tasks, or ``equal_tasks_interval``."""
+    if not len(successes_P):
         return Interval(0.0, 1.0)
-    if not successes_P.any() or (successes_P == episodes_P).all():
-        return wilson(tasks if successes_P.any() else 0, tasks)
+    rates_P = successes_P / episodes_P
+    if are_equal(rates_P):
+        return equal_tasks_interval(float(rates_P[0]), len(rates_P), least=0.0)
     return bootstrap_interval(successes_P, episodes_P, draws=draws, seed=seed)
+
+
+def are_equal(values_P: NDArray[np.float64]) -> bool:
+    """Return whether the values of all tasks are the same, up to rounding."""
+    return float(np.ptp(values_P)) < _ROUNDING
+
+
+def equal_tasks_interval(value: float, tasks: int, *, least: float) -> Interval:
+    """Return the interval of a mean over tasks that all have the same value, between ``least`` and 1.
+
+    Of all tasks, at most the share that is the upper bound of ``wilson`` for none of these has another value;
+    the bounds are the means if all of that share had the least value, or 1. Of a rate that is 0 or 1, this is
+    Wilson's interval with a task as the unit.
+    """
+    others = wilson(0, tasks).high
+    return Interval(value - others * (value - least), value + others * (1.0 - value))
 
 
 def bootstrap_ratios(

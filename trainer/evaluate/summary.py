@@ -11,7 +11,7 @@ import numpy as np
 
 from trainer.errors import ConfigError
 
-from .intervals import Interval, bootstrap_interval, success_interval, wilson
+from .intervals import Interval, bootstrap_interval, success_interval
 from .pass_at import pass_at_k
 
 if TYPE_CHECKING:
@@ -24,10 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its interval over tasks."""
+    """A share with its interval over tasks."""
 
     value: float
     interval: Interval
+    tasks: int
+    """Tasks that it is estimated from."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A mean of a quantity without bounds, with its interval over tasks."""
+
+    value: float
+    interval: Interval | None
+    """None for one task, which says nothing of others."""
     tasks: int
     """Tasks that it is estimated from."""
 
@@ -46,11 +57,11 @@ class EvaluationFigures:
     """pass@k by k, over the tasks that have at least k episodes with a score."""
     score: float | None
     """Mean score of an episode."""
-    reward: Estimate | None
+    reward: MeanEstimate | None
     """Mean composed reward of an episode; None, like those below, where no file has it."""
-    turns: Estimate | None
-    tokens: Estimate | None
-    seconds: Estimate | None
+    turns: MeanEstimate | None
+    tokens: MeanEstimate | None
+    seconds: MeanEstimate | None
     causes: Mapping[str, int]
     """Unsolved episodes by cause, the most frequent first."""
     failures: int
@@ -157,13 +168,12 @@ def pass_at_of(scored: Sequence[TaskOutcome], k: int) -> Estimate | None:
     chances = [pass_at_k(task.episodes, task.successes, k) for task in scored if task.episodes >= k]
     if not chances:
         return None
-    chances_P, ones_P = np.array(chances), np.ones(len(chances))
-    same = bool((chances_P == chances_P[0]).all()) and chances_P[0] in (0.0, 1.0)
-    interval = wilson(float(chances_P.sum()), len(chances)) if same else bootstrap_interval(chances_P, ones_P)
+    chances_P = np.array(chances)
+    interval = success_interval(chances_P, np.ones_like(chances_P))
     return Estimate(float(chances_P.mean()), interval, len(chances))
 
 
-def _mean(scored: Sequence[TaskOutcome], name: str, weights_P: NDArray[np.float64]) -> Estimate | None:
+def _mean(scored: Sequence[TaskOutcome], name: str, weights_P: NDArray[np.float64]) -> MeanEstimate | None:
     known = [
         (total * (weight / task.episodes), weight)
         for task, weight in zip(scored, weights_P, strict=True)
@@ -173,7 +183,8 @@ def _mean(scored: Sequence[TaskOutcome], name: str, weights_P: NDArray[np.float6
         return None
     totals_P, known_P = np.array(known).T
     mean = float(totals_P.sum() / known_P.sum())
-    return Estimate(mean, bootstrap_interval(totals_P, known_P), len(known))
+    interval = bootstrap_interval(totals_P, known_P) if len(known) > 1 else None
+    return MeanEstimate(mean, interval, len(known))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from .figure import PALETTE, Figure
 
 if TYPE_CHECKING:
     from trainer.evaluate.results import EvaluationResult
-    from trainer.evaluate.summary import Estimate, EvaluationFigures, EvaluationSummary
+    from trainer.evaluate.summary import Estimate, EvaluationFigures, EvaluationSummary, MeanEstimate
 
     from .figure import JsonTree
 
@@ -42,13 +42,14 @@ def success_bars(title: str, estimates: Mapping[str, Estimate | None]) -> Figure
     return Figure(title, (interval_bars(found, PALETTE[0]),), "Bars are 95% intervals.", {"yaxis": _SHARE})
 
 
-def interval_bars(estimates: Mapping[str, Estimate], colour: str) -> JsonTree:
-    """Return a bar for each estimate, with its interval."""
+def interval_bars(estimates: Mapping[str, Estimate] | Mapping[str, MeanEstimate], colour: str) -> JsonTree:
+    """Return a bar for each estimate, with its interval if it has one."""
+    spans = [(each.value, each.interval) for each in estimates.values()]
     error: JsonTree = {
         "type": "data",
         "symmetric": False,
-        "array": [each.interval.high - each.value for each in estimates.values()],
-        "arrayminus": [each.value - each.interval.low for each in estimates.values()],
+        "array": [None if interval is None else interval.high - value for value, interval in spans],
+        "arrayminus": [None if interval is None else value - interval.low for value, interval in spans],
     }
     return {
         "type": "bar",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.evaluate.summary import Estimate
+    from trainer.evaluate.summary import Estimate, MeanEstimate
 
 
 def rate_text(rate: float | None) -> str:
@@ -22,10 +22,12 @@ def share_text(estimate: Estimate | None) -> str:
     return f"{100 * estimate.value:.1f}% ({low:.1f} to {high:.1f})"
 
 
-def mean_text(estimate: Estimate | None, digits: int) -> str:
-    """Format a mean and its interval."""
+def mean_text(estimate: MeanEstimate | None, digits: int) -> str:
+    """Format a mean and its interval, if it has one."""
     if estimate is None:
         return "-"
+    if estimate.interval is None:
+        return f"{estimate.value:.{digits}f}"
     low, high = estimate.interval.low, estimate.interval.high
     return f"{estimate.value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 

@@ -27,8 +27,9 @@ def phase_table(run: RunData) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in ("after phase", "step", *names, "forgetting"))
     rows = "".join(_row(outcome, names) for outcome in outcomes)
     note = (
-        "Success on held-out tasks of each source. Forgetting: the best success after an earlier phase minus "
-        "the present one, mean over sources of earlier phases that the phase does not train."
+        "Success on held-out tasks of each source, each task counting the same. Forgetting: the best success "
+        "after an earlier phase minus the present one, on the tasks that both have a score for, mean over "
+        "sources of earlier phases that the phase does not train."
     )
     return f'<div class="wide"><table class="figures"><tr>{head}</tr>{rows}</table></div><p>{note}</p>'
 
@@ -52,9 +53,9 @@ def phase_plot(run: RunData) -> Figure | None:
     layout: JsonTree = {
         "barmode": "group",
         "xaxis": {"title": {"text": "after phase"}},
-        "yaxis": {"range": [0, 1], "title": {"text": "share of episodes"}},
+        "yaxis": {"range": [0, 1], "title": {"text": "success"}},
     }
-    note = "Success on held-out tasks of each source at the end of each phase."
+    note = "Success on held-out tasks of each source at the end of each phase, each task counting the same."
     return Figure("Success by phase", tuple(traces), note, layout)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
-from trainer.evaluate.intervals import Interval
+from trainer.evaluate.intervals import Interval, wilson
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
 
@@ -38,7 +38,7 @@ def test_episodes_that_one_of_them_lost_are_no_difference():
     lost = tuple(replace(task, episodes=1, failures=3) for task in hard.tasks)
     comparison = compare(whole, replace(whole, tasks=easy.tasks + lost))
     assert (comparison.before, comparison.after) == (0.5, 0.5)
-    assert comparison.interval == Interval(0.0, 0.0)
+    assert comparison.difference == 0.0
 
 
 def test_no_common_task_is_an_error():
@@ -46,9 +46,19 @@ def test_no_common_task_is_an_error():
         compare(result([1]), result([1], first=5))
 
 
-def test_the_same_evaluation_twice_differs_by_nothing():
+def test_the_same_evaluation_twice_differs_by_what_other_tasks_may_show():
+    """Of three tasks without a change, up to 56% of all tasks may have one."""
     comparison = compare(result([0, 1, 1]), result([0, 1, 1]))
-    assert (comparison.interval.low, comparison.interval.high) == (0.0, 0.0)
+    others = wilson(0, 3).high
+    assert (comparison.difference, comparison.interval) == (0.0, Interval(-others, others))
+
+
+@pytest.mark.parametrize(("tasks", "certain"), [(1, False), (3, False), (5, True)])
+def test_a_change_of_a_few_tasks_that_is_the_same_is_not_certain(tasks, certain):
+    interval = compare(result([0] * tasks), result([1] * tasks)).interval
+    assert (interval.low > 0, interval.high) == (certain, 1.0)
+    worse = compare(result([1] * tasks), result([0] * tasks)).interval
+    assert (worse.low, worse.high) == pytest.approx((-interval.high, -interval.low))
 
 
 def test_the_interval_agrees_with_the_normal_approximation_of_paired_differences():

@@ -54,6 +54,30 @@ def test_a_source_without_a_verdict_has_no_success_and_its_earlier_best_counts()
     assert third.forgetting == pytest.approx({"a": 0.3, "b": 0.2 - 0.9})
 
 
+def of_tasks(step, *, lost):
+    """Every other task is solved in all of four episodes; ``lost`` ones of an unsolved task have no score."""
+    tasks = tuple(
+        TaskOutcome(f"{name}{number}", "", 4 - lost * unsolved, 4 * (not unsolved), 0.0, source=name)
+        for name in ("a", "b")
+        for number in range(6)
+        for unsolved in (number % 2,)
+    )
+    return EvaluationResult(step, "during", "test", tasks)
+
+
+@pytest.mark.parametrize("lost", [3, 4])
+def test_lost_episodes_of_hard_tasks_are_not_learned(lost: int) -> None:
+    _, second = phase_outcomes(PHASES[:2], [of_tasks(2, lost=0), of_tasks(4, lost=lost)])
+    assert second.forgetting == {"a": 0.0}
+    assert second.success["a"] == (0.5 if lost < 4 else 1.0)
+
+
+def test_phases_without_a_common_task_have_no_forgetting() -> None:
+    other = EvaluationResult(2, "during", "test", (TaskOutcome("a1", "", 10, 9, 0.9, source="a"),))
+    _, second = phase_outcomes(PHASES[:2], [other, RUN[3]])
+    assert (second.success["a"], second.forgetting) == (0.6, {})
+
+
 def test_steps_of_a_warm_start_are_not_counted_and_a_run_in_progress_has_its_ended_phases() -> None:
     shifted = [evaluation(102, a=8, b=2, c=0), evaluation(104, a=6, b=9, c=1)]
     assert [each.step for each in phase_outcomes(PHASES, shifted, 100)] == [2, 4]

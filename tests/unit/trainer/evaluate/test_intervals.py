@@ -5,6 +5,7 @@ from trainer.evaluate.intervals import (
     Interval,
     bootstrap_interval,
     bootstrap_ratios,
+    equal_tasks_interval,
     success_interval,
     wilson,
 )
@@ -33,6 +34,20 @@ def test_correlated_episodes_of_a_task_do_not_narrow_the_interval():
 def test_without_any_difference_between_tasks_the_interval_still_has_a_width():
     assert success_interval(column(0, 0, 0), column(4, 4, 4)) == wilson(0, 3)
     assert success_interval(column(4, 4, 4), column(4, 4, 4)) == wilson(3, 3)
+    others = wilson(0, 3).high
+    assert success_interval(column(1, 2, 3), column(4, 8, 12)) == equal_tasks_interval(0.25, 3, least=0.0)
+    assert equal_tasks_interval(0.25, 3, least=0.0) == Interval(
+        pytest.approx(0.25 * (1 - others)), pytest.approx(0.25 + 0.75 * others)
+    )
+
+
+def test_one_task_says_little_of_others():
+    one = success_interval(column(5), column(8))
+    assert (one.low, one.high) == pytest.approx((0.129, 0.923), abs=0.001)
+
+
+def test_rounding_sets_no_tasks_apart():
+    assert success_interval(column(0.1 + 0.2, 0.3), column(1, 1)).low < 0.11
 
 
 def test_without_tasks_nothing_is_known():

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from trainer.errors import ConfigError
-from trainer.evaluate.intervals import wilson
+from trainer.evaluate.intervals import equal_tasks_interval, wilson
 from trainer.evaluate.results import EpisodeTotals, EvaluationResult, TaskOutcome
 from trainer.evaluate.summary import summary_of
 
@@ -84,6 +84,15 @@ def test_means_of_cost_are_per_episode():
     assert (overall.reward.value, overall.turns.value) == (0.5, 3.0)
     assert (overall.tokens.value, overall.seconds.value) == (100.0, 1.5)
     assert overall.turns.interval.low == overall.turns.interval.high == 3.0
+
+
+def test_one_task_has_intervals_of_shares_and_none_of_costs():
+    costs = EpisodeTotals(reward=2.0, turns=12, tokens=400, seconds=6.0)
+    overall = summary_of(result(task("a", 1, totals=costs)), (1, 2)).overall
+    for share in (overall.success, overall.pass_at[1], overall.pass_at[2]):
+        assert share.interval == equal_tasks_interval(share.value, 1, least=0.0)
+        assert share.interval.low < share.value < share.interval.high
+    assert (overall.turns.value, overall.turns.interval) == (3.0, None)
 
 
 def test_files_of_earlier_versions_have_no_cost():

@@ -1,9 +1,12 @@
 import json
 import re
 
+from trainer.evaluate.intervals import Interval
 from trainer.evaluate.results import EpisodeTotals, EvaluationResult, TaskOutcome
-from trainer.evaluate.summary import summary_of
+from trainer.evaluate.summary import MeanEstimate, summary_of
 from trainer.report.evaluation_page import write_evaluation
+from trainer.report.evaluation_plots import interval_bars
+from trainer.report.evaluation_text import mean_text
 
 COSTS = EpisodeTotals(reward=1.0, turns=8, tokens=400, seconds=6.0)
 
@@ -42,3 +45,10 @@ def test_names_of_tasks_cannot_end_the_page(tmp_path):
 def test_unsolved_tasks_come_first(tmp_path):
     text, _ = page_of(tmp_path / "page.html")
     assert text.index("&lt;hard&gt;-1") < text.index("easy-1")
+
+
+def test_a_mean_of_one_task_is_shown_without_an_interval():
+    one, several = MeanEstimate(2.0, None, 1), MeanEstimate(2.0, Interval(1.5, 3.0), 4)
+    assert (mean_text(one, 1), mean_text(several, 1)) == ("2.0", "2.0 (1.5 to 3.0)")
+    bars = interval_bars({"one": one, "several": several}, "blue")
+    assert (bars["y"], bars["error_y"]["array"]) == ([2.0, 2.0], [None, 1.0])
