@@ -37,6 +37,8 @@ def alike(keys: Iterable[Hashable]) -> list[list[int]]:
 
 def softmax_weights(values: Sequence[float], temperature: float) -> list[float]:
     """Return exp(value / temperature) of each value, divided by the mean of all."""
-    scaled = np.array(values) / temperature
-    powers = np.exp(scaled - scaled.max(initial=-np.inf))
+    found = np.array(values)
+    # Divided last: the best value stays 0, and by a tiny temperature the others fall to weights of 0.
+    with np.errstate(over="ignore"):
+        powers = np.exp((found - found.max(initial=-np.inf)) / temperature)
     return [float(weight) for weight in powers / powers.sum() * len(powers)]

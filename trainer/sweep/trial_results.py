@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.errors import DataError
+from trainer.errors import DataError, TrainerError
 from trainer.evaluate.summary import figures_of
 from trainer.report.run_data import read_run_data
 
@@ -50,13 +50,29 @@ class SweepTrialResult:
 def mark_done(folder: Path, trial: SweepTrial, settings: str | None = None) -> None:
     """Note that a trial came to its end; ``settings`` is its configuration as it was read, as JSON."""
     note = {"values": trial.values} | ({"settings": json.loads(settings)} if settings is not None else {})
-    (folder / DONE).write_text(json.dumps(note) + "\n", encoding="utf-8")
+    # Beside it first: a sweep that is killed while it writes would leave a trial that counts as done.
+    draft = folder / f"{DONE}.draft"
+    draft.write_text(json.dumps(note) + "\n", encoding="utf-8")
+    draft.replace(folder / DONE)
 
 
 def settings_of(folder: Path) -> str | None:
-    """Return the settings of a trial that came to its end, as JSON; None where an earlier version ran it."""
-    stored = json.loads((folder / DONE).read_text(encoding="utf-8")).get("settings")
-    return None if stored is None else json.dumps(stored)
+    """Return the settings of a trial that came to its end, as JSON; None where an earlier version ran it.
+
+    Raises TrainerError for a file that cannot be read; a sweep of an earlier version that was killed may have
+    left an empty one.
+    """
+    file = folder / DONE
+    try:
+        stored = json.loads(file.read_bytes())["settings"]
+    except KeyError:
+        return None
+    except (TypeError, ValueError) as error:
+        raise TrainerError(
+            f"{file} is not the note of a finished trial; remove it, and the sweep continues the trial from "
+            "its last checkpoint"
+        ) from error
+    return json.dumps(stored)
 
 
 def read_trials(root: Path, trials: Sequence[SweepTrial]) -> tuple[SweepTrialResult, ...]:

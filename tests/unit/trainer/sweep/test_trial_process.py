@@ -14,7 +14,7 @@ from trainer.evaluate.results import EvaluationResult, TaskOutcome, append_evalu
 from trainer.launch.folder import check_same_settings
 from trainer.sweep.grid import SweepTrial
 from trainer.sweep.trial_process import SweepPlan, run_trial
-from trainer.sweep.trial_results import read_trials, settings_of
+from trainer.sweep.trial_results import mark_done, read_trials, settings_of
 
 TRIAL = SweepTrial("seed-1", {"seed": "1"})
 PROGRAM = """
@@ -76,6 +76,23 @@ def test_a_finished_trial_is_not_run_again_and_still_reported(plan):
     run_trial(plan, TRIAL, seen.append)
     assert len(seen) == 3
     assert len((plan.root / "seed-1" / "words").read_text().splitlines()) == 1
+
+
+def test_the_note_of_a_finished_trial_appears_whole(tmp_path):
+    """An earlier file is replaced, not written to: a kill in between would leave an empty file."""
+    (tmp_path / "trial.json").write_text("earlier")
+    (tmp_path / "same").hardlink_to(tmp_path / "trial.json")
+    mark_done(tmp_path, TRIAL, "{}")
+    assert settings_of(tmp_path) == "{}"
+    assert (tmp_path / "same").read_text() == "earlier"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["same", "trial.json"]
+
+
+@pytest.mark.parametrize("text", ["", '{"val', "[]", b"\xff"], ids=["empty", "torn", "a list", "no text"])
+def test_a_note_of_a_finished_trial_that_cannot_be_read_is_named(tmp_path, text):
+    (tmp_path / "trial.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(TrainerError, match=r"trial\.json is not the note .* remove it"):
+        settings_of(tmp_path)
 
 
 def test_a_trial_that_failed_is_resumed_from_its_checkpoint(plan):
