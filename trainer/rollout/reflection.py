@@ -48,6 +48,9 @@ You attempted a task and did not solve it. This is the task and your attempt:
 
 {instruction}"""
 _HINT = "\n\nNote from an earlier attempt, which failed: "
+_SEED_OFFSET = 500_009
+"""Difference of the seeds of both attempts: with the same random numbers, the new one would mostly repeat the
+first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ class _Hint:
 
 
 class HintedPolicy:
-    """Implements ``Policy`` around another one: inserts an episode's hint into its prompts."""
+    """Implements ``Policy`` around another one: inserts an episode's hint into its prompts, and samples the
+    episode with other random numbers.
+    """
 
     def __init__(self, policy: Policy, context_tokens: int) -> None:
         self._policy = policy
@@ -79,6 +84,8 @@ class HintedPolicy:
         """Sample one turn; without the hint where the context has no room for it."""
         hint = self._hints.get(request.key.trajectory_id)
         if hint is not None:
+            if request.seed is not None:
+                request = replace(request, seed=(request.seed + _SEED_OFFSET) % 2**31)
             place, room = len(hint.opening), self._context - len(request.token_ids) - len(hint.tokens)
             if request.token_ids[:place] == hint.opening and room >= request.max_tokens:
                 hinted = (*hint.opening, *hint.tokens, *request.token_ids[place:])

@@ -36,10 +36,12 @@ class ToldPolicy:
         self.reflection = reflection
         self.reflected = False
         self.prompts: list[str] = []
+        self.seeds: list[int | None] = []
         self._scripted = ScriptedPolicy(self._line, self.chat)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         self.prompts.append(self.chat.decode(request.token_ids))
+        self.seeds.append(request.seed)
         return await self._scripted.generate(request)
 
     def _line(self, key: EpisodeKey) -> str:
@@ -102,6 +104,7 @@ async def test_a_failed_episode_is_played_again_with_the_reflection_in_the_promp
     assert (trajectory.score, trajectory.success) == (1.0, True)
     assert len(service.bodies("create_instance")) == 2  # a fresh instance
     assert {body["seed"] for body in service.bodies("create_instance")} == {40}  # of the same world
+    assert policy.seeds[0] != policy.seeds[2], "the same random numbers would mostly give the same answer"
 
 
 async def test_the_recorded_conversation_is_without_the_reflection(tmp_path: Path) -> None:
