@@ -135,7 +135,7 @@ def _collect(at: bench.Place, model: Path, folder: Path, groups: int, episodes: 
 
 
 def _by_task(episodes: Iterable[RecordedEpisode]) -> list[list[RecordedEpisode]]:
-    tasks: dict[tuple[str, str, str], list[RecordedEpisode]] = defaultdict(list)
+    tasks: dict[tuple[str, str], list[RecordedEpisode]] = defaultdict(list)
     for each in episodes:
         tasks[each.task].append(each)
     return list(tasks.values())

@@ -1,6 +1,6 @@
 """Recorded episodes for tests, made of a few words."""
 
-from sandbox_contract.messages import Message
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.recorded.types import RecordedEpisode, RowOrigin
 
 
@@ -13,3 +13,11 @@ def episode(task: str = "t/1", said: str = "go north", row: int = 1, **more: obj
     messages = (message("user", f"task {task}"), message("assistant", said))
     given = {"messages": messages, "origin": RowOrigin("rows.jsonl", row), "task_id": task, **more}
     return RecordedEpisode(**given)
+
+
+def calling(call: str, arguments: str = '{"answer": 7}', **more: object) -> RecordedEpisode:
+    """Return an episode whose turn is a tool call with this id, which is answered."""
+    calls = (ToolCall(id=call, function=FunctionCall(name="submit", arguments=arguments)),)
+    turn = Message(role="assistant", tool_calls=calls)
+    answer = Message(role="tool", content="ok", tool_call_id=call)
+    return episode(messages=(message("user", "task t/1"), turn, answer), **more)

@@ -14,8 +14,8 @@ from jinja2 import TemplateError
 
 from sandbox_contract.messages import FunctionSchema, Message, Tool
 from trainer.errors import ConfigError
+from trainer.tool_answers import named
 
-from .answers import named
 from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer

@@ -18,6 +18,7 @@ from .terminal import FAILED, explained, results
 if TYPE_CHECKING:
     from trainer.recorded.decontamination import EvaluationTask
     from trainer.recorded.pairs import Pairs
+    from trainer.recorded.types import RecordedEpisode
 
 _SHOWN = 10
 
@@ -110,7 +111,7 @@ def pairs(
             made = pairing.make_labels(episodes, label_config)
             write_completions(target, made)
             good = sum(each.desirable for each in made)
-            lines = [f"{len(made):,} labels, {good:,} of them wanted: {target}"]
+            lines = [f"{len(made):,} labels, {good:,} of them wanted: {target}", *_without_labels(episodes)]
         else:
             found = pairing.make_pairs(episodes, pair_config)
             write_preferences(target, found.preferences)
@@ -192,6 +193,12 @@ def _evaluation_tasks(
         return tuple(tasks_of_service(client, environment, against))
 
 
+def _without_labels(episodes: Sequence[RecordedEpisode]) -> list[str]:
+    """Return a line that counts the episodes without a label, if there are any: a failure ended them."""
+    failed = sum(bool(each.failure_class) for each in episodes)
+    return [_left_out(failed, "episodes that a failure ended")] if failed else []
+
+
 def _without_pairs(found: Pairs) -> list[str]:
     """Return a line for each reason why tasks or pairs were left out."""
     counts = {
@@ -199,5 +206,10 @@ def _without_pairs(found: Pairs) -> list[str]:
         "tasks whose episodes are closer than the margin": found.equal,
         "pairs whose prompts differ": found.differing,
         "pairs that say the same": found.same,
+        "episodes that a failure ended": found.failed,
     }
-    return [f"  left out {count:,}: {text}" for text, count in counts.items() if count]
+    return [_left_out(count, text) for text, count in counts.items() if count]
+
+
+def _left_out(count: int, reason: str) -> str:
+    return f"  left out {count:,}: {reason}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainer.chat import named
+from trainer.tool_answers import named
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message

@@ -121,7 +121,9 @@ def _preference(record: Record) -> Preference:
 
 
 def _labelled(record: Record, desirable_score: float | None) -> tuple[LabelledCompletion, ...]:
-    """Return the record as completions that are desirable or not. Raises DataError without a label."""
+    """Return the record as completions that are desirable or not, and none for an episode that a failure
+    ended: it says nothing of the policy. Raises DataError without a label.
+    """
     if isinstance(record, LabelledCompletion):
         return (record,)
     if isinstance(record, Preference):
@@ -139,6 +141,8 @@ def _labelled(record: Record, desirable_score: float | None) -> tuple[LabelledCo
             wanted, completion=record.rejected, desirable=False, skipped=record.rejected_skipped
         )
         return (wanted, unwanted)
+    if record.failure_class:
+        return ()
     return (
         LabelledCompletion(
             record.prompt,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.chat import numbered
+from trainer.tool_answers import numbered
 from trainer.types import Sample
 
 if TYPE_CHECKING:

@@ -51,9 +51,9 @@ def measured(
     return tuple(episode for episode, _ in found), tuple(value for _, value in found)
 
 
-def by_task(episodes: Sequence[RecordedEpisode]) -> Mapping[tuple[str, str, str], tuple[int, ...]]:
+def by_task(episodes: Sequence[RecordedEpisode]) -> Mapping[tuple[str, str], tuple[int, ...]]:
     """Return the places of each task's episodes, tasks in order of first appearance."""
-    places: dict[tuple[str, str, str], list[int]] = {}
+    places: dict[tuple[str, str], list[int]] = {}
     for place, episode in enumerate(episodes):
         places.setdefault(episode.task, []).append(place)
     return {task: tuple(found) for task, found in places.items()}

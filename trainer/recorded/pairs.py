@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from trainer.errors import DataError
+from trainer.tool_answers import numbered
 
 from .measures import by_task, measured
 from .reading import check_labels
@@ -34,6 +35,8 @@ class Pairs:
     """Pairs left out because their prompts differ."""
     same: int
     """Pairs left out because both say the same."""
+    failed: int
+    """Episodes left out because a failure ended them: their value is not what the policy earned."""
 
 
 def make_pairs(episodes: Sequence[RecordedEpisode], config: PairsConfig) -> Pairs:
@@ -42,7 +45,8 @@ def make_pairs(episodes: Sequence[RecordedEpisode], config: PairsConfig) -> Pair
     The prompt is all before the first turn, and the completions are all after it. Raises DataError if there
     is no pair at all, saying why.
     """
-    kept, values = measured(episodes, config.by)
+    ended = _without_failures(episodes)
+    kept, values = measured(ended, config.by)
     preferences: list[Preference] = []
     alone = equal = differing = same = 0
     for group in by_task(kept).values():
@@ -56,20 +60,23 @@ def make_pairs(episodes: Sequence[RecordedEpisode], config: PairsConfig) -> Pair
             chosen, rejected = kept[better], kept[worse]
             if chosen.prompt != rejected.prompt:
                 differing += 1
-            elif chosen.completion == rejected.completion:
+            elif numbered(chosen.messages) == numbered(rejected.messages):
                 same += 1
             elif made < config.per_task:
                 made += 1
                 preferences.append(_preference(chosen, rejected, values[better] - values[worse]))
-    pairs = Pairs(tuple(preferences), alone, equal, differing, same)
+    pairs = Pairs(tuple(preferences), alone, equal, differing, same, len(episodes) - len(ended))
     if not preferences:
         raise DataError(_no_pairs(pairs, config))
     return pairs
 
 
 def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tuple[LabelledCompletion, ...]:
-    """Return the episodes as labelled completions. Raises DataError if all labels are the same."""
-    kept, values = measured(episodes, config.by)
+    """Return the episodes as labelled completions, without those that a failure ended.
+
+    Raises DataError if none is left, or all labels are the same.
+    """
+    kept, values = measured(_without_failures(episodes), config.by)
     found = tuple(
         LabelledCompletion(
             each.prompt,
@@ -85,6 +92,10 @@ def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tu
     )
     check_labels(found)
     return found
+
+
+def _without_failures(episodes: Sequence[RecordedEpisode]) -> list[RecordedEpisode]:
+    return [each for each in episodes if not each.failure_class]
 
 
 def _best_worst(values: Sequence[float], group: Sequence[int], margin: float) -> Iterator[tuple[int, int]]:
@@ -130,5 +141,6 @@ def _no_pairs(pairs: Pairs, config: PairsConfig) -> str:
         f"in {pairs.equal} tasks no two episodes differ enough (margin={config.margin:g})": pairs.equal,
         f"{pairs.differing} pairs have prompts that differ": pairs.differing,
         f"{pairs.same} pairs say the same": pairs.same,
+        f"{pairs.failed} episodes ended by a failure": pairs.failed,
     }
     return "no pairs: " + "; ".join(reason for reason, count in reasons.items() if count)

@@ -40,6 +40,10 @@ class PlayedRow(ClosedRow):
     score: float | None = None
     success: bool | None = None
     failed: PlayedFailure | None = None
+    ended: Text = ""
+    """The reason why the policy ended the episode."""
+    stop: Text = ""
+    """``terminated``, ``truncated``, ``max_steps`` or ``policy``."""
     tools: Tools = ()
     seed: int | None = None
     params: Params = Field(default_factory=dict)
@@ -50,12 +54,10 @@ class PlayedRow(ClosedRow):
     difficulty: JsonValue = None
     category: JsonValue = None
     steps: JsonValue = None
-    ended: JsonValue = None
     model_calls: JsonValue = None
     tokens_in: JsonValue = None
     tokens_out: JsonValue = None
     cut: JsonValue = None
-    stop: JsonValue = None
     understood: JsonValue = None
 
 
@@ -81,6 +83,7 @@ def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode
         seed=read.seed,
         params=read.params,
         failure_class=read.failed.failure_class if read.failed is not None else "",
+        truncated=read.stop in ("truncated", "max_steps") or read.ended == "context_length",
         policy=read.policy,
         temperature=read.temperature,
     )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from trainer.tool_answers import numbered
+
 from .bad_rows import RowError
 from .conversation_rows import check_completion
 from .episode_rows import write_rows
@@ -51,7 +53,7 @@ def read_preference_row(row: JsonObject, origin: RowOrigin) -> tuple[Preference,
     prompt, chosen, rejected = _parts(read)
     check_completion("chosen", chosen)
     check_completion("rejected", rejected)
-    if chosen == rejected:
+    if numbered([*prompt, *chosen]) == numbered([*prompt, *rejected]):
         raise RowError("chosen and rejected are the same")
     preference = Preference(
         prompt,

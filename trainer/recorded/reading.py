@@ -110,6 +110,8 @@ def read_completions(
 
 def check_labels(completions: Sequence[LabelledCompletion]) -> None:
     """Raise DataError unless there are labels of both classes."""
+    if not completions:
+        raise DataError("no label is left: a failure ended every episode")
     labels = {each.desirable for each in completions}
     if len(labels) == 1:
         shown = "true" if labels == {True} else "false"

@@ -66,7 +66,7 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         environment=trajectory.task.environment,
         split=trajectory.task.split,
         task_id=trajectory.task.task_id,
-        score=trajectory.score if trajectory.outcome is None else trajectory.outcome,
+        score=_score(trajectory),
         success=trajectory.success,
         step_rewards=rewards,
         skipped=shown,
@@ -74,6 +74,16 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         truncated=trajectory.stop in _CUT_OFF,
         format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in own.turns),
     )
+
+
+def _score(trajectory: Trajectory) -> float | None:
+    """Return the outcome that the run's reward takes, by default the environment's score.
+
+    A failure may have come before the run's own judge or function: the score is then of another scale.
+    """
+    if trajectory.outcome is not None:
+        return trajectory.outcome
+    return trajectory.score if trajectory.failure is None else None
 
 
 def _steps(

@@ -27,6 +27,7 @@ from trainer.config.selection import (
     UniformWeights,
 )
 from trainer.errors import DataError
+from trainer.tool_answers import numbered
 
 from .measures import MEASURES, by_task, measured
 from .quality import reason_to_drop
@@ -116,7 +117,8 @@ def _ranking(kept: _Kept, values: _Values, rule: RankingRule) -> _Places:
 
 
 def _without_exact(kept: _Kept, values: _Values, rule: object) -> _Places:
-    texts = ((each.task, *(message.model_dump_json() for message in each.messages)) for each in kept)
+    # Model servers give every call a random id.
+    texts = ((each.task, *(said.model_dump_json() for said in numbered(each.messages))) for each in kept)
     return best_of_each(values, alike(texts), lambda _: 1)
 
 

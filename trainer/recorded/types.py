@@ -72,17 +72,15 @@ class RecordedEpisode:
     """Temperature of its sampling."""
 
     @property
-    def task(self) -> tuple[str, str, str]:
-        """Environment, split and task, which episodes of one task share. Where the file names no task, the
-        text before the first turn stands for it.
+    def task(self) -> tuple[str, str]:
+        """Environment and task, which episodes of one task share. Where the file names no task, the text
+        before the first turn stands for it.
+
+        The split is left out: rows of a run have it and exports do not, and a task's id is of one task in its
+        environment.
         """
-        if self.task_id:
-            return (self.environment, self.split, self.task_id)
-        return (
-            self.environment,
-            self.split,
-            "\n".join(f"{each.role}: {each.content}" for each in self.prompt),
-        )
+        said = "\n".join(f"{each.role}: {each.content}" for each in self.prompt)
+        return (self.environment, self.task_id or said)
 
     @property
     def prompt(self) -> tuple[Message, ...]:

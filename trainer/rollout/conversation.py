@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trainer.chat import HEAD_TOKENS, named
+from trainer.chat import HEAD_TOKENS
 from trainer.errors import EngineError
 from trainer.model_gateway.forest import Call, Forest
+from trainer.tool_answers import named
 from trainer.types import Line
 
 if TYPE_CHECKING:

@@ -191,7 +191,8 @@ class ContinuationLabeller:
 
 def continuation_seed(seed: int, episode: RecordedEpisode, steps: int, number: int) -> int:
     """Return the seed of one continuation, which depends on nothing but its place."""
-    place = f"{seed}/{episode.id}/{'/'.join(episode.task)}/{steps}/{number}"
+    task = f"{episode.environment}/{episode.split}/{episode.task_id}"
+    place = f"{seed}/{episode.id}/{task}/{steps}/{number}"
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") % 2**31
 
 

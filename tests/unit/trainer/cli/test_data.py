@@ -124,6 +124,14 @@ def test_pairs_and_labels_are_written(file: Path, tmp_path: Path) -> None:
     assert [each.desirable for each in read_completions(read(target))] == [True, False, True]
 
 
+def test_pairs_and_labels_count_the_episodes_that_a_failure_ended(file: Path, tmp_path: Path) -> None:
+    row = json.loads(file.read_text().splitlines()[0])
+    file.write_text(file.read_text() + json.dumps({**row, "failure_class": "sandbox"}) + "\n")
+    for more in ([], ["--labels"]):
+        shown = data("pairs", file, *more, "-o", tmp_path / "made.jsonl")
+        assert "left out 1: episodes that a failure ended" in shown.stdout
+
+
 def test_statistics_are_a_table_a_page_or_json(file: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     shown = data("statistics", file, "-o", page)

@@ -97,6 +97,19 @@ def test_kto_labels_episodes_by_their_success_or_by_a_score(tmp_path):
     assert [each.desirable for each in by_score] == [True, False, True]
 
 
+def test_episodes_that_a_failure_ended_are_neither_desirable_nor_in_pairs(tmp_path):
+    rows = [episode(RIGHT, score=1.0, success=True), episode(WRONG, score=0.5, success=False)]
+    failed = episode(WRONG, score=0.0, success=False, failure_class="judge")
+    file = write(tmp_path / "a.jsonl", *rows, failed)
+    labelled = stage_records(stage_of(file, "preferences", loss={"kind": "kto"}))
+    assert [each.origin.row for each in labelled] == [1, 2]
+    (pair,) = stage_records(stage_of(file, "preferences", pairs={"kind": "all"}))
+    assert pair.margin == 0.5
+    only_failed = write(tmp_path / "b.jsonl", failed)
+    with pytest.raises(DataError, match="no label is left: a failure ended every episode"):
+        stage_records(stage_of(only_failed, "preferences", loss={"kind": "kto"}))
+
+
 @pytest.mark.parametrize(
     ("rows", "kind", "loss", "sentence"),
     [

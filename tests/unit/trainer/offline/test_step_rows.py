@@ -1,5 +1,7 @@
 """Rows of a stage that trains a process reward model: read after each labelled step, held out by task."""
 
+from dataclasses import replace
+
 import pytest
 
 from sandbox_contract.messages import Message
@@ -55,8 +57,10 @@ def test_each_dimension_has_rows_of_its_own_and_unknown_labels_are_left_out(tmp_
     assert rows == {(0, 0): 2, (0, 1): 1, (1, 0): 2, (2, 1): 2}
 
 
-def test_episodes_of_one_task_are_trained_on_or_held_out_together(tmp_path):
-    made = stage(tmp_path, held_out=0.3)
+@pytest.mark.parametrize("splits", [("", ""), ("train", "")], ids=["of a file", "of a run and an export"])
+def test_episodes_of_one_task_are_trained_on_or_held_out_together(tmp_path, splits):
+    records = [replace(each, split=splits[place % 2]) for place, each in enumerate(EPISODES)]
+    made = stage(tmp_path, records, held_out=0.3)
     batches = stage_batches(made, stage_records(made), 0, 512, tiny_chat())
     samples = [each for step in range(6) for each in batches.get_batch(step).samples]
     held, trained = (

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakes.recorded import episode, message
+from tests.fakes.recorded import calling, episode, message
 from trainer.config.selection import LabelsConfig, PairsConfig
 from trainer.errors import DataError
 from trainer.recorded.pairs import Pairs, make_labels, make_pairs
@@ -91,3 +91,35 @@ def test_turns_of_an_episode_that_carry_no_loss_carry_none_in_pairs_and_labels()
     assert pair.chosen[0] == ready
     assert pair.chosen_skipped == pair.rejected_skipped == {0}
     assert [each.skipped for each in make_labels(given, LabelsConfig())] == [{0}, {0}]
+
+
+def test_episodes_that_a_failure_ended_are_in_no_pair_and_have_no_label() -> None:
+    died = episode(said="half", step_rewards=(0.5,), failure_class="sandbox")
+    given = [
+        *(episode(said=said, step_rewards=(each,)) for said, each in (("good", 1.0), ("bad", 0.0))),
+        died,
+    ]
+    pairs = made(given, by="return", kind="all")
+    assert texts(pairs) == [("good", "bad")]
+    assert pairs.failed == 1
+    labels = make_labels(given, LabelsConfig(by="return"))
+    assert [each.completion[0].content for each in labels] == ["good", "bad"]
+    with pytest.raises(DataError, match="no pairs: 1 episodes ended by a failure"):
+        made([died], by="return")
+    with pytest.raises(DataError, match="no label is left: a failure ended every episode"):
+        make_labels([died], LabelsConfig(by="return"))
+
+
+def test_a_task_is_the_same_with_and_without_its_split() -> None:
+    given = [
+        episode(said="good", environment="code", split="train", score=1.0),
+        episode(said="bad", environment="code", score=0.0),
+        episode(said="worse", environment="other", score=-1.0),
+    ]
+    assert texts(made(given)) == [("good", "bad")]
+
+
+def test_completions_that_differ_in_the_ids_of_calls_alone_say_the_same() -> None:
+    given = [calling(f"call_{row}x9", row=row, score=float(row)) for row in (1, 2)]
+    with pytest.raises(DataError, match="1 pairs say the same"):
+        made(given)

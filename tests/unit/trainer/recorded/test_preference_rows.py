@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.recorded import calling
 from trainer.config.recorded import RecordedFiles
 from trainer.errors import DataError
 from trainer.recorded.preference_rows import write_completions, write_preferences
@@ -50,3 +51,11 @@ def test_a_mark_that_is_neither_is_named(tmp_path: Path) -> None:
     row = {"prompt": [ASK], "chosen": [{**NORTH, "weight": 0.5}], "rejected": [SOUTH]}
     with pytest.raises(DataError, match=r"chosen\.0\.weight: must be 0 or 1, not 0\.5"):
         read_preferences(file_of(tmp_path, row))
+
+
+def test_completions_that_differ_in_the_ids_of_calls_alone_are_the_same(tmp_path: Path) -> None:
+    chosen, rejected = (
+        [each.model_dump(exclude_none=True) for each in calling(call).completion] for call in ("a1", "b2")
+    )
+    with pytest.raises(DataError, match="chosen and rejected are the same"):
+        read_preferences(file_of(tmp_path, {"prompt": [ASK], "chosen": chosen, "rejected": rejected}))

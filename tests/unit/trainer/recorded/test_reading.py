@@ -82,7 +82,7 @@ def test_an_exported_episode_keeps_its_task_and_result(tmp_path: Path) -> None:
         "tools": [{"type": "function", "function": {"name": "go"}}],
     }
     (episode,) = read_episodes(files(write(tmp_path, row)))
-    assert episode.task == ("textcraft", "", "t/1")
+    assert (episode.environment, episode.split, episode.task_id) == ("textcraft", "", "t/1")
     assert (episode.id, episode.score, episode.success, episode.step_rewards) == ("i-1", 1.0, True, (0.5,))
     assert [tool.function.name for tool in episode.tools] == ["go"]
     assert str(episode.origin) == f"{tmp_path / 'rows.jsonl'}:1"
@@ -150,7 +150,7 @@ def test_a_runs_groups_become_episodes(tmp_path: Path) -> None:
     unplayed = played("4.1", score=None, segments=(), failure=failed, stop=StopReason.FAILED)
     path = write(tmp_path, group(played("4.0", *lines, stop=StopReason.HORIZON), unplayed))
     (episode,) = read_episodes(files(path))
-    assert episode.task == ("code", "tiny", "t/1")
+    assert (episode.environment, episode.split, episode.task_id) == ("code", "tiny", "t/1")
     assert [each.role for each in episode.messages] == ["user", "assistant"]
     assert (episode.score, episode.step_rewards, episode.truncated) == (1.0, (0.25,), True)
     assert episode.format_errors == 1
@@ -175,6 +175,25 @@ def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -
     (episode,) = read_episodes(files(write(tmp_path, row, {**row, "messages": [ASK]})))
     assert (episode.policy, episode.temperature) == ("openai:m@http://server", 0.7)
     assert (episode.failure_class, episode.step_rewards) == ("timeout", (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("end", "truncated"),
+    [
+        ({"stop": "terminated"}, False),
+        ({"stop": "policy"}, False),
+        ({"stop": "truncated"}, True),
+        ({"stop": "max_steps"}, True),
+        ({"stop": "policy", "ended": "context_length"}, True),
+    ],
+    ids=str,
+)
+def test_played_episodes_that_a_limit_cut_off_are_truncated(
+    tmp_path: Path, end: dict[str, str], truncated: bool
+) -> None:
+    row = {"environment": "code", "task_id": "t/1", "elapsed_s": 1.0, "rewards": [], "messages": [ASK, SAY]}
+    (episode,) = read_episodes(files(write(tmp_path, {**row, **end})))
+    assert episode.truncated is truncated
 
 
 def test_a_file_that_the_command_run_wrote_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,17 @@ from pydantic_core import to_json
 
 from trainer.recorded.run_rows import read_group_row
 from trainer.recorded.types import RecordedEpisode, RowOrigin
-from trainer.types import GroupSpec, Line, Segment, StopReason, TaskRef, Trajectory, TrajectoryGroup, Turn
+from trainer.types import (
+    FailureNote,
+    GroupSpec,
+    Line,
+    Segment,
+    StopReason,
+    TaskRef,
+    Trajectory,
+    TrajectoryGroup,
+    Turn,
+)
 
 TASK = TaskRef("code", "tiny", "t/1")
 
@@ -50,6 +61,16 @@ def test_episodes_have_the_parameters_of_their_instances() -> None:
     lines = (Line("user", "said"), Line("assistant", "said"))
     played = Trajectory("4.0", TASK, 0, (segment,), StopReason.TERMINATED, lines=lines)
     assert read(played, params={"difficulty": "hard"}).params == {"difficulty": "hard"}
+
+
+def test_an_episode_whose_judge_failed_does_not_have_the_environments_score() -> None:
+    segment = Segment((1, 2), (False, True), (0.0, -1.0), (Turn(1, 2, (), line=1),))
+    lines = (Line("user", "said"), Line("assistant", "said"))
+    played = Trajectory("4.0", TASK, 0, (segment,), StopReason.TERMINATED, score=1.0, lines=lines)
+    failed = replace(played, failure=FailureNote("judge", "judge_failed", "no grade", "reward"))
+    assert read(played).score == 1.0
+    assert read(replace(played, outcome=0.4)).score == 0.4
+    assert (read(failed).score, read(failed).failure_class) == (None, "judge")
 
 
 @pytest.mark.parametrize("shown", [0, 1])

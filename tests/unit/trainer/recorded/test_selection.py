@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tests.fakes.recorded import episode, message
+from tests.fakes.recorded import calling, episode, message
 from trainer.config.selection import SelectionConfig
 from trainer.errors import DataError
 from trainer.recorded.selection import select
@@ -112,6 +112,11 @@ def test_a_failure_class_may_be_kept() -> None:
 def test_of_exact_duplicates_the_best_is_kept() -> None:
     given = [episode(row=1, score=0.0), episode(row=2, score=1.0), episode("t/2", row=3)]
     assert rows(given, deduplicate={"kind": "exact"}) == [2, 3]
+
+
+def test_exact_duplicates_may_differ_in_the_ids_of_calls() -> None:
+    given = [calling(f"call_{row}x9", row=row, score=float(row)) for row in (1, 2)]
+    assert rows(given, deduplicate={"kind": "exact"}) == [2]
 
 
 LONG = "open the red door then walk north past the table and take the small golden key from the shelf"

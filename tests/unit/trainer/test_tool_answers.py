@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from tests.harness.template_families import chat_with
-from trainer.chat import named, numbered
+from trainer.tool_answers import named, numbered
 
 pytest.importorskip("trl")
 
