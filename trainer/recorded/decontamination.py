@@ -6,9 +6,10 @@ of many evaluation tasks, such as an environment's instructions, say nothing abo
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from trainer.config.evaluation_splits import evaluation_splits
 from .similarity import ngrams, words_of
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from sandbox_contract.messages import Message
     from trainer.config.selection import DecontaminationConfig
 
@@ -34,6 +37,8 @@ class EvaluationTask:
     """Its id, for messages to people."""
     text: str
     """Its question, without the reference."""
+    environment: str = ""
+    """The environment that has it; empty where the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,46 +53,69 @@ class Contaminated:
 
 
 class EvaluationTasks:
-    """The n-grams of evaluation tasks, to look up recorded texts in."""
+    """The n-grams of evaluation tasks, to look up recorded texts in.
+
+    Tasks are told apart by their words, not by their ids, which several files may number alike.
+    """
 
     def __init__(self, tasks: Sequence[EvaluationTask], config: DecontaminationConfig) -> None:
         self._config = config
-        self._names = {task.name for task in tasks}
+        self._count = len(tasks)
+        self._environments: dict[str, set[str]] = {}
+        for task in tasks:
+            self._environments.setdefault(task.name, set()).add(task.environment)
+        texts: dict[tuple[str, ...], str] = {}
+        for task in tasks:
+            texts.setdefault(tuple(words_of(task.text)), task.name)
+        self._names = list(texts.values())
         self._short = {
-            task.name: " ".join(words)
-            for task in tasks
-            if 0 < len(words := words_of(task.text)) < config.words
+            place: " ".join(words) for place, words in enumerate(texts) if 0 < len(words) < config.words
         }
-        grams = {task.name: ngrams(task.text, config.words) for task in tasks if task.name not in self._short}
+        grams = {
+            place: ngrams(" ".join(words), config.words)
+            for place, words in enumerate(texts)
+            if place not in self._short
+        }
         seen = Counter(gram for each in grams.values() for gram in each)
-        bound = max(3, math.ceil(_COMMON * len(tasks)))
-        self._own = {name: frozenset(g for g in each if seen[g] < bound) for name, each in grams.items()}
-        self._tasks_of: dict[int, list[str]] = {}
-        for name, each in self._own.items():
+        bound = max(3, math.ceil(_COMMON * len(texts)))
+        self._own = {place: frozenset(g for g in each if seen[g] < bound) for place, each in grams.items()}
+        self._tasks_of: dict[int, list[int]] = {}
+        for place, each in self._own.items():
             for gram in each:
-                self._tasks_of.setdefault(gram, []).append(name)
+                self._tasks_of.setdefault(gram, []).append(place)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return self._count
 
     def overlap(self, record: RecordedEpisode | Preference) -> Contaminated | None:
         """Return the evaluation task that a record overlaps with most; None where no overlap is too great."""
         split = getattr(record, "split", "")
         if split and evaluation_splits(record.environment, (split,)):
             return Contaminated(record, f"split {split}", 1.0)
-        if record.task_id and record.task_id in self._names:
+        if self._is_named(record):
             return Contaminated(record, record.task_id, 1.0)
         text = _text_of(record)
         shares = self._overlaps(text)
         said = f" {' '.join(words_of(text))} "
-        shares |= {name: 1.0 for name, short in self._short.items() if f" {short} " in said}
-        name, share = max(shares.items(), key=lambda item: item[1], default=("", 0.0))
-        return Contaminated(record, name, share) if share > self._config.share else None
+        shares |= {place: 1.0 for place, short in self._short.items() if f" {short} " in said}
+        place, share = max(shares.items(), key=lambda item: item[1], default=(0, 0.0))
+        return Contaminated(record, self._names[place], share) if share > self._config.share else None
 
-    def _overlaps(self, text: str) -> dict[str, float]:
+    def _is_named(self, record: RecordedEpisode | Preference) -> bool:
+        """Return whether the record has the id of an evaluation task, in the same environment.
+
+        Where one of the two names no environment, ids that only count say nothing.
+        """
+        environments = self._environments.get(record.task_id, set()) if record.task_id else set()
+        if record.environment and record.environment in environments:
+            return True
+        unknown = bool(environments) if not record.environment else "" in environments
+        return unknown and not record.task_id.isdecimal()
+
+    def _overlaps(self, text: str) -> dict[int, float]:
         grams = ngrams(text, self._config.words)
-        hits = Counter(name for gram in grams for name in self._tasks_of.get(gram, ()))
-        return {name: count / len(self._own[name]) for name, count in hits.items()}
+        hits = Counter(place for gram in grams for place in self._tasks_of.get(gram, ()))
+        return {place: count / len(self._own[place]) for place, count in hits.items()}
 
 
 def find_contaminated(
@@ -101,4 +129,35 @@ def _text_of(record: RecordedEpisode | Preference) -> str:
     """Return all text but the system's, which is the same for all tasks of an environment."""
     parts = ("messages",) if hasattr(record, "messages") else ("prompt", "chosen", "rejected")
     messages: list[Message] = [message for part in parts for message in getattr(record, part)]
-    return "\n".join(message.content or "" for message in messages if message.role != "system")
+    return "\n".join(text for message in messages if message.role != "system" for text in _texts_of(message))
+
+
+def _texts_of(message: Message) -> Iterator[str]:
+    """Yield what a message thinks and says, and the arguments of its calls, which may be programs."""
+    yield message.reasoning_content or message.reasoning or ""
+    yield message.content or ""
+    for call in message.tool_calls or ():
+        yield from _texts_in(call.function.arguments)
+
+
+def _texts_in(arguments: JsonValue) -> Iterator[str]:
+    """Yield the texts in a call's arguments, decoded: the escapes of JSON would be parts of words."""
+    waiting = [_decoded(arguments)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [part for pair in reversed(value.items()) for part in reversed(pair)]
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif value is not None:
+            yield str(value)
+
+
+def _decoded(arguments: JsonValue) -> JsonValue:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        value: JsonValue = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return arguments
+    return value

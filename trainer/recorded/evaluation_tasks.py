@@ -39,7 +39,8 @@ def tasks_of_file(path: Path) -> tuple[EvaluationTask, ...]:
             bad.add(place, f"has no text in any of the columns {', '.join(_TEXTS)}")
             continue
         name = next((columns[name] for name in _NAMES if columns.get(name) is not None), place)
-        found.append(EvaluationTask(str(name), text))
+        environment = columns.get("environment")
+        found.append(EvaluationTask(str(name), text, environment if isinstance(environment, str) else ""))
     bad.raise_any(read)
     if not found:
         raise DataError(f"{path}: the file has no tasks")
@@ -59,7 +60,7 @@ def tasks_of_service(
                 created = client.create_instance(environment, task_id)
                 client.release_instance(created.instance_id)
                 said = (each.content or "" for each in created.observation.messages if each.role != "system")
-                yield EvaluationTask(task_id, "\n".join(said))
+                yield EvaluationTask(task_id, "\n".join(said), environment)
         except SandboxError as error:
             raise ServiceUnavailable(
                 f"the tasks of {environment}, split {split}, cannot be read: {error}"

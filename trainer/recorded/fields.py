@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from sandbox_contract.messages import Message, Tool
 
 from .bad_rows import RowError, UnplayedError
+from .rows import json_value
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -33,8 +34,8 @@ def _parsed_text(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value) if value.strip() else None
-    except ValueError as error:
+        return json_value(value) if value.strip() else None
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"is a text that is not valid JSON: {error}") from None
 
 

@@ -7,7 +7,6 @@ call as ``{"name": ..., "arguments": {...}}``, or several as a list of these, an
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pydantic import Field, JsonValue
@@ -16,6 +15,7 @@ from sandbox_contract.messages import MOST_TOOL_CALLS, Message
 
 from .bad_rows import RowError
 from .fields import ClosedRow, validated
+from .rows import json_value
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -58,10 +58,11 @@ class NumberedCalls:
 
 def _calls_in(text: str) -> tuple[CallValue, ...]:
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except (ValueError, RecursionError) as error:
         raise RowError(f"is no JSON of a call: {error}") from None
     found = value if isinstance(value, list) else [value]
-    if not found or len(found) > MOST_TOOL_CALLS or not all(isinstance(each, dict) for each in found):
+    calls = [each for each in found if isinstance(each, dict)]
+    if not 0 < len(found) <= MOST_TOOL_CALLS or len(calls) < len(found):
         raise RowError(f"must be an object with name and arguments, or a list of 1 to {MOST_TOOL_CALLS}")
-    return tuple(validated(CallValue, each) for each in found)
+    return tuple(validated(CallValue, each) for each in calls)

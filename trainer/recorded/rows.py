@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ BytesRead: TypeAlias = Callable[[int], None]
 """Called with the bytes of the file that have been read so far."""
 _BATCH = 256
 """Rows of Parquet in memory at a time."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def file_rows(path: Path, progress: BytesRead | None = None) -> Iterator[NumberedRow]:
@@ -54,11 +56,22 @@ def jsonl_rows(path: Path, progress: BytesRead | None = None) -> Iterator[Number
 
 def _parsed(line: bytes) -> JsonValue | RowError:
     try:
-        value: JsonValue = json.loads(line.decode("utf-8-sig"))
+        return json_value(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return RowError(f"is not UTF-8 text at byte {error.start}")
     except (ValueError, RecursionError) as error:
         return RowError(f"not valid JSON: {error}")
+
+
+def json_value(text: str) -> JsonValue:
+    """Return the value of a JSON text. Raises ValueError, RecursionError.
+
+    Half surrogate pairs, which only escapes can write, become question marks: a text that was cut between the
+    halves is common in exports, and no file, tokenizer or request could carry it.
+    """
+    value: JsonValue = json.loads(text)
+    if _SURROGATE.search(text):
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
 
 
@@ -95,6 +108,10 @@ def _parquet_rows(path: Path, progress: BytesRead) -> Iterator[NumberedRow]:
                 progress(size * number // total)
     except ArrowInvalid as error:
         raise DataError(f"{path}: is not a Parquet file: {error}") from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path}: one of the {_BATCH} rows from row {number + 1} on has a text that is not UTF-8"
+        ) from None
 
 
 _READERS: dict[str, Callable[[Path, BytesRead], Iterator[NumberedRow]]] = {

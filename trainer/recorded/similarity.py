@@ -8,8 +8,8 @@ chance.
 
 from __future__ import annotations
 
+import hashlib
 import re
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,12 +31,18 @@ def words_of(text: str) -> list[str]:
 def ngrams(text: str, words: int) -> frozenset[int]:
     """Return the hashes of a text's n-grams of words, in lower case and without punctuation; the one of all
     words where there are fewer.
+
+    They have 64 bits, so that no two n-grams of large data sets have the same by chance.
     """
     found = words_of(text)
     if not found:
         return frozenset()
     grams = (found[place : place + words] for place in range(max(1, len(found) - words + 1)))
-    return frozenset(zlib.crc32(" ".join(gram).encode()) for gram in grams)
+    return frozenset(_hash(" ".join(gram)) for gram in grams)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def jaccard(one: frozenset[int], other: frozenset[int]) -> float:

@@ -10,12 +10,13 @@ the answer.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, ValidationError, field_validator
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.errors import DataError
@@ -31,6 +32,8 @@ _ENVIRONMENT = "code"
 _PYTHON, _SUBMIT = "python", "submit"
 """Its tools."""
 _NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+_PLAIN_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+"""A text that stands for a number, as numbers are in CSV files."""
 _FINAL = "####"
 """Separates solution and answer in data sets such as GSM8K (Cobbe et al. 2021)."""
 
@@ -69,7 +72,7 @@ class QuestionRow(BaseModel):
 
     question: str = Field(min_length=1)
     """The text that the agent gets."""
-    answer: int | float | str | tuple[str, ...] = Field(union_mode="left_to_right")
+    answer: StrictInt | StrictFloat | str | tuple[str, ...] = Field(union_mode="left_to_right")
     """The correct answer, or several texts that are each correct. In a text with ``####``, the answer is what
     follows it."""
     program: str | None = None
@@ -84,9 +87,14 @@ class QuestionRow(BaseModel):
     @field_validator("answer", mode="before")
     @classmethod
     def _not_empty(cls, answer: object) -> object:
-        if isinstance(answer, bool) or answer in ("", [], ()):
+        if isinstance(answer, str):
+            answer = _number_in(answer)
+        is_no_number = isinstance(answer, bool) or (isinstance(answer, float) and not math.isfinite(answer))
+        if is_no_number or answer in ("", [], ()):
             raise ValueError("must be a number, a text, or a list of correct texts")
-        return list(map(str, answer)) if isinstance(answer, list) else answer
+        if isinstance(answer, list):
+            return list(map(str, answer))
+        return _whole(answer) if isinstance(answer, float) else answer
 
     def task(self, task_id: str, *, bare: bool) -> dict[str, JsonValue]:
         """Return the task as a line of a task file; numbers are graded as numbers, other answers as texts."""
@@ -124,9 +132,9 @@ class QuestionRow(BaseModel):
         final = self._final()
         if isinstance(self.answer, tuple):
             return {"kind": "exact", "answers": list(self.answer), "ignore_case": True}
-        if isinstance(final, str) and not _NUMBER.fullmatch(final):
-            return {"kind": "exact", "answers": [final], "ignore_case": True}
-        number = float(final.replace(",", "")) if isinstance(final, str) else final
+        number = _grouped_number(final) if isinstance(final, str) else final
+        if number is None:
+            return {"kind": "exact", "answers": [str(final)], "ignore_case": True}
         whole = {"rel_tol": 0, "abs_tol": 0} if number == int(number) else {}
         return {"kind": "numeric", "answer": number, **whole}
 
@@ -177,6 +185,24 @@ def convert_questions(
     write_demonstrations(demonstrations, shown)
     with_program = sum(question.program is not None for _, question in questions)
     return Converted(tasks.stem, len(rows), with_program)
+
+
+def _grouped_number(text: str) -> float | None:
+    """Return the number in a text, whose thousands may be grouped; None where it is none."""
+    number = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None
+
+
+def _number_in(text: str) -> str | int | float:
+    """Return the number that a text stands for, or the text where it is none or too great for a float."""
+    if not _PLAIN_NUMBER.fullmatch(text) or not math.isfinite(number := float(text)):
+        return text
+    return _whole(number) if set(text) & set(".eE") else int(text)
+
+
+def _whole(number: float) -> int | float:
+    """Return a number without a fraction as an integer, where a float still tells it from the next one."""
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _plain(name: str) -> str:

@@ -48,6 +48,17 @@ def test_inspect_counts_records_and_shows_the_first(file: Path) -> None:
     assert json.loads(data("inspect", file, "--json").stdout)[0]["count"] == 3
 
 
+def test_rows_with_half_of_a_surrogate_pair_are_written(tmp_path: Path) -> None:
+    file, target = tmp_path / "episodes.jsonl", tmp_path / "all.jsonl"
+    said = [{"role": "user", "content": "Which way?"}, {"role": "assistant", "content": "ok \ud83d"}]
+    params = json.dumps({"place": "\ud83d"})
+    file.write_text(json.dumps({"task_id": "t/1", "score": 1.0, "messages": said, "params": params}))
+    assert data("convert", file, "-o", target).exit_code == 0
+    (episode,) = read_episodes(read(target))
+    assert (episode.messages[1].content, episode.params) == ("ok ?", {"place": "?"})
+    assert data("inspect", file).exit_code == 0
+
+
 def test_inspect_names_bad_rows(file: Path) -> None:
     file.write_text(file.read_text() + '{"messages": []}\n')
     shown = data("inspect", file)

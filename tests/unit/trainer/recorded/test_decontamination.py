@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.recorded import episode, message
+from tests.fakes.recorded import calling, episode, message
 from trainer.config.selection import DecontaminationConfig
 from trainer.errors import DataError
 from trainer.recorded.decontamination import EvaluationTask, EvaluationTasks, find_contaminated
@@ -47,6 +47,42 @@ def test_an_episode_of_an_evaluation_task_or_split_is_found_by_its_name() -> Non
     assert overlap(episode("own/1", environment="code", split="programs_train")) == []
 
 
+def test_tasks_of_the_same_id_are_told_apart() -> None:
+    tasks = [EvaluationTask("1", text) for text in (QUESTION, "Reverse a text.", "Sort a list.")]
+    assert [overlap(asked(task.text), tasks) for task in tasks] == [[("1", 1.0)]] * 3
+    assert overlap(asked("Say hello."), tasks) == []
+
+
+def test_a_task_that_several_files_have_is_no_instruction() -> None:
+    tasks = [EvaluationTask(f"{file}/3", QUESTION) for file in ("a", "b", "c")]
+    assert overlap(asked(QUESTION), tasks) == [("a/3", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "task", "found"),
+    [
+        ("code", EvaluationTask("1", QUESTION, "code"), True),
+        ("textcraft", EvaluationTask("1", QUESTION, "code"), False),
+        ("textcraft", EvaluationTask("1", QUESTION), False),
+        ("", EvaluationTask("1", QUESTION, "code"), False),
+        ("code", EvaluationTask("HumanEval/3", QUESTION), True),
+        ("", EvaluationTask("HumanEval/3", QUESTION, "code"), True),
+        ("textcraft", EvaluationTask("HumanEval/3", QUESTION, "code"), False),
+    ],
+)
+def test_ids_are_compared_within_an_environment(environment: str, task: EvaluationTask, found: bool) -> None:
+    assert bool(overlap(episode(task.name, environment=environment), [task])) is found
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"code": f"# {QUESTION}\n"}, {"parts": [1, {"text": QUESTION}]}], ids=str
+)
+def test_arguments_of_calls_are_read_without_the_escapes_of_json(arguments: dict[str, object]) -> None:
+    lines = json.dumps(arguments).replace(" without", "\\nwithout")
+    assert overlap(calling("1", lines)) == [("HumanEval/3", 1.0)]
+    assert overlap(calling("1", f"{QUESTION} {{")) == [("HumanEval/3", 1.0)]
+
+
 def test_instructions_that_many_tasks_share_are_no_overlap() -> None:
     head = (
         "Write a function in Python that solves the task below and submit it with the tool that is offered."
@@ -70,8 +106,9 @@ def test_preferences_are_checked_like_episodes() -> None:
 
 def test_evaluation_tasks_are_read_from_files_of_questions(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
-    path.write_text(json.dumps({"task_id": 7, "text": "Add."}) + "\n" + json.dumps({"prompt": "Sub."}) + "\n")
-    assert tasks_of_file(path) == (EvaluationTask("7", "Add."), EvaluationTask(f"{path}:2", "Sub."))
+    rows = {"task_id": 7, "text": "Add.", "environment": "code"}, {"prompt": "Sub."}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert tasks_of_file(path) == (EvaluationTask("7", "Add.", "code"), EvaluationTask(f"{path}:2", "Sub."))
 
 
 def test_a_row_without_a_question_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
+from pyarrow import StringArray, py_buffer, table
+from pyarrow.parquet import write_table
 
+from trainer.errors import DataError
 from trainer.recorded.bad_rows import RowError
 from trainer.recorded.rows import file_rows
 
@@ -38,3 +41,20 @@ def test_bytes_that_are_no_text_are_told_by_their_place(tmp_path: Path) -> None:
     ((_, error),) = file_rows(path)
     assert isinstance(error, RowError)
     assert str(error) == "is not UTF-8 text at byte 7"
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_half_of_a_surrogate_pair_is_read_as_a_question_mark(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    row = '{"a\\udc00": ["ok \\uD83D", "\\ud83d\\ude00", "\\\\ud83d"], "b": 0.1}'
+    path.write_text(f"[{row}]" if name == "rows.json" else row)
+    ((_, value),) = file_rows(path)
+    assert value == {"a?": ["ok ?", "\U0001f600", "\\ud83d"], "b": 0.1}
+
+
+def test_a_text_of_parquet_that_is_no_text_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    half = StringArray.from_buffers(1, py_buffer(b"\0\0\0\0\3\0\0\0"), py_buffer(b"\xed\xa0\xbd"))
+    write_table(table({"a": half}), path)
+    with pytest.raises(DataError, match=r"rows.parquet: one of the 256 rows from row 1 on"):
+        list(file_rows(path))

@@ -15,6 +15,12 @@ def test_a_text_of_fewer_words_is_one_ngram() -> None:
     assert ngrams("...", 5) == frozenset()
 
 
+def test_different_ngrams_have_different_hashes() -> None:
+    drawn = random.Random(0)
+    words = {f"{drawn.getrandbits(80):x}" for _ in range(300_000)}
+    assert len(ngrams(" ".join(words), 1)) == len(words)
+
+
 @pytest.mark.parametrize("similarity", [0.3, 0.5, 0.8, 0.95])
 def test_pairs_above_the_bound_are_found_and_pairs_below_never(similarity: float) -> None:
     drawn = random.Random(0)

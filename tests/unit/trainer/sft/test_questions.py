@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,29 @@ def test_numbers_are_graded_as_numbers_and_words_as_words(tmp_path: Path) -> Non
     assert not any("bare" in row for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("answer", "grader"),
+    [
+        ("007", {"kind": "numeric", "answer": 7, "rel_tol": 0, "abs_tol": 0}),
+        (" 3.0", {"kind": "numeric", "answer": 3, "rel_tol": 0, "abs_tol": 0}),
+        (".5", {"kind": "numeric", "answer": 0.5}),
+        ("1e3", {"kind": "numeric", "answer": 1000, "rel_tol": 0, "abs_tol": 0}),
+        *(
+            (text, {"kind": "exact", "answers": [text], "ignore_case": True})
+            for text in ("infinity", "inf", "NaN", "1_000", "1e999")
+        ),
+        (f"Many.\n#### {'9' * 400}", {"kind": "exact", "answers": ["9" * 400], "ignore_case": True}),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_texts_that_stand_for_a_number_are_graded_as_one(
+    tmp_path: Path, answer: str, grader: dict[str, object]
+) -> None:
+    source = write(tmp_path / "q.jsonl", {"question": "?", "answer": answer})
+    convert_questions(source, tmp_path / "tasks.jsonl", tmp_path / "shown.jsonl")
+    assert json.loads((tmp_path / "tasks.jsonl").read_text())["grader"] == grader
+
+
 def test_reasoning_is_said_before_the_first_action(tmp_path: Path) -> None:
     source = write(tmp_path / "q.jsonl", SOLVED, WORD, {**SUM, "reasoning": "Add them."})
     convert_questions(source, tmp_path / "tasks.jsonl", tmp_path / "shown.jsonl", bare=True)
@@ -87,6 +111,8 @@ def test_reasoning_is_said_before_the_first_action(tmp_path: Path) -> None:
     [
         ({"question": "?", "answer": True}, "answer: Value error, must be a number"),
         ({"question": "?", "answer": ""}, "answer: Value error, must be a number"),
+        ({"question": "?", "answer": math.nan}, "answer: Value error, must be a number"),
+        ({"question": "?", "answer": math.inf}, "answer: Value error, must be a number"),
         ({"question": "", "answer": 1}, "question:"),
         ({"question": "?"}, "answer: Field required"),
         ({**SUM, "difficulty": "odd"}, "difficulty:"),
