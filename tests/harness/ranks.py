@@ -29,7 +29,7 @@ CASES = {
     "packed": {"learner": {"layout": "packed"}},
     "sequences": {"algorithm": {"loss": {"kind": "gspo"}, "entropy": 0.01}, "learner": {"layout": "packed"}},
     "ppo": {"algorithm": PPO, "learner": SEVERAL},
-    "sft": {"algorithm": PPO, "objective": "sft"},
+    "sft": {"algorithm": PPO, "objective": "sft", "weights": (0.25, 2.0, 0.5)},
     "lora": {"algorithm": {"kl": {"place": "reward"}}, "learner": LORA},
     "checkpointing": {"learner": {"gradient_checkpointing": True}},
     "teacher": {
@@ -101,9 +101,12 @@ def learner_of(model, case, way, rank=0, world=1):
 
 def batch_of(case, step):
     """A step's batch."""
-    return small_batch(
+    made = small_batch(
         step, rows=case.get("rows", 7), objective=Objective(case.get("objective", "reinforce"))
     )
+    weights = case.get("weights", (1.0,))
+    samples = [replace(each, weight=weights[row % len(weights)]) for row, each in enumerate(made.samples)]
+    return replace(made, samples=tuple(samples))
 
 
 def play(learner, case, steps):

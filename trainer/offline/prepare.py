@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.config import ProcessRewardModelStageConfig, RewardModelStageConfig, ScoringStageConfig
+from trainer.config import (
+    ProcessRewardModelStageConfig,
+    RewardModelStageConfig,
+    ScoringStageConfig,
+    SftStageConfig,
+)
 from trainer.errors import ConfigError, DataError
 from trainer.recorded.bad_rows import BadRows
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
@@ -77,6 +83,8 @@ def stage_batches(
         )
     if any(isinstance(record, LabelledCompletion) for record in records):
         rows = _with_mismatched(rows, records, chat, context_tokens)
+    if isinstance(stage, SftStageConfig):
+        rows = _with_mean_weight(rows)
     facts = {
         "data/rows": float(len(rows)),
         "data/dropped": float(fitting.counts["dropped"]),
@@ -89,6 +97,14 @@ def stage_batches(
         episodes = [each for each in records if isinstance(each, RecordedEpisode)]
         return step_batches(stage, rows, episodes, seed, facts)
     return RowBatches(rows, stage.batch, seed, facts, stage.objective, "data/epoch")
+
+
+def _with_mean_weight(rows: Sequence[list[Sample]]) -> list[list[Sample]]:
+    """Return the rows with weights scaled to a mean of 1, so that the learning rate means the same with any
+    weights. Those of a file may have another mean, and those of a selection have where rows are left out.
+    """
+    mean = math.fsum(row[0].weight for row in rows) / len(rows)
+    return [[replace(sample, weight=sample.weight / mean) for sample in row] for row in rows]
 
 
 @dataclass(slots=True)
@@ -174,16 +190,30 @@ def _with_mismatched(
     It has weight 0: it is scored and not trained on. A row whose prompt all others share has none.
     """
     labelled = [each for each in records if isinstance(each, LabelledCompletion)]
+    others = _next_of_other_prompt(labelled)
     found = []
     for (sample,) in rows:
         mine = labelled[sample.group]
-        others = (labelled[(sample.group + step) % len(labelled)] for step in range(1, len(labelled)))
-        other = next((each for each in others if each.prompt != mine.prompt), None)
         row = [sample]
-        if other is not None:
+        if (place := others[sample.group]) is not None:
+            other = labelled[place]
             mismatched = tokenize_conversation(chat, mine.prompt, other.completion, mine.tools, other.skipped)
             cut = mismatched.cut(context_tokens)
             if cut.has_loss:
                 row.append(cut.sample(f"{sample.group}.1", sample.group, weight=0.0))
         found.append(row)
+    return found
+
+
+def _next_of_other_prompt(labelled: Sequence[LabelledCompletion]) -> list[int | None]:
+    """Return for each completion the place of the next one, around the end, that has another prompt."""
+    count = len(labelled)
+    found: list[int | None] = [None] * count
+    place: int | None = None
+    # The first time round finds what the last ones find around the end.
+    for mine in [*reversed(range(count))] * 2:
+        following = (mine + 1) % count
+        if labelled[mine].prompt != labelled[following].prompt:
+            place = following
+        found[mine] = place
     return found

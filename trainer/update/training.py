@@ -107,10 +107,7 @@ class Updater:
             The norm of the gradient before clipping.
         """
         model = self.model
-        totals = Totals(
-            tokens=sum(data.weights[index] * int(data.rows[index].kept_T.sum()) for index in minibatch),
-            sequences=sum(data.weights[index] for index in minibatch),
-        )
+        totals = _totals(data, minibatch)
         temperature = self.temperature if data.kind is Objective.REINFORCE else 1.0
         lengths = [len(row) for row in data.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
@@ -196,3 +193,16 @@ class Updater:
             returns_BT=given("returns_T"),
             teacher_kl_BT=None if outputs.teacher_kl_K is None else outputs.teacher_kl_K[None],
         )
+
+
+def _totals(data: TrainingTensors, minibatch: Sequence[int]) -> Totals:
+    """Return the size of a minibatch over all ranks.
+
+    Weights of fine-tuning are relative to all data, not to the batch: divided by those of its own rows, a
+    batch of poor episodes would move the model as far as one of good ones.
+    """
+    counted = [1.0] * len(data.rows) if data.kind is Objective.SFT else data.weights
+    return Totals(
+        tokens=sum(counted[index] * int(data.rows[index].kept_T.sum()) for index in minibatch),
+        sequences=sum(counted[index] for index in minibatch),
+    )

@@ -24,7 +24,7 @@ Aggregation: TypeAlias = Literal["token", "sequence", "constant", "sum"]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Size of a minibatch over all ranks; samples count by their weight."""
+    """Size of a minibatch over all ranks; samples count by their weight, and alike in fine-tuning."""
 
     tokens: float
     """Masked tokens."""

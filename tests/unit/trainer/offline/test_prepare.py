@@ -40,6 +40,19 @@ def test_a_row_of_sft_is_one_sample_with_the_weight_of_its_episode():
     assert batch.facts == {"data/rows": 2, "data/dropped": 0, "data/truncated": 0, "data/epoch": 1.0}
 
 
+def test_weights_of_the_rows_that_are_trained_on_are_1_on_average():
+    stage = SFT.model_copy(update={"batch": 3, "overlong": "drop"})
+    long = episode(4, "three " * 200, weight=9.0)
+    records = [
+        episode(1, "one", weight=0.5),
+        episode(2, "two", weight=1.5),
+        episode(3, "two", weight=4),
+        long,
+    ]
+    batch = batches(stage, records).get_batch(0)
+    assert sorted(sample.weight for sample in batch.samples) == [0.25, 0.75, 2.0]
+
+
 def test_a_pair_is_two_samples_of_one_group():
     pair = Preference((user("Count."),), (turn("one"),), (turn("two"),), RowOrigin("rows.jsonl", 1))
     chosen, rejected = batches(PAIRS, [pair]).get_batch(0).samples
@@ -95,6 +108,35 @@ def test_a_labelled_completion_comes_with_its_prompt_and_the_completion_of_anoth
     assert "Count to 1." in text
     assert "word word" in text
     assert all(sample.weight == 0 for sample in mismatched.values())
+
+
+class CountedPrompt(tuple):
+    """A prompt that counts how often it is compared."""
+
+    compared = 0
+
+    def __ne__(self, other):
+        CountedPrompt.compared += 1
+        return super().__ne__(other)
+
+    __hash__ = tuple.__hash__
+
+
+def test_the_other_completion_is_the_next_of_another_prompt_and_is_found_at_once():
+    prompts = [CountedPrompt((user(f"Count {text}."),)) for text in ["up", *["down"] * 40, "far", "up"]]
+    records = [
+        LabelledCompletion(prompt, (turn(f"word{row}"),), row % 2 == 0, RowOrigin("rows.jsonl", row))
+        for row, prompt in enumerate(prompts)
+    ]
+    made = batches(PAIRS.model_copy(update={"batch": len(records)}), records).get_batch(0)
+    chat = tiny_chat()
+    others = {
+        sample.group: chat.said(sample.token_ids_T[sample.mask_T].tolist())
+        for sample in made.samples
+        if sample.preferred is None
+    }
+    assert others == {0: "word1", **dict.fromkeys(range(1, 41), "word41"), 41: "word42", 42: "word1"}
+    assert CountedPrompt.compared < 3 * len(records)
 
 
 def test_rows_that_do_not_fit_are_refused_together_by_file_and_row():

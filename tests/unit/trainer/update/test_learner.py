@@ -84,17 +84,47 @@ def test_an_update_makes_good_actions_likelier_and_bad_ones_less(folder):
         assert (other - one)[sample.mask_T].sum() * advantage > 0
 
 
-def test_fine_tuning_lowers_its_loss(folder):
-    learner = learner_on(folder, algorithm=PPO)
+def fine_tuning_batch():
     batch = small_batch(objective=Objective.SFT)
     ones = [
         replace(sample, advantages_T=sample.mask_T.astype(np.float32), returns_T=None)
         for sample in batch.samples
     ]
-    batch = replace(batch, samples=tuple(ones))
+    return replace(batch, samples=tuple(ones))
+
+
+def test_fine_tuning_lowers_its_loss(folder):
+    learner = learner_on(folder, algorithm=PPO)
+    batch = fine_tuning_batch()
     losses = [metrics["loss/sft"] for metrics in steps_of(learner, *[batch] * 5)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 1.0
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (0.5,), (0.0, 3.0, 0.25)], ids=str)
+def test_weights_of_fine_tuning_are_relative_to_all_data_and_not_to_their_batch(folder, weights):
+    learner, batch = learner_on(folder), fine_tuning_batch()
+    samples = [
+        replace(sample, weight=weights[row % len(weights)]) for row, sample in enumerate(batch.samples)
+    ]
+    logprobs = learner.probe([tuple(sample.token_ids_T.tolist()) for sample in samples])
+    (metrics,) = steps_of(learner, replace(batch, samples=tuple(samples)))
+    loss = tokens = 0.0
+    for sample, row in zip(samples, logprobs, strict=True):
+        if sample.weight:
+            loss -= sample.weight * float(row[sample.mask_T].sum())
+            tokens += int(sample.mask_T.sum())
+    assert metrics["loss/sft"] == pytest.approx(loss / tokens, rel=1e-5)
+
+
+def test_a_batch_of_poor_episodes_has_a_small_gradient(folder):
+    norms = []
+    for weight in (1.0, 0.125):
+        batch = fine_tuning_batch()
+        poor = tuple(replace(sample, weight=weight) for sample in batch.samples)
+        (metrics,) = steps_of(learner_on(folder), replace(batch, samples=poor))
+        norms.append(metrics["policy/grad_norm"])
+    assert norms[1] == pytest.approx(norms[0] / 8, rel=1e-5)
 
 
 def test_one_update_a_batch_needs_no_pass_of_its_own_for_what_was_before_it(folder):
