@@ -102,6 +102,12 @@ class RecordedEpisode:
         return frozenset(place - before for place in self.skipped)
 
     @property
+    def skipped_turns(self) -> frozenset[int]:
+        """Numbers of those of the assistant's messages, from 0, that carry no loss."""
+        places = [place for place, message in enumerate(self.messages) if message.role == "assistant"]
+        return frozenset(number for number, place in enumerate(places) if place in self.skipped)
+
+    @property
     def turns(self) -> tuple[Message, ...]:
         """The assistant's messages."""
         return tuple(message for message in self.messages if message.role == "assistant")

@@ -89,7 +89,8 @@ class ContinuationLabeller:
                         values.append(None)
         except SandboxError as error:
             raise LabelFailed(f"{episode.origin}: {error}", error.failure_class.value) from error
-        return StepLabels({self._dimension: tuple(values)}, dict(failures), repeated.examples)
+        examples = frozenset(range(repeated.examples))
+        return StepLabels({self._dimension: tuple(values)}, dict(failures), examples)
 
     async def _value(self, repeated: RepeatedEpisode, steps: int) -> float:
         """Return the value of the last of the steps that were taken. Raises LabelFailed."""

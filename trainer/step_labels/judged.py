@@ -55,23 +55,26 @@ class JudgeLabeller:
         await self._judge.try_once(step_grading_messages(said, self._rubric, self._rule), self._read)
 
     async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
+        skipped = episode.skipped_turns
         said = list(episode.prompt)
-        asked = []
+        asked: dict[int, asyncio.Task[tuple[float, ...] | None]] = {}
         for turn in turns_of(episode):
             said += [turn.message, *turn.answer]
-            asked.append(asyncio.create_task(self._graded(tuple(said))))
+            if turn.number not in skipped:
+                asked[turn.number] = asyncio.create_task(self._graded(tuple(said)))
         try:
-            grades = await asyncio.gather(*asked)
+            grades = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
         finally:
-            for task in asked:
+            for task in asked.values():
                 task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*asked.values(), return_exceptions=True)
+        by_turn = [grades.get(number) for number in range(len(episode.turns))]
         columns = {
-            name: tuple(None if grade is None else grade[place] for grade in grades)
+            name: tuple(None if grade is None else grade[place] for grade in by_turn)
             for place, name in enumerate(self._rule.dimensions)
         }
-        failed = sum(grade is None for grade in grades)
-        return StepLabels(columns, Counter(judge=failed) if failed else {})
+        failed = sum(grade is None for grade in grades.values())
+        return StepLabels(columns, Counter(judge=failed) if failed else {}, skipped)
 
     async def _graded(self, said: Sequence[Message]) -> tuple[float, ...] | None:
         """Return a grade for each dimension; None where the judge failed. Raises BudgetSpent."""

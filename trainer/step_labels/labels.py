@@ -18,13 +18,15 @@ class StepLabels:
     """By dimension, one for each of the assistant's messages, from 0 to 1; None for a step without one."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Steps without a label, by the class of the failure."""
-    examples: int = 0
-    """The assistant's first messages that the environment showed as examples: no steps, without labels."""
+    no_steps: frozenset[int] = frozenset()
+    """Numbers of the assistant's messages that are no steps and have no labels: examples that the
+    environment showed, and others that carry no loss.
+    """
 
     def step_means(self) -> tuple[float | None, ...]:
         """Return the mean over the dimensions for each step; None where one has no label."""
         steps = zip(*self.labels.values(), strict=True)
-        return tuple(map(_mean, steps))[self.examples :]
+        return tuple(_mean(step) for number, step in enumerate(steps) if number not in self.no_steps)
 
 
 class StepLabeller(Protocol):

@@ -35,5 +35,8 @@ class OutcomeLabeller:
                 f"{episode.origin}: the score {outcome:g} is not from 0 to 1; use rule.outcome=success",
                 "ungraded",
             )
-        labels = traced_back(outcome, len(episode.turns), self._rule.discount)
-        return StepLabels({self._rule.dimension: labels})
+        skipped = episode.skipped_turns
+        steps = [number for number in range(len(episode.turns)) if number not in skipped]
+        labels = dict(zip(steps, traced_back(outcome, len(steps), self._rule.discount), strict=True))
+        by_turn = tuple(labels.get(number) for number in range(len(episode.turns)))
+        return StepLabels({self._rule.dimension: by_turn}, no_steps=skipped)

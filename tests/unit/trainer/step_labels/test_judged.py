@@ -1,5 +1,7 @@
 """A judge grades each step in named dimensions; what it fails to grade has no label."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.recorded import message
@@ -43,12 +45,12 @@ class Grader:
         pass
 
 
-async def labels_of(grader: Grader, folder, **settings):
+async def labels_of(grader: Grader, folder, episode=EPISODE, **settings):
     rule = JudgeRule.model_validate({"judge": {"model": "m", "attempts": 1, **settings}})
     store = JudgeStore(folder / "judge.sqlite", "run")
     judge = Judge(rule.judge, "Be strict.", grader, store, wait_s=0.0)
     try:
-        return await JudgeLabeller(rule, "Be strict.", judge).label_steps(EPISODE)
+        return await JudgeLabeller(rule, "Be strict.", judge).label_steps(episode)
     finally:
         await judge.close()
 
@@ -68,6 +70,15 @@ async def test_grades_are_asked_for_once(tmp_path) -> None:
     grader = Grader(take=graded(1, 1, 1), open=graded(2, 2, 2))
     assert await labels_of(grader, tmp_path) == await labels_of(grader, tmp_path)
     assert len(grader.requests) == 2
+
+
+async def test_a_message_that_carries_no_loss_is_shown_and_not_graded(tmp_path) -> None:
+    grader = Grader(open=graded(10, 10, 10))
+    found = await labels_of(grader, tmp_path, replace(EPISODE, skipped=frozenset({1})))
+    assert found.labels["progress"] == (None, 1.0)
+    assert (found.step_means(), found.failures) == ((1.0,), {})
+    (request,) = grader.requests
+    assert "take key" in request[1]["content"]
 
 
 async def test_nonsense_is_no_label(tmp_path) -> None:

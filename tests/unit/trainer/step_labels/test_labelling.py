@@ -160,7 +160,7 @@ def test_an_episode_with_a_step_without_label_is_not_compared_by_other_rewards()
 
 
 def test_examples_of_the_environment_are_no_steps_without_a_label() -> None:
-    labelled = with_labels(EPISODES[0], StepLabels({"correctness": (None, 0.5)}, examples=1))
+    labelled = with_labels(EPISODES[0], StepLabels({"correctness": (None, 0.5)}, no_steps=frozenset({0})))
     assert labelled.step_rewards == (0.5,)
 
 
@@ -179,6 +179,15 @@ def test_the_outcome_is_the_success_or_the_score() -> None:
 
     assert labels(discount=0.5) == {"correctness": (0.5, 1.0)}
     assert labels(outcome="score", dimension="value") == {"value": (0.75, 0.75)}
+
+
+def test_messages_that_carry_no_loss_are_no_steps_of_an_outcome(tmp_path) -> None:
+    said = [message(role, "said") for role in ("user", *("assistant", "user") * 4)]
+    shown = replace(EPISODES[2], messages=tuple(said), skipped=frozenset({1, 5}))
+    found, (row,) = label(tmp_path, OutcomeLabeller(OutcomeRule(discount=0.5)), [shown])
+    assert row.step_labels == {"correctness": (None, 0.5, None, 1.0)}
+    assert row.step_rewards == (0.5, 1.0)
+    assert (found.steps, found.unlabelled) == (2, 0)
 
 
 @pytest.mark.parametrize(
