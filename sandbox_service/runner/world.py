@@ -231,6 +231,11 @@ class World(ABC):
     """Real time that the evaluation may take; the runner sets it before each."""
     seal_timeout_s: float = 30.0
     """Real time that ``seal`` may take; the runner sets it before each."""
+    broken_off_reward: float = 0.0
+    """The reward of the step under way if it is broken off now; the runner sets it to 0 before each.
+
+    A world that takes several actions in a step adds up here what those that are done have earned.
+    """
 
     def __init__(self, task: JsonObject, context: Context) -> None:
         self.task = task

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,7 @@ class WorldEpisode:
         message = _object(frame.body)["message"]
         _name_calls(message, self.step_index)
         self.acted = True
+        self.world.broken_off_reward = 0.0
         try:
             with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
                 outcome = self.world.step(message, world_timeout_s(frame))
@@ -263,7 +265,10 @@ class WorldEpisode:
         raised = type(error).__name__
         self.broken_off = {"exception": raised} if what is None else {"exhausted": what}
         text = _FAILED.format(raised) if what is None else _STOPPED.format(what)
-        return Outcome(_answers(message, text), truncated=True, info={**self.broken_off})
+        # Actions before the one that failed keep their rewards, as they do their part of the score.
+        earned = self.world.broken_off_reward
+        reward = earned if math.isfinite(earned) else 0.0
+        return Outcome(_answers(message, text), reward, truncated=True, info={**self.broken_off})
 
     def rename(self, instance_id: str) -> None:
         """Continue under another id: this process is a copy."""

@@ -29,6 +29,34 @@ def test_the_walkthrough_of_every_game_scores_one(box, catalog):
         episode.release()
 
 
+@pytest.mark.parametrize("between", [". ", " then "])
+def test_a_line_of_commands_earns_the_points_of_them_all(box, catalog, between):
+    for task_id in catalog.task_ids("all"):
+        *first, before, last = reference(catalog, task_id)
+        episode = GameEpisode.create(box, catalog, task_id)
+        earned = episode.play([*first, f"{before}{between}{last}{between}look"])
+        assert earned == pytest.approx(1.0), task_id
+        assert episode.said["terminated"]
+        assert episode.verdict()["score"] == 1.0
+        episode.release()
+
+
+def test_a_line_of_commands_is_answered_as_they_are_one_by_one(box, catalog):
+    actions = reference(catalog, "simple-1")[:4]
+    one, many = (GameEpisode.create(box, catalog, "simple-1", valid_actions=True) for _ in range(2))
+    answers = [one.act(action) for action in actions]
+    assert many.act(". ".join(actions)) == "\n\n".join(answers)
+    assert many.info == one.info
+
+
+def test_commas_end_no_command_and_a_line_of_too_many_is_not_played(box, catalog):
+    episode = GameEpisode.create(box, catalog, "cooking-1")
+    assert "I only understood you" in episode.act("inventory, take milk from fridge")
+    assert "You take the cookbook" in episode.act("take yellow apple, cookbook")
+    assert "at most 8 commands" in episode.act("take milk from fridge" + ". look" * 8)
+    assert "milk" not in episode.act("inventory")
+
+
 def test_half_a_walkthrough_scores_in_between_where_the_game_has_points_for_it(box, catalog):
     episode = GameEpisode.create(box, catalog, "simple-1")
     episode.play(reference(catalog, "simple-1")[:4])

@@ -83,20 +83,30 @@ class ScienceWorld(GameWorld):
         # One line, and no lone surrogates, which cannot be sent.
         line = " ".join(action.encode("utf-8", "replace").decode().split())
         try:
-            return self._turn(self._game.step(line))
+            seen = self._game.step(line)
         except JavaError:
             last = self.turn
             return GameTurn(_FAILED, 0.0, last.score, actions=last.actions, info=last.info)
         except JavaLost as lost:
             _end_worker(lost)
+        return self._turn(seen)
 
     def _turn(self, seen: EngineObservation) -> GameTurn:
         points = max(0, seen.points)
         reward = (points - self._points) / 100
         self._points = points
-        actions = tuple(self._game.valid_actions()) if self._with_valid and not seen.over else ()
+        actions = self._valid_actions() if self._with_valid and not seen.over else ()
         info = {"failed": seen.points < 0}
         return GameTurn(seen.text, reward, points / 100, seen.over, seen.points == 100, actions, info)
+
+    def _valid_actions(self) -> tuple[str, ...]:
+        """Return what the engine lists; none if it fails at that, since the action itself has been played."""
+        try:
+            return tuple(self._game.valid_actions())
+        except JavaError:
+            return ()
+        except JavaLost as lost:
+            _end_worker(lost)
 
     def fork(self, context: Context) -> ScienceWorld:
         twin = type(self)(self.task, context)

@@ -83,17 +83,17 @@ class GameWorld(World):
         moves = parse_moves(message)
         answers: list[str] = []
         images: list[str | None] = []
-        reward = 0.0
+        self.broken_off_reward = 0.0
         for number, move in enumerate(moves):
             refusal = self._refusal(move, number)
             if refusal is None:
                 self.turn = self.play_action(move.arguments["action"], timeout_s)
-                reward += self.turn.reward
+                self.broken_off_reward += self.turn.reward
             answers.append(refusal or self.turn.text)
             images.append(None if refusal else self.turn.image)
         return Outcome(
             messages=answer_moves(moves, answers, images),
-            reward=reward,
+            reward=self.broken_off_reward,
             terminated=self.turn.done,
             info=info_of(self.turn),
         )

@@ -15,6 +15,9 @@ _WITHHELD = frozenset(
 )  # fmt: skip
 _FOREIGN = re.compile(r"[^A-Za-z0-9 .,;:!?'\"()-]+")
 _CLAUSES = re.compile(r"[.,;:!?\n]|\bthen\b|\band\b")
+_END = re.compile(r"\.|\bthen\b", re.IGNORECASE)
+_COMMA = re.compile(r"\s*,[\s,]*(?:and\b)?\s*", re.IGNORECASE)
+_LOOSE = re.compile(r"\A(?:and\b|\s)+|(?:\s|\band)+\Z", re.IGNORECASE)
 _STATUS = re.compile(r"\s*>?[ \t]*-= [^\n]* =-\s*-?\d+/\d+\s*\Z")
 _QUESTION = re.compile(r"\s*Would you like to RESTART, RESTORE a saved game[^\n]*\?\s*>?\s*\Z")
 
@@ -34,6 +37,16 @@ def withheld(action: str) -> str | None:
         if word[:_LETTERS] in _WITHHELD or word.startswith("tw-"):
             return word
     return None
+
+
+def commands(line: str) -> list[str]:
+    """Return the commands of a line, without the full stops and ``then`` between them; never none.
+
+    The program would take a comma for such an end after a complete command, and for ``and`` in a list of
+    things. Here it is always the latter, so that a command is one turn of the game.
+    """
+    parts = (_LOOSE.sub("", _COMMA.sub(" and ", part)) for part in _END.split(line))
+    return [part for part in parts if part] or ["?"]
 
 
 def observation(feedback: str) -> str:

@@ -15,7 +15,7 @@ from sandbox_service.environments.shared.box.game_world import GameTurn, GameWor
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .words import observation, plain, withheld
+from .words import commands, observation, plain, withheld
 
 _INSTRUCTIONS = """\
 You play a text adventure. Each answer is one command of a few words in the imperative.
@@ -25,6 +25,9 @@ take X, take X from Y, drop X, put X on Y, insert X into Y, open X, close X, loc
 eat X; and in a kitchen: cook X with Y, chop / slice / dice X with Y, prepare meal.\
 """
 _KEPT = "{!r} is not part of the game."
+_MOST_COMMANDS = 8
+"""Commands of a line; with more, none is played."""
+_TOO_MANY = f"Not played: a line may hold at most {_MOST_COMMANDS} commands."
 
 
 def warm(data: str | None) -> None:
@@ -73,10 +76,21 @@ class TextWorld(GameWorld):
         line = plain(action)
         kept = withheld(line)
         if kept is not None:
-            last = self.turn
-            return GameTurn(_KEPT.format(kept), 0.0, last.score, actions=last.actions)
-        state, _, _ = self._game.step(line)
-        return self._turn(state, observation(state.feedback))
+            return self._refused(_KEPT.format(kept))
+        played = commands(line)
+        if len(played) > _MOST_COMMANDS:
+            return self._refused(_TOO_MANY)
+        texts = []
+        # One at a time: of a line with several the package reads the score after the first one.
+        for command in played:
+            state, _, _ = self._game.step(command)
+            texts.append(observation(state.feedback))
+            if state["won"] or state["lost"]:
+                break
+        return self._turn(state, "\n\n".join(texts))
+
+    def _refused(self, text: str) -> GameTurn:
+        return GameTurn(text, 0.0, self.turn.score, actions=self.turn.actions)
 
     def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> GameTurn:
         won, lost = bool(state["won"]), bool(state["lost"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.textworld.box.words import observation, plain, withheld
+from sandbox_service.environments.textworld.box.words import commands, observation, plain, withheld
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,23 @@ def test_words_to_the_machine_are_withheld(action):
 def test_an_action_is_one_line_of_plain_letters():
     assert plain("look\n\ud800at\x00 \\x me ") == "look at x me"
     assert plain("\u4e2d\u6587") == "?"
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("look", ["look"]),
+        ("open door. go east then look.", ["open door", "go east", "look"]),
+        ("look, THEN go east and then, go west", ["look", "go east", "go west"]),
+        ("take apple, knife, and book", ["take apple and knife and book"]),
+        ("take sand and hand", ["take sand and hand"]),
+        ("look, inventory", ["look and inventory"]),
+        ("strengthen door", ["strengthen door"]),
+        (". then , and", ["?"]),
+    ],
+)
+def test_a_line_is_commands_of_one_turn_each(line, parts):
+    assert commands(line) == parts
 
 
 def test_prompt_status_and_question_are_cut_off():
