@@ -113,8 +113,8 @@ def test_the_question_and_a_list_of_all_answers_of_a_dataset_score_nothing(
             str(catalog.reference(ids[0])[0]["content"]).removeprefix("<answer>").removesuffix("</answer>")
         )
         others = [answer for answer in answers if answer != right]
-        first = " ".join([right, *others])
-        for cheat in (question, " ".join(answers), " or ".join(answers), first):
+        first = (separator.join([right, *others]) for separator in (" ", ", "))
+        for cheat in (question, " ".join(answers), " or ".join(answers), *first):
             if len(answers) > 1:
                 graded = play(box, catalog, ids[0], [f"<answer>{cheat[:19_000]}</answer>"]).graded
                 assert graded == (0.0, False), (name, cheat[:200])

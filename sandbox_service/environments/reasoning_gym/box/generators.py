@@ -20,7 +20,7 @@ from typing import Any
 
 import reasoning_gym
 
-from .judges import JUDGES
+from .judges import FORMS, JUDGES
 
 JsonObject = dict[str, Any]
 
@@ -63,6 +63,8 @@ def raw_score(dataset: str, config: JsonObject, seed: int, entry: JsonObject, an
     if dataset in JUDGES:
         return float(JUDGES[dataset](entry, answer))
     if _NO_NUMBER.search(answer) and not _NO_NUMBER.search(oracle_answer(dataset, entry)):
+        return 0.0
+    if dataset in FORMS and not FORMS[dataset](entry, answer):
         return 0.0
     scorer = _dataset(dataset, json.dumps(config, sort_keys=True), seed)
     try:

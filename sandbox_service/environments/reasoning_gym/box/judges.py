@@ -1,10 +1,12 @@
 """Judges of our own, for datasets whose scorer executes the answer as Python or accepts wrong ones.
 
-They compare texts and read numbers and arithmetic; nothing is evaluated. Standard library only.
+They compare texts and read numbers and arithmetic; nothing is evaluated. Standard library only. Some scorers
+are right about what they read and do not read all of an answer: for these there are forms that it must have.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -41,6 +43,11 @@ _DURATION = re.compile(
 """Days, hours and minutes, or both."""
 
 
+_PAIR = re.compile(r"\(?[^(),]+,[^(),]+\)?")
+_MOVES = re.compile(r"[UDLR]+")
+_CELLS = re.compile(r"[01\s,\[\]]+")
+
+
 def _lines(text: str) -> str:
     """Return a text without space around its lines and words."""
     return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
@@ -70,6 +77,12 @@ def is_stored_number(entry: JsonObject, answer: str) -> bool:
     if value is None or value != right:
         return False
     return value.denominator != 1 or "/" not in _plain_number(answer)
+
+
+def is_stored_list(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is a list of the stored numbers, written as numbers or as texts."""
+    numbers = _numbers(answer)
+    return numbers is not None and numbers == _numbers(str(entry["answer"]))
 
 
 def is_stored_probability(entry: JsonObject, answer: str) -> bool:
@@ -102,6 +115,32 @@ def is_valid_board(entry: JsonObject, answer: str) -> bool:
     return _lines(answer) in {_lines(each) for each in entry["metadata"]["valid_answers"]}
 
 
+def has_no_word_more(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer has at most as many words as the stored one."""
+    return answer.count(",") < len(entry["metadata"]["sorted_words"])
+
+
+def has_stored_shape(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is a grid with as many rows and columns as the stored one."""
+    shape = _shape(_json(answer))
+    return shape is not None and shape == _shape(_json(entry["answer"]))
+
+
+def is_one_value(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer is no more than one pair of numbers, where the question is about a point."""
+    return entry["metadata"]["task_type"] != "orthocenter" or _PAIR.fullmatch(answer) is not None
+
+
+def is_moves_alone(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer consists of moves and nothing else."""
+    return _MOVES.fullmatch(answer) is not None
+
+
+def is_cells_alone(entry: JsonObject, answer: str) -> bool:
+    """Return whether an answer consists of zeros and ones, in rows or lists, and nothing else."""
+    return _CELLS.fullmatch(answer) is not None
+
+
 def reaches_target(entry: JsonObject, answer: str) -> bool:
     """Return whether an expression uses each number once and has the target's value."""
     metadata = entry["metadata"]
@@ -120,6 +159,32 @@ def _has_value(answer: str, numbers: list[int], value: int) -> bool:
     except ArithmeticTextError:
         return False
     return expression.value == value and sorted(expression.numbers) == sorted(numbers)
+
+
+def _json(text: str) -> object:
+    """Return what a JSON text holds; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _numbers(text: str) -> list[float] | None:
+    """Return the numbers of a JSON list, in whatever quotes or none; None if it is anything else."""
+    listed = _json(text.replace("'", '"'))
+    if not isinstance(listed, list):
+        return None
+    try:
+        return [float(each) for each in listed]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _shape(grid: object) -> list[int] | None:
+    """Return the length of each row; None if there are no rows."""
+    if not isinstance(grid, list) or not all(isinstance(row, list) for row in grid):
+        return None
+    return [len(row) for row in grid]
 
 
 def _bare(text: str) -> str:
@@ -197,6 +262,7 @@ JUDGES: MappingProxyType[str, Judge] = MappingProxyType(
         "gsm_symbolic": is_stored_number,
         "letter_jumble": is_stored_sentence,
         "n_queens": is_valid_board,
+        "number_sorting": is_stored_list,
         "puzzle24": reaches_24,
         "spell_backward": is_stored_word,
         "spiral_matrix": is_stored_answer,
@@ -205,3 +271,14 @@ JUDGES: MappingProxyType[str, Judge] = MappingProxyType(
     }
 )
 """Judges by dataset; the package's scorers of these are never called."""
+
+FORMS: MappingProxyType[str, Judge] = MappingProxyType(
+    {
+        "advanced_geometry": is_one_value,
+        "game_of_life": has_stored_shape,
+        "kakurasu": is_cells_alone,
+        "sokoban": is_moves_alone,
+        "word_sorting": has_no_word_more,
+    }
+)
+"""Forms that an answer must have for the package's scorer to be asked about it, by dataset."""

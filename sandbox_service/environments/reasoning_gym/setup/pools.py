@@ -8,6 +8,7 @@ searched for repeated questions. No question is asked twice, in whatever split o
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections import Counter
@@ -56,6 +57,7 @@ _SPARE = 6
 """Questions to draw from for each task that is wanted, since some repeat others."""
 _JUNK = ("", " ", "zzz", "I do not know.", "{}", "[[", "<answer>", "1e400", "nan", "nan+nani", "zzz " * 50)
 _GUESSES = ("0", "1")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class LevelError(Exception):
@@ -197,11 +199,35 @@ def _task(pool: Pool, dataset: str, config: Json, split: str, seed: int, index: 
     for each in {*_GUESSES, answer[:1]}:
         if not _same_number(each, answer):
             _rejected(dataset, config, seed, entry, each)
-    if others := sorted({other["answer"] for other in pool.tasks[:_PROBED]} - {answer}):
-        # A list with the right answer in it deserves the part that a scorer gives for it, but not all.
-        for listed in ([*others, answer], [answer, *others]):
-            _rejected(dataset, config, seed, entry, " ".join(listed))
+    # They deserve the part that a scorer gives for them, but not all.
+    others = sorted({other["answer"] for other in pool.tasks[:_PROBED]} - {answer})
+    for each in (*_lists(answer, others), *_spoilt(answer, entry["question"])):
+        _rejected(dataset, config, seed, entry, each)
     return task
+
+
+def _lists(answer: str, others: list[str]) -> Iterator[str]:
+    """Yield lists of answers with the right one first or last."""
+    if others:
+        for separator in (" ", ", "):
+            yield separator.join([*others, answer])
+            yield separator.join([answer, *others])
+
+
+def _spoilt(answer: str, question: str) -> Iterator[str]:
+    """Yield what the answer becomes with an element or a column more, or with other numbers."""
+    try:
+        listed = json.loads(answer)
+    except (ValueError, RecursionError):
+        listed = None
+    if isinstance(listed, list) and listed:
+        yield json.dumps([*listed, "x"])
+        if all(isinstance(row, list) for row in listed):
+            yield json.dumps([[*row, 0] for row in listed])
+    numbers = _NUMBERS.findall(answer)
+    # Only numbers of the question itself, which need no rounding.
+    if len(numbers) > 1 and set(numbers) <= set(_NUMBERS.findall(question)):
+        yield _NUMBERS.sub(lambda number: f"{float(number[0]) + 0.5:g}", answer)
 
 
 def _same_number(guess: str, answer: str) -> bool:

@@ -24,6 +24,9 @@ class Dataset:
         letters = "".join([*self.letters, *(self.letters - {"b"})])
         return {"question": f"{drawn} {letters}", "answer": "yes", "metadata": {}}
 
+    def score_answer(self, answer, entry):
+        return 1.0
+
 
 @pytest.fixture
 def generators(monkeypatch):
@@ -61,3 +64,9 @@ def test_making_an_entry_leaves_the_random_numbers_of_the_process_alone(generato
 def test_letters_are_drawn_in_the_same_order_in_every_process(generators, dataset: str) -> None:
     letters = generators.make_entry(dataset, {}, 0, 0)["question"].rpartition(" ")[2]
     assert letters == "abcdefghijklmnopqrstuvwxyzacdefghijklmnopqrstuvwxyz"
+
+
+def test_a_scorer_is_not_asked_about_an_answer_that_it_would_not_read_to_the_end(generators) -> None:
+    entry = {"question": "?", "answer": "LURD", "metadata": {}}
+    scores = [generators.raw_score("sokoban", {}, 0, entry, answer) for answer in ("LURD", "First LURD")]
+    assert scores == [1.0, 0.0]

@@ -1,8 +1,9 @@
+import json
 from typing import Any
 
 import pytest
 
-from sandbox_service.environments.reasoning_gym.box.judges import JUDGES
+from sandbox_service.environments.reasoning_gym.box.judges import FORMS, JUDGES
 
 
 def entry(answer: str = "", **metadata: Any) -> dict[str, Any]:
@@ -210,3 +211,74 @@ def test_a_duration_is_the_stored_one_and_nothing_else(
     judge = JUDGES["time_intervals"]
     assert [answer for answer in right if not judge(entry(stored), answer)] == []
     assert [answer for answer in wrong if judge(entry(stored), answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "correct"),
+    [
+        ("['-3.5', '0.0', '12.25']", True),
+        ("[-3.5, 0, 12.250]", True),
+        ("['-3.51', '0.0', '12.25']", False),
+        ("['-3.5', '0.5', '12.25']", False),
+        ("['-3.5', '0.0', '12.25', '12.25']", False),
+        ("['0.0', '-3.5', '12.25']", False),
+        ("-3.5, 0.0, 12.25", False),
+        ("[[-3.5], 0, 12.25]", False),
+        ("{}", False),
+        ("[" * 20_000, False),
+        ("", False),
+    ],
+)
+def test_sorted_numbers_are_the_stored_ones_and_not_near_them(answer: str, correct: bool) -> None:
+    assert JUDGES["number_sorting"](entry("['-3.5', '0.0', '12.25']"), answer) is correct
+
+
+GRID = [[0, 1, 0], [1, 0, 0]]
+TRIANGLE = {"task_type": "orthocenter"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "stored", "whole", "not_whole"),
+    [
+        (
+            "word_sorting",
+            entry(sorted_words=["ant", "bee"]),
+            ["ant, bee", "bee,ant", "ant"],
+            ["ant, bee, x", "ant, bee,", "ant, bee, ant, bee"],
+        ),
+        (
+            "game_of_life",
+            entry(json.dumps(GRID)),
+            [json.dumps(GRID), "[[1,1,1],[1,1,1]]"],
+            [
+                json.dumps(GRID * 2),
+                json.dumps([[*row, 0] for row in GRID]),
+                "[[0,1,0]]",
+                '[[0,1,0],"100"]',
+                '{"0": [0,1,0]}',
+                "0",
+                "[" * 20_000,
+                "",
+            ],
+        ),
+        (
+            "advanced_geometry",
+            entry("(4.051, -5.487)", **TRIANGLE),
+            ["(4.051, -5.487)", "4.05,-5.49"],
+            ["(4.051, -5.487), x", "(4.051, -5.487), (1, 2)", "4.051, -5.487, 1", "4.051", ""],
+        ),
+        ("advanced_geometry", entry("2.425", task_type="incircle_radius"), ["2.425"], []),
+        ("sokoban", entry("LURD"), ["LURD", "UDUD"], ["I move: LURD", "L U", "LURD\nLURD", "lurd", ""]),
+        (
+            "kakurasu",
+            entry("1 0\n0 1"),
+            ["1 0\n0 1", "[[1, 0],\n[0, 1]]"],
+            ["1.5 0.5", "1 0, x", "It is 1 0"],
+        ),
+    ],
+)
+def test_a_scorer_is_asked_only_about_answers_that_it_reads_to_the_end(
+    dataset: str, stored: dict[str, Any], whole: list[str], not_whole: list[str]
+) -> None:
+    assert [answer for answer in whole if not FORMS[dataset](stored, answer)] == []
+    assert [answer for answer in not_whole if FORMS[dataset](stored, answer)] == []

@@ -1,6 +1,8 @@
 """A generator that repeats itself gives prepared tasks only, or none; splits and levels stay apart."""
 
 import importlib.util
+import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +11,7 @@ import pytest
 
 import sandbox_service.environments.reasoning_gym.setup as setup
 
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 SOURCE = Path(setup.__file__).with_name("pools.py")
 CONFIG = {"kinds": 10_000}
 """The configuration of a level is the number of different questions of its generator."""
@@ -16,7 +19,7 @@ CONFIG = {"kinds": 10_000}
 
 def make_entry(dataset, config, seed, index):
     question = str((7 * index + seed) % config["kinds"])
-    answer = config.get("answers", {}).get(index % 10, question)
+    answer = config.get("answers", {}).get(index % 10, config.get("form", "{}").format(question))
     return {"question": f"Say {question}.", "answer": answer, "metadata": {}}
 
 
@@ -96,12 +99,51 @@ def test_a_generator_of_too_few_questions_is_refused_with_the_reason(pools, kind
         lambda answer, right: len(answer) == 1 and right.startswith(answer),
         lambda answer, right: answer.startswith(f"{right} "),
         lambda answer, right: answer.endswith(f" {right}"),
+        lambda answer, right: answer.startswith(f"{right}, "),
+        lambda answer, right: answer.endswith(f", {right}"),
     ],
-    ids=["zero", "one", "beginning", "right answer first", "right answer last"],
+    ids=[
+        "zero",
+        "one",
+        "beginning",
+        "right answer first",
+        "right answer last",
+        "list begins",
+        "list ends",
+    ],
 )
 def test_a_level_whose_scorer_accepts_a_guess_is_refused(pools, accepts) -> None:
     with pytest.raises(pools.LevelError, match="has the score 1"):
         pools.make_pool("numbers", {**CONFIG, "accepts": accepts}, set())
+
+
+def _begins(answer, right):
+    """Accept a list that begins with the right elements, as scorers do that read no more than those."""
+    listed = json.loads(answer) if answer.startswith("[") and answer.endswith("]") else None
+    return isinstance(listed, list) and listed[:2] == json.loads(right)
+
+
+def _rows_begin(answer, right):
+    rows = json.loads(answer) if answer.startswith("[[") and answer.endswith("]]") else [[]]
+    return [row[:1] for row in rows] == json.loads(right)
+
+
+def _is_near(answer, right):
+    numbers, stored = (re.findall(r"\d+(?:\.\d+)?", text) for text in (answer, right))
+    return len(numbers) == 2 and all(
+        abs(float(a) - float(b)) <= 1 for a, b in zip(numbers, stored, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "accepts"),
+    [("[{0}, 1]", _begins), ("[[{0}], [1]]", _rows_begin), ("{0} and {0}", _is_near)],
+    ids=["an element more", "a column more", "numbers that are near"],
+)
+def test_a_level_whose_scorer_accepts_a_spoilt_answer_is_refused(pools, form, accepts) -> None:
+    assert pools.make_pool("numbers", {**CONFIG, "form": form}, set()).tasks
+    with pytest.raises(pools.LevelError, match="has the score 1"):
+        pools.make_pool("numbers", {**CONFIG, "form": form, "accepts": accepts}, set())
 
 
 def test_other_spellings_of_the_right_number_are_no_guesses(pools) -> None:
