@@ -90,6 +90,23 @@ def test_the_first_offered_moves_are_legal_against_every_opponent(
         assert episode.verdict()["score"] == rewards
 
 
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("move", ["bet", "pass"])
+def test_the_same_move_at_every_turn_wins_at_most_half_of_the_matches_of_poker(
+    box: RunnerBox, catalog: GameCatalog, split: str, move: str
+) -> None:
+    for seat in (0, 1):
+        ids = [each for each in catalog.task_ids(split) if each.startswith(f"kuhn_poker_{split}_{seat}_")]
+        won = 0
+        for task_id in ids:
+            episode = GameEpisode.create(box, catalog, task_id)
+            while not episode.said.get("terminated"):
+                episode.act(move)
+            won += episode.verdict()["success"]
+            episode.release()
+        assert won <= len(ids) // 2
+
+
 @pytest.mark.parametrize(("name", "kind"), [*WITHOUT, ("nim", "nobody")])
 def test_an_opponent_that_a_game_does_not_have_is_refused(
     box: RunnerBox, catalog: GameCatalog, name: str, kind: str

@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+Line = dict[str, Any]
+"""A task, as the file has it."""
 SPLITS = (("train", 20), ("validation", 5), ("test", 8))
 """Openings of each game and seat."""
 HANDS = 6
@@ -22,6 +24,8 @@ HANDS = 6
 SEARCHES = 12
 SIMULATIONS = 400
 _SEED = 20260511
+POKER = "kuhn_poker"
+_BET = 1
 
 
 def random_reply(legal: list[int], seed: str, ply: int) -> int:
@@ -42,10 +46,10 @@ def openings(name: str, rng: random.Random) -> dict[str, Any]:
         case "nim":
             piles = ";".join(str(rng.randint(1, 7)) for _ in range(rng.randint(3, 4)))
             return {"spec": f"nim(pile_sizes={piles},is_misere=false)", "rounds": [[]]}
-    return {"spec": "kuhn_poker", "rounds": [rng.sample(range(3), 2) for _ in range(HANDS)]}
+    return {"spec": POKER, "rounds": [rng.sample(range(3), 2) for _ in range(HANDS)]}
 
 
-GAMES = ("tic_tac_toe", "connect_four", "breakthrough", "nim", "kuhn_poker")
+GAMES = ("tic_tac_toe", "connect_four", "breakthrough", "nim", POKER)
 
 
 def opening(spec: str, rng: random.Random, moves: int) -> list[int]:
@@ -69,8 +73,8 @@ def search(game: Any, state: Any, attempt: int) -> int:  # noqa: ANN401  # of a 
     return int(bot.step(state))
 
 
-def solution(task: dict[str, Any], attempt: int) -> list[str] | None:
-    """Return moves that win a task in the package's notation; None if this attempt does not win."""
+def play(task: dict[str, Any], choose: Callable[[Any, Any], int]) -> tuple[float, list[str]]:
+    """Return what a player gets in a task, and its moves in the package's notation."""
     import pyspiel
 
     game = pyspiel.load_game(task["spec"])
@@ -82,14 +86,25 @@ def solution(task: dict[str, Any], attempt: int) -> list[str] | None:
             state.apply_action(action)
         while not state.is_terminal():
             if state.current_player() == seat:
-                action = search(game, state, attempt)
+                action = choose(game, state)
                 moves.append(state.action_to_string(seat, action))
             else:
                 action = random_reply(state.legal_actions(), task["seed"], ply)
             state.apply_action(action)
             ply += 1
         total += state.returns()[seat]
+    return total, moves
+
+
+def solution(task: dict[str, Any], attempt: int) -> list[str] | None:
+    """Return moves that win a task in the package's notation; None if this attempt does not win."""
+    total, moves = play(task, lambda game, state: search(game, state, attempt))
     return moves if total > 0 else None
+
+
+def always_betting_wins(task: dict[str, Any]) -> bool:
+    """Return whether a match of poker is won by a bet at every turn."""
+    return play(task, lambda game, state: _BET)[0] > 0
 
 
 def beginning(task: dict[str, Any]) -> str:
@@ -111,34 +126,67 @@ def beginning(task: dict[str, Any]) -> str:
     return json.dumps([task["spec"], task["seat"], str(state)])
 
 
-def tasks() -> Iterator[dict[str, object]]:
+class Draws:
+    """Draws the tasks of one game; none is drawn twice, and none begins as one of another split does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._seen: set[str] = set()
+        self._begun_in: dict[str, str] = {}
+
+    def draw_task(self, rng: random.Random, split: str, seat: int, number: int) -> Line:
+        """Return a task that can be won."""
+        task_id = f"{self.name}_{split}_{seat}_{number:02d}"
+        while True:
+            begun = openings(self.name, rng)
+            key = json.dumps([begun, seat])
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            task = {**begun, "seat": seat, "seed": task_id}
+            first = beginning(task)
+            if self._begun_in.get(first, split) != split:
+                continue
+            line = complete(task_id, self.name, split, task)
+            if line["reference"]:
+                self._begun_in[first] = split
+                return line
+
+
+def tasks() -> Iterator[Line]:
     """Yield the tasks of all games; each can be won, and none begins as one of another split does."""
     for name in GAMES:
-        seen: set[str] = set()
-        begun_in: dict[str, str] = {}
         rng = random.Random(f"{_SEED} {name}")
-        for split, count in SPLITS:
-            for seat in (0, 1):
-                made = 0
-                while made < count:
-                    begun = openings(name, rng)
-                    key = json.dumps([begun, seat])
-                    if key in seen:
-                        continue
-                    seen.add(key)
-                    task_id = f"{name}_{split}_{seat}_{made:02d}"
-                    task = {**begun, "seat": seat, "seed": task_id}
-                    first = beginning(task)
-                    if begun_in.get(first, split) != split:
-                        continue
-                    line = complete(task_id, name, split, task)
-                    if line["reference"]:
-                        made += 1
-                        begun_in[first] = split
-                        yield line
+        draws = Draws(name)
+        parts = [
+            [draws.draw_task(rng, split, seat, number) for number in range(count)]
+            for split, count in SPLITS
+            for seat in (0, 1)
+        ]
+        for part in parts:
+            yield from part if name != POKER else balanced(part, draws)
 
 
-def complete(task_id: str, name: str, split: str, task: dict[str, Any]) -> dict[str, object]:
+def balanced(part: list[Line], draws: Draws) -> list[Line]:
+    """Return poker's tasks of a split and seat, of which always betting wins at most half.
+
+    It wins most of them, since the default opponent folds every second hand. Others take the place of those
+    beyond the half, with ids of their own: the task of an id is always the same.
+    """
+    count = len(part)
+    dropped = [line for line in part if always_betting_wins(line["task"])][count // 2 :]
+    lines = [line for line in part if line not in dropped]
+    split, seat = part[0]["splits"][0], part[0]["task"]["seat"]
+    rng = random.Random(f"{_SEED} {draws.name} {split} {seat}")
+    for number in range(count, count + len(dropped)):
+        line = draws.draw_task(rng, split, seat, number)
+        while always_betting_wins(line["task"]):
+            line = draws.draw_task(rng, split, seat, number)
+        lines.append(line)
+    return lines
+
+
+def complete(task_id: str, name: str, split: str, task: dict[str, Any]) -> Line:
     """Return a task with its reference, as a line of the file has it; one that no search wins has none."""
     found = (solution(task, attempt) for attempt in range(SEARCHES))
     reference = next((moves for moves in found if moves is not None), [])
