@@ -5,6 +5,7 @@ A broken one is kept with its reason and disturbs no other: it is an error only 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ class PluginCatalogs:
         """Make the catalog of a plugin, or keep the reason why there is none."""
         try:
             recipe = plugin_recipe(plugin)
-            provisions = None if recipe is None else prepared(recipe, config.packages_dir)
+            provisions = None if recipe is None else _prepared(plugin, recipe, config.packages_dir)
             if recipe is not None and provisions is None:
                 self.absent.add(plugin.name)
                 return
@@ -103,21 +104,39 @@ def plugin_recipes() -> dict[str, Recipe]:
     """Return the recipes of installed environments that have to be set up, by name, without broken ones."""
     recipes: dict[str, Recipe] = {}
     for name, (plugin, *others) in installed_plugins(PluginGroup.ENVIRONMENTS).items():
-        if not others and (recipe := plugin_recipe(plugin)) is not None:
-            recipes[name] = recipe
+        if others:
+            continue
+        # A recipe that cannot be read is reported where the environment is asked for.
+        with contextlib.suppress(PluginError):
+            if (recipe := plugin_recipe(plugin)) is not None:
+                recipes[name] = recipe
     return recipes
 
 
 def plugin_recipe(plugin: Plugin) -> Recipe | None:
-    """Return the recipe in ``setup`` beside the folder ``box`` of an environment; None if it needs none."""
+    """Return the recipe in ``setup`` beside the folder ``box`` of an environment; None if it needs none.
+
+    Raises PluginError for one that cannot be read.
+    """
     make_importable(plugin)
     package = plugin.reference.partition(":")[0]
     while package:
         for folder in _folders(package):
             if (folder / _BOX_FOLDER).is_dir():
-                return recipe_in(plugin.name.replace(":", "."), folder)
+                try:
+                    return recipe_in(plugin.name.replace(":", "."), folder)
+                # ValueError: text that is no UTF-8.
+                except (OSError, ValueError) as error:
+                    raise plugin.error(f"its recipe in {folder / 'setup'} cannot be read: {error}") from error
         package = package.rpartition(".")[0]
     return None
+
+
+def _prepared(plugin: Plugin, recipe: Recipe, root: Path | None) -> Provisions | None:
+    try:
+        return prepared(recipe, root)
+    except (OSError, ValueError) as error:
+        raise plugin.error(f"what was set up for it cannot be read: {error}") from error
 
 
 def _folders(package: str) -> list[Path]:
@@ -147,7 +166,7 @@ def _made(plugin: Plugin, settings: Mapping[str, JsonValue], provisions: Provisi
         raise plugin.error(f"{problem}, and so no Catalog")
     if not isinstance(spec, EnvironmentSpec):
         raise plugin.error(f"its catalog's spec is of the type {type(spec).__name__}, not EnvironmentSpec")
-    if not _NAME.fullmatch(spec.name):
+    if not isinstance(spec.name, str) or not _NAME.fullmatch(spec.name):
         raise plugin.error(
             f"an environment cannot be named {spec.name!r}: up to 40 lower-case letters, digits, _ and -, "
             "the first a letter"
@@ -178,7 +197,7 @@ def pack_paths(plugin: Plugin, pack: object) -> list[Path]:
     if callable(pack):
         try:
             pack = pack()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise plugin.error(f"its files cannot be listed: {type(error).__name__}: {error}") from error
     listed = [pack] if isinstance(pack, str | PathLike) else pack
     if not isinstance(listed, list | tuple) or not all(isinstance(each, str | PathLike) for each in listed):

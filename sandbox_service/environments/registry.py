@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sandbox_contract.inspection import Environment
 from sandbox_contract.problems import ErrorCode
 from sandbox_plugins import PluginGroup, installed_plugins
 from sandbox_service.config import MAX_EVALUATE_S
@@ -38,7 +39,6 @@ from .textworld.service.catalog import TextworldCatalog
 from .webshop.service.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
-    from sandbox_contract.inspection import Environment
     from sandbox_service.config import CodeConfig, EnvironmentsConfig
 
     from .base import Catalog, Provisions
@@ -156,8 +156,9 @@ class Registry:
         described = []
         for name, catalog in sorted(self.catalogs.items()):
             try:
-                descriptor = catalog.describe()
-            except Exception as error:  # noqa: BLE001 - also another package's code, which hides no other one
+                descriptor = _described(catalog)
+            # Also another package's code, which hides no other environment.
+            except (Exception, SystemExit) as error:  # noqa: BLE001
                 logger.warning("environment_not_described", environment=name, reason=str(error))
             else:
                 described.append(descriptor.model_copy(update={"package": self.origins.get(name, "")}))
@@ -188,6 +189,14 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
         return registry
     enabled = [plugins.names.get(name, name) for name in config.enabled]
     return make_registry({name: registry.catalog(name) for name in enabled}, absent)
+
+
+def _described(catalog: Catalog) -> Environment:
+    """Return a catalog's descriptor. Raises TypeError if another package's code returns anything else."""
+    descriptor: object = catalog.describe()
+    if not isinstance(descriptor, Environment):
+        raise TypeError(f"describe() returned {type(descriptor).__name__}, not Environment")
+    return descriptor
 
 
 def with_task_packs(config: CodeConfig) -> CodeConfig:

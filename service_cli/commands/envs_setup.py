@@ -63,8 +63,8 @@ def setup(
     """
     with explained():
         environments = read_config(config, override or []).environments
+        known = {**plugin_recipes(), **recipes(), **_referenced(names or ())}
     root = environments.packages_dir or default_root()
-    known = {**plugin_recipes(), **recipes(), **_referenced(names or ())}
     if not names:
         _list(known.values(), root)
         return

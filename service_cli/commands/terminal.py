@@ -14,6 +14,7 @@ from rich.console import Console
 from local_processes.readiness import NotReadyError
 from sandbox_client import NotFoundError, SandboxError, TransportError
 from sandbox_client.addresses import AddressError
+from sandbox_plugins import PluginError
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_settings import SettingsError
@@ -78,7 +79,7 @@ def explained() -> Iterator[None]:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
-    except (SettingsError, ExposureError, NotFoundError, AddressError) as error:
+    except (SettingsError, ExposureError, NotFoundError, AddressError, PluginError) as error:
         raise fail(str(error), WRONG) from error
     except PolicyRunError as error:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error

@@ -8,6 +8,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_plugins import PluginGroup
 from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.plugins import plugin_recipes
+from sandbox_service.environments.provisions import operator_note
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.content import box_files, source_folder
@@ -111,8 +112,13 @@ def test_settings_that_nobody_reads_are_an_error():
             "chess_pack.catalog:Chess",
             "named 'checkers' in its spec",
         ),
+        (
+            {"chess_pack/catalog.py": CATALOG.replace('name="chess"', "name=7")},
+            "chess_pack.catalog:Chess",
+            "an environment cannot be named 7",
+        ),
     ],
-    ids=["import", "type", "raises", "no catalog", "bad name", "other name"],
+    ids=["import", "type", "raises", "no catalog", "bad name", "other name", "name of no text"],
 )
 def test_a_broken_environment_harms_no_other_and_says_why_to_who_asks_for_it(
     packages, files, reference, cause
@@ -167,6 +173,40 @@ def test_an_environment_with_a_recipe_is_absent_until_it_is_set_up(packages, tmp
     assert found.catalog("chess").setup.provisions.folder == folder
 
 
+NO_TEXT = b"\xff\xfe"
+
+
+def test_a_recipe_that_cannot_be_read_harms_no_other_environment(packages):
+    recipe = {"chess_pack/setup/packages.txt": "six==1.17.0"}
+    packages.install("chess-pack", {**FILES, **recipe}, CHESS)
+    (packages.folder / "chess_pack/setup/OPTIONAL").write_bytes(NO_TEXT)
+    found = registry()
+    assert "echo" in found.catalogs
+    assert "chess_pack/setup cannot be read" in found.broken["chess"]
+    assert plugin_recipes() == {}
+
+
+def test_a_note_of_data_that_cannot_be_read_harms_no_other_environment(packages, tmp_path):
+    recipe = {"chess_pack/setup/packages.txt": "six==1.17.0"}
+    packages.install("chess-pack", {**FILES, **recipe}, CHESS)
+    plugin_recipes()["chess"].folder(tmp_path).mkdir()
+    operator_note("chess", tmp_path).write_bytes(NO_TEXT)
+    found = registry(packages_dir=tmp_path)
+    assert "echo" in found.catalogs
+    assert "what was set up for it cannot be read" in found.broken["chess"]
+
+
+@pytest.mark.parametrize(
+    "body", ["return None", "return {'name': 'chess'}", "raise SystemExit(3)"], ids=["none", "dict", "exit"]
+)
+def test_an_environment_without_a_descriptor_is_left_out_of_the_list_alone(packages, body):
+    description = 'return super().describe().model_copy(update={"name": "chess"})'
+    changed = {"chess_pack/catalog.py": CATALOG.replace(description, body)}
+    packages.install("chess-pack", {**FILES, **changed}, CHESS)
+    listed = {each.name for each in registry(enabled=("echo", "chess")).describe_all()}
+    assert listed == {"echo"}
+
+
 def test_a_task_pack_adds_splits_to_the_code_environment(packages):
     task = {"id": "pack/one", "prompt": "Say 4.", "grader": {"kind": "numeric", "answer": 4}}
     packages.install(
@@ -189,6 +229,7 @@ def test_a_task_pack_adds_splits_to_the_code_environment(packages):
         ("7", "a task pack is the path"),
         ("'/no/such.jsonl'", "there is no file /no/such.jsonl"),
         ("lambda: 1/0", "Zero"),
+        ("exit", "its files cannot be listed: SystemExit"),
     ],
 )
 def test_a_broken_task_pack_is_an_error_that_names_it(packages, pack, cause):

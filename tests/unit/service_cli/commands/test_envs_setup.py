@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from sandbox_service.environments.provisions import operator_note, recipes
 from service_cli.commands.app import build_cli
+from tests.harness.plugin_packages import plugin_packages
 
 
 @pytest.fixture
@@ -42,3 +43,15 @@ def test_what_is_there_is_kept_and_the_operators_data_is_noted(setup, tmp_path):
 
 def test_data_is_for_one_environment(setup, tmp_path):
     assert setup("all", "--data", str(tmp_path)).exit_code == 2
+
+
+def test_a_referenced_recipe_that_cannot_be_read_is_an_error_in_one_sentence(setup, tmp_path):
+    with plugin_packages(tmp_path) as packages:
+        packages.write(
+            {"own_env/__init__.py": "", "own_env/box/__init__.py": "", "own_env/setup/packages.txt": "x"}
+        )
+        (packages.folder / "own_env/setup/OPTIONAL").write_bytes(b"\xff")
+        result = setup("own_env:Own")
+    assert result.exit_code == 2
+    assert "environment 'own_env:Own': its recipe in" in result.stderr
+    assert "Traceback" not in result.output
