@@ -61,7 +61,7 @@ class BfclConfig(Branch):
     strict_irrelevance: bool = False
     """Fail multi-turn episodes with calls in a turn that needs none; the official runner does not."""
     validation_share: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-    """Share of each category that is in the validation splits."""
+    """Share of each category that is drawn for the validation splits."""
     split_seed: Count = 0
     """Seed of the train and validation splits."""
 

@@ -25,6 +25,8 @@ class RunnerConfig:
     """One worker holds all instances."""
     shared_step_cpu_s: float = 5.0
     """CPU time of a step where one worker holds all instances; a hundred times what a step takes."""
+    shared_evaluate_cpu_s: float = 20.0
+    """CPU time of a grading there. A grader that needs a fifth of it without the agent's work is at fault."""
     packages: str | None = None
     """A folder of the environment's packages, for zygote and workers."""
     data: str | None = None

@@ -141,6 +141,8 @@ class AgentWorld(World):
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         if "raise" in grading or (self.steps and "raise_after_a_step" in grading):
             raise RuntimeError("as told")
+        if "spin" in grading or (self.steps and "spin_after_a_step" in grading):
+            self.do_spin()
         if self.steps and "nan_after_a_step" in grading:
             return Verdict(score=float("nan"), success=True)
         if "fail" in grading:

@@ -17,6 +17,8 @@ from sandbox_service.runner.kernel.forked_copy import forked_copy
 from sandbox_service.runner.messages.codec import MessageError
 from sandbox_service.runner.world import WorldError
 
+from .cpu_budget import OverBudget
+
 if TYPE_CHECKING:
     from sandbox_service.runner.world import JsonObject, World
 
@@ -83,7 +85,7 @@ def _fails(untouched: World, grade: Callable[[World], object]) -> bool:
     except WorldError:
         # The world could not grade for a reason that it names, which is not the failure in question.
         return False
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # as above
+    except (Exception, OverBudget, SystemExit) as error:  # noqa: BLE001  # as above
         report(error)
         return not is_of_machine(error)
     return False

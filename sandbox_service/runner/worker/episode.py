@@ -12,6 +12,7 @@ import json
 import math
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Context, Outcome, Verdict, WorldError
@@ -66,8 +67,9 @@ class WorldEpisode:
         world_class: type[World],
         agent: RunnerAgent | None,
         step_cpu_s: float | None = None,
+        evaluate_cpu_s: float | None = None,
     ) -> None:
-        """``step_cpu_s`` is the CPU time that a step may take in this process; None for no limit."""
+        """The last two are CPU time that a step and a grading may take in this process; None for no limit."""
         request = _object(frame.body)
         context = Context(frame.instance_id, int(frame.meta["seed"]), request.get("params", {}), agent)
         self.instance_id = frame.instance_id
@@ -84,6 +86,7 @@ class WorldEpisode:
         # Kept as text, which no world changes; a world with an agent is never opened a second time.
         self._created = frame.body if agent is None else b"{}"
         self._step_cpu_s = step_cpu_s
+        self._evaluate_cpu_s = evaluate_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
         self._taken: tuple[bytes, bytes, JsonObject] | None = None
         """The request and the result of a step that the world has taken and that has no answer yet."""
@@ -124,7 +127,7 @@ class WorldEpisode:
         self.acted = True
         self.world.broken_off_reward = 0.0
         try:
-            with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
+            with _bounded(self._step_cpu_s):
                 outcome = self.world.step(message, world_timeout_s(frame))
             body, meta = self._stepped(outcome)
         except WorldError:
@@ -224,20 +227,24 @@ class WorldEpisode:
             return frame.reply(b"{}", {"parts": self.world.count_parts(), "run_ms": _since(started)})
         raised: JsonObject = {}
 
-        def grade(world: World) -> tuple[bytes, JsonObject]:
+        def grade(world: World, cpu_s: float | None) -> tuple[bytes, JsonObject]:
             world.evaluate_timeout_s = max(0.0, deadline - time.monotonic())
-            return self._verdict(world.evaluate(params, grading))
+            with _bounded(cpu_s):
+                verdict = world.evaluate(params, grading)
+            return self._verdict(verdict)
 
         try:
-            body, meta = grade(self.world)
-        except (Exception, SystemExit) as error:
+            body, meta = grade(self.world, self._evaluate_cpu_s)
+        except (Exception, OverBudget, SystemExit) as error:
             # Raised again where it is not the agent's doing.
             task = json.loads(self._created).get("task", {})
-            if not self._is_doing_of_agent(error) or task_is_at_fault(self.world, task, grade, deadline):
+            prove = partial(grade, cpu_s=None if self._evaluate_cpu_s is None else self._evaluate_cpu_s / 5)
+            if not self._is_doing_of_agent(error) or task_is_at_fault(self.world, task, prove, deadline):
                 raise
             report(error)
-            raised = {"exception": type(error).__name__}
-            body, meta = self._verdict(Verdict(0.0, False, {**(self.broken_off or raised)}))
+            raised = {} if isinstance(error, OverBudget) else {"exception": type(error).__name__}
+            cause = self.broken_off or raised or {"exhausted": _EXHAUSTED[OverBudget]}
+            body, meta = self._verdict(Verdict(0.0, False, {**cause}))
         return frame.reply(body, {**meta, **raised, "run_ms": _since(started)})
 
     def _verdict(self, verdict: Verdict) -> tuple[bytes, JsonObject]:
@@ -286,6 +293,10 @@ class WorldEpisode:
         old = self.world.context
         twin.world = self.world.fork(Context(instance_id, old.seed, old.params, None))
         return twin
+
+
+def _bounded(cpu_s: float | None) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if cpu_s is None else cpu_budget(cpu_s)
 
 
 def world_timeout_s(frame: Frame) -> float:

@@ -18,6 +18,7 @@ from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 from .agent import RunnerAgent
 from .blame import is_of_machine, report
 from .control import ControlSocket
+from .cpu_budget import OverBudget
 from .episode import Refusal, WorldEpisode
 from .file_frames import serve_file_frame
 from .forking import copy_process
@@ -34,7 +35,12 @@ class Worker:
         self.end = end
         self._world_class = world_class
         self._many = config.many_per_worker
-        self._step_cpu_s = config.shared_step_cpu_s if config.many_per_worker else None
+        # With one instance there is no other to be kept waiting, and the deadline ends only its own.
+        self._cpu_s = (
+            (config.shared_step_cpu_s, config.shared_evaluate_cpu_s)
+            if config.many_per_worker
+            else (None, None)
+        )
         self.episodes: dict[str, WorldEpisode] = {}
         self._descriptors: list[int] = []
         self._decoder = Decoder()
@@ -84,7 +90,7 @@ class Worker:
             return frame.error(
                 BoxErrorCode.TASK_INVALID, f"the environment's answer does not fit a frame: {error}"
             ).encode()
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # capture point: a world may raise anything
+        except (Exception, OverBudget, SystemExit) as error:  # noqa: BLE001  # a world may raise anything
             return self._failed(frame, error)
 
     def _failed(self, frame: Frame, error: BaseException) -> bytes:
@@ -107,7 +113,7 @@ class Worker:
         if "workspace" in frame.meta:
             control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
             agent = RunnerAgent(control, str(frame.meta["workspace"]))
-        episode = WorldEpisode(frame, self._world_class, agent, self._step_cpu_s)
+        episode = WorldEpisode(frame, self._world_class, agent, *self._cpu_s)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode
         return reply

@@ -84,6 +84,14 @@ def test_a_cell_is_answered_in_the_same_words(both: list[tuple[str, str, str]], 
     assert ours == expected, cell
 
 
+@pytest.mark.parametrize("api", ["credit_to_card", "debit_from_card"])
+@pytest.mark.parametrize("call", ["apis.admin.{}(amount=5.0)", "requester.request('admin', '{}', amount=5)"])
+def test_the_banks_private_apis_are_no_agents(catalog: AppworldCatalog, api: str, call: str) -> None:
+    with appworld_box(catalog, drop=uid_drop_missing() is None) as box:
+        answer = AppWorldEpisode.create(box, catalog, TASK).run(call.format(api))
+    assert f"No API named '{api}' found in the admin app." in answer
+
+
 def test_references_and_idling_are_graded_alike(catalog: AppworldCatalog) -> None:
     tasks = [task_id for task_id in catalog.task_ids("own") if task_id.endswith("_1")]
     cells = {

@@ -76,7 +76,7 @@ class AppWorldEngine:
         # Loaded before the live ones, which have to be the current ones of AppWorld's models.
         ModelCollection.load(BEGINNING, base, self._all)
         self.models = ModelCollection.load(OUTPUT, base, self._all)
-        self.apis = {app: sorted(get_name_to_apis(app)) for app in sorted(self._all)}
+        self.apis = {app: _public_apis(app) for app in sorted(self._all)}
         self._guard = Guard(build_main_app(tuple(sorted(self._all))))
         Requester.clients[tuple(sorted(self._all))] = AppClient(self._guard)
         paths = {(app, api): _path(app, api) for app, names in self.apis.items() for api in names}
@@ -199,6 +199,14 @@ def _settle(data: Path) -> None:
     warnings.simplefilter("ignore")
     PathStore.data = property(lambda _: str(data))
     random.seed(_SEED)
+
+
+def _public_apis(app: str) -> list[str]:
+    """Return the APIs that an agent may call; the apps charge cards by functions of the bank's, not by these.
+
+    AppWorld marks two APIs of ``admin`` as private and offers them all the same: they put money on a card.
+    """
+    return [] if app == "admin" else sorted(get_name_to_apis(app))
 
 
 def _path(app: str, api: str) -> str:

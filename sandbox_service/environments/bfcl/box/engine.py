@@ -13,6 +13,7 @@ import json
 import keyword
 import math
 import sys
+import unicodedata
 from collections import defaultdict
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +24,12 @@ REFUSED = "call_refused()"
 """Stands in a history for a call that was not run; no such function exists anywhere."""
 _MOST_DIGITS = 1000
 _MOST_BITS = 100_000
+_MOST_PATH_CHARACTERS = 200_000
+"""Characters of all paths of a file system. Those of the tasks have up to 5,000, after their solutions, too."""
+_MANY_PATHS = "the file system has too many paths, or too long ones"
+_OVER_PATHS = frozenset({"cp", "du", "find", "mv"})
+"""Functions that go along every path, or multiply them: a copied directory shares what it contains, so that a
+few dozen calls make a tree that is small in memory and has millions of paths."""
 
 
 def _stand_in(name: str, **content: object) -> None:
@@ -126,13 +133,21 @@ def visible(memory: Any) -> str:  # noqa: ANN401  # one of the memory classes
     return shown
 
 
-def refusal(method: str, arguments: JsonObject) -> str | None:
+def refusal(target: object, method: str, arguments: JsonObject) -> str | None:
     """Return why a call is not run: arguments that cannot be written down, or that would take for ever."""
     for name in arguments:
-        if not name.isidentifier() or keyword.iskeyword(name):
+        # The checkers read the call as Python, which takes a ligature in a name for its letters.
+        normal = unicodedata.normalize("NFKC", name) == name
+        if not name.isidentifier() or keyword.iskeyword(name) or not normal:
             return f"{name!r} is no argument name"
     if not _is_finite(arguments):
         return "a number is not finite"
+    if method in _OVER_PATHS and hasattr(target, "root"):
+        return None if _has_few_paths(target.root, len(str(arguments.get("path", "")))) else _MANY_PATHS
+    return _refused_number(method, arguments)
+
+
+def _refused_number(method: str, arguments: JsonObject) -> str | None:
     digits = arguments.get("precision", arguments.get("decimal_places", 0))
     if method in ("logarithm", "square_root", "round_number"):
         if isinstance(digits, int | float) and abs(digits) > _MOST_DIGITS:
@@ -164,6 +179,22 @@ def call_text(method: str, arguments: JsonObject) -> str:
     """
     values = (f"{name}={_literal(value)}" for name, value in arguments.items())
     return f"{method}({','.join(values)})"
+
+
+def _has_few_paths(root: Any, prefix: int) -> bool:  # noqa: ANN401  # a directory of the package
+    """Return whether the paths below a directory, each after so many characters, are few and short."""
+    characters = 0
+    pending = [(root, prefix)]
+    while pending:
+        directory, length = pending.pop()
+        for name, entry in directory.contents.items():
+            own = length + 1 + len(name)
+            characters += own
+            if characters > _MOST_PATH_CHARACTERS:
+                return False
+            if hasattr(entry, "contents"):
+                pending.append((entry, own))
+    return True
 
 
 def _bits(base: int, exponent: int) -> int:

@@ -89,7 +89,7 @@ class MultiTurn(Dialogue):
         # the ground truth of a task needs it.
         target = self.objects.get(self.files.owners.get(call.name, ""))
         why = f"there is no function {call.name!r}" if target is None else None
-        why = why or engine.refusal(call.name, call.arguments)
+        why = why or engine.refusal(target, call.name, call.arguments)
         if why is not None:
             recorded.append(engine.REFUSED)
             return engine.CallResult(f"Error during execution: {why}", succeeded=False)

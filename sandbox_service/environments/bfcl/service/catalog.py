@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -117,11 +118,10 @@ class BfclCatalog:
         return make_splits(self.files.categories, share, seed, self._repeated())
 
     def _repeated(self) -> Iterable[Sequence[str]]:
-        """Return groups of single-turn tasks that ask for the same with the same functions."""
+        """Return groups of single-turn tasks whose user says the same, whatever functions they offer."""
         groups: dict[str, list[str]] = {}
         for task_id in (each for name in SUBTYPES["single_turn"] for each in self.files.categories[name]):
-            task = self.files.task(task_id)
-            groups.setdefault(json.dumps([task["turns"], task["functions"]]), []).append(task_id)
+            groups.setdefault(user_words(self.files.task(task_id)), []).append(task_id)
         return [group for group in groups.values() if len(group) > 1]
 
     def _max_steps(self, task_id: str) -> int:
@@ -133,6 +133,16 @@ class BfclCatalog:
     def _check(self, task_id: str) -> None:
         if task_id not in self.files.places:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"bfcl has no task {task_id!r}")
+
+
+def user_words(task: Mapping[str, Any]) -> str:
+    """Return what the user of a task says, without letter case, spaces and punctuation.
+
+    ``multiple`` asks some questions of ``simple_python`` with one more function to choose from, and the live
+    categories some of each other: their answers are the same.
+    """
+    said = (message["content"] for turn in task["turns"] for message in turn if message["role"] == "user")
+    return " ".join(re.findall(r"\w+", " ".join(said).casefold()))
 
 
 def _message(number: int, step: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -59,8 +59,8 @@ def make_splits(
 ) -> dict[str, tuple[str, ...]]:
     """Return ids by split; ``train`` and ``validation`` are parts of ``all_scoring``.
 
-    ``repeated`` has groups of tasks that are the same but for their ids. Of one that both parts would have,
-    all are for training.
+    ``repeated`` has groups of tasks that ask for the same. Of one that both parts would have, all are for
+    training.
     """
     held_out = {
         task_id

@@ -198,6 +198,35 @@ def test_a_grading_that_fails_at_what_the_agent_did_is_a_score_of_0() -> None:
             assert graded["details"] == {"exception": failed}
 
 
+@pytest.mark.parametrize("grading", ["spin", "spin_after_a_step"])
+def test_a_grading_that_computes_for_ever_ends_alone_in_a_shared_worker(grading: str) -> None:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True, shared_evaluate_cpu_s=0.5) as box:
+        box.create("clever")
+        pid = json.loads(box.create("neighbour").body)["info"]["pid"]
+        box.act("clever", do="sleep", seconds=0)
+        graded = box.request(
+            Op.EVALUATE, "clever", meta={"deadline_s": 100}, body={"grading": {grading: True}}
+        )
+        if grading == "spin":
+            assert error_code(graded) == "grader_failed"
+        else:
+            verdict = json.loads(graded.body)
+            assert (verdict["score"], verdict["details"]) == (0.0, {"exhausted": "computation"})
+        assert box.step("neighbour", {"do": "sleep", "seconds": 0}).op is Op.REPLY
+        assert [process["pid"] for process in box.processes() if process["role"] == "worker"] == [pid]
+
+
+def test_a_grading_that_computes_for_ever_before_any_action_is_the_graders_fault() -> None:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True, shared_evaluate_cpu_s=0.5) as box:
+        box.create("idle")
+        spins = {"grading": {"spin": True}}
+        assert (
+            error_code(box.request(Op.EVALUATE, "idle", meta={"deadline_s": 100}, body=spins))
+            == "grader_failed"
+        )
+        assert json.loads(box.request(Op.EVALUATE, "idle", body={"grading": {}}).body)["score"] == 0.0
+
+
 @pytest.mark.parametrize("action", [None, "sleep", "exhaust", "raise"])
 def test_a_grader_that_fails_without_the_agent_too_is_the_tasks_fault(action: str | None) -> None:
     with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:

@@ -49,8 +49,8 @@ def test_a_call_as_text_is_the_same_call(engine, value):
         ("mean", {"numbers": [float("inf")]}),
     ],
 )
-def test_calls_that_would_take_for_ever_are_refused(engine, method, arguments):
-    assert engine.refusal(method, arguments) is not None
+def test_calls_that_would_take_for_ever_are_refused(engine, math, method, arguments):
+    assert engine.refusal(math, method, arguments) is not None
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,51 @@ def test_calls_that_would_take_for_ever_are_refused(engine, method, arguments):
     [("power", {"base": 2, "exponent": 10}), ("logarithm", {"value": 8, "base": 2, "precision": 5})],
 )
 def test_ordinary_calls_are_not_refused(engine, math, method, arguments):
-    assert engine.refusal(method, arguments) is None
+    assert engine.refusal(math, method, arguments) is None
     assert engine.call(math, method, arguments).succeeded
+
+
+def entangle(engine, files, levels):
+    """Put two copies of each directory into the next one; return the calls that were refused."""
+    calls = [("mkdir", {"dir_name": "d0"})]
+    for level in range(levels):
+        calls += [
+            ("cp", {"source": f"d{level}", "destination": f"x{level}"}),
+            ("mkdir", {"dir_name": f"d{level + 1}"}),
+            ("cp", {"source": f"d{level}", "destination": f"d{level + 1}"}),
+            ("cp", {"source": f"x{level}", "destination": f"d{level + 1}"}),
+        ]
+    refused = 0
+    for method, arguments in calls:
+        if engine.refusal(files, method, arguments) is None:
+            engine.call(files, method, arguments)
+        else:
+            refused += 1
+    return refused
+
+
+def test_copies_in_copies_end_before_their_paths_fill_the_memory(engine, files):
+    assert entangle(engine, files, 40) > 0
+    found = engine.refusal(files, "find", {"path": "."}), engine.refusal(files, "du", {})
+    assert found == ("the file system has too many paths, or too long ones",) * 2
+    assert engine.refusal(files, "ls", {}) is None
+    assert engine.refusal(files, "rm", {"file_name": "d30"}) is None
+
+
+def test_a_long_way_to_many_files_is_refused(engine, files):
+    assert engine.refusal(files, "find", {"path": "document"}) is None
+    assert engine.refusal(files, "find", {"path": "./" * 100_000}) is not None
+
+
+def test_ordinary_copies_and_searches_are_not_refused(engine, files):
+    assert entangle(engine, files, 5) == 0
+    assert engine.refusal(files, "find", {}) is None
+
+
+def test_an_argument_name_is_what_the_checkers_read_it_as(engine, files):
+    assert eval(engine.call_text("f", {"\ufb01le_name": 1}), {"f": dict}) == {"file_name": 1}
+    assert engine.refusal(files, "touch", {"\ufb01le_name": "a"}) == "'\ufb01le_name' is no argument name"
+    assert engine.refusal(files, "touch", {"file_name": "a"}) is None
 
 
 def test_our_results_are_those_of_the_official_runner(engine, catalog):
@@ -98,7 +141,7 @@ _LONG = int("9" * 4000)
     ],
 )
 def test_a_result_too_long_to_be_written_down_is_an_error_of_the_call(engine, math, method, arguments):
-    assert engine.refusal(method, arguments) is None
+    assert engine.refusal(math, method, arguments) is None
     result = engine.call(math, method, arguments)
     assert result.text.startswith("Error during execution: Exceeds the limit (4300 digits)")
     assert not result.succeeded
@@ -115,7 +158,7 @@ def test_every_function_answers_whatever_it_is_called_with(engine, catalog, name
             for call in parse_calls(message)[:5]:
                 if call.name != tool["function"]["name"] or call.problem is not None:
                     continue
-                if engine.refusal(call.name, call.arguments) is None:
+                if engine.refusal(target, call.name, call.arguments) is None:
                     assert isinstance(engine.call(target, call.name, call.arguments).text, str)
                     assert engine.call_text(call.name, call.arguments).startswith(call.name)
                     taken += 1
