@@ -1,3 +1,4 @@
+import ast
 import hashlib
 import json
 import re
@@ -21,11 +22,23 @@ def description(prompt: str) -> str:
     return found[1]
 
 
-def solution(task_id: str) -> dict[str, Any]:
+def source(task_id: str) -> str:
     command = TASKS[task_id].reference[0].arguments["command"]
-    source = str(command).removeprefix("cat > solution.py <<'END'\n").removesuffix("END")
+    return str(command).removeprefix("cat > solution.py <<'END'\n").removesuffix("END")
+
+
+def function(task_id: str) -> str:
+    """A task's function, with its filters in alphabetical order."""
+    tree = ast.parse(source(task_id))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.comprehension) and node.ifs and isinstance(node.ifs[0], ast.BoolOp):
+            node.ifs[0].values.sort(key=ast.unparse)
+    return ast.unparse(tree)
+
+
+def solution(task_id: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
-    exec(source, namespace)
+    exec(source(task_id), namespace)
     return namespace
 
 
@@ -45,13 +58,21 @@ def test_the_tasks_are_the_same_for_ever() -> None:
 
 
 def test_sizes_and_order_are_even_in_difficulty() -> None:
-    assert {name: len(ids) for name, ids in SPLITS.items()} == {"programs_train": 1200, "programs_test": 300}
+    assert {name: len(ids) for name, ids in SPLITS.items()} == {"programs_train": 1197, "programs_test": 300}
     for ids in SPLITS.values():
         assert Counter(TASKS[each].difficulty for each in ids[:60]) == {"easy": 20, "medium": 20, "hard": 20}
 
 
 def test_no_description_occurs_twice_so_none_is_both_trained_on_and_tested() -> None:
     assert len({description(task.prompt) for task in TASKS.values()}) == len(TASKS)
+
+
+def test_no_function_that_is_tested_is_trained_on_with_its_filters_in_the_other_order() -> None:
+    tested = {function(task_id) for task_id in SPLITS["programs_test"]}
+    assert [task_id for task_id in SPLITS["programs_train"] if function(task_id) in tested] == []
+    # They are known by their ids, and still exactly those that it would be.
+    again = {task_id for task_id in TASKS if "/train/" in task_id and function(task_id) in tested}
+    assert again | set(SPLITS["programs_train"]) | set(SPLITS["programs_test"]) == TASKS.keys()
 
 
 def test_the_example_of_the_prompt_is_right_and_says_something() -> None:
