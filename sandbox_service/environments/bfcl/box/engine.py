@@ -25,7 +25,7 @@ REFUSED = "call_refused()"
 _MOST_DIGITS = 1000
 _MOST_BITS = 100_000
 _MOST_PATH_CHARACTERS = 200_000
-"""Characters of all paths of a file system. Those of the tasks have up to 5,000, after their solutions, too."""
+"""Characters of all paths of a file system. Those of the tasks have up to 5,000, solutions included."""
 _MANY_PATHS = "the file system has too many paths, or too long ones"
 _OVER_PATHS = frozenset({"cp", "du", "find", "mv"})
 """Functions that go along every path, or multiply them: a copied directory shares what it contains, so that a
