@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 OLDEST = 20240729
 """The first release that was tested; in one of 2022 ``ls FOLDER`` fails, and there is no systrap."""
 INSTALL_HINT = "install gVisor (https://gvisor.dev/docs/user_guide/install/), or run `make runsc`"
-_ASK_S = 20.0
+ASK_S = 20.0
 TRIAL_S = 60.0
 
 
@@ -80,7 +80,7 @@ class Runsc:
         try:
             done = self._run(*words)
         except subprocess.TimeoutExpired:
-            return f"runsc {words[0]} did not end within {_ASK_S:g} s"
+            return f"runsc {words[0]} did not end within {ASK_S:g} s"
         return done.stderr.strip() if done.returncode else ""
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ class Runsc:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ASK_S,
+            timeout=ASK_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -158,11 +158,11 @@ def installed_runsc(program: str | None) -> str:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no gVisor: {where}; {INSTALL_HINT}")
     try:
         said = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=_ASK_S, check=False
+            [found, "--version"], capture_output=True, text=True, timeout=ASK_S, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise TrialTimeoutError(
-            f"{found} --version did not end within {_ASK_S:g} s: this machine is too busy to try gVisor"
+            f"{found} --version did not end within {ASK_S:g} s: this machine is too busy to try gVisor"
         ) from error
     except OSError as error:
         raise ServiceError(

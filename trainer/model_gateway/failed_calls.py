@@ -46,7 +46,7 @@ class FailedCalls:
         """Note the failure of a call, by the number that ``repeat`` returned for it."""
         self._failed[number] = _Failed(error, None if marker is None else marker.digest)
 
-    def end(self, number: int, *, answered: bool) -> None:
+    def finish_repeat(self, number: int, *, answered: bool) -> None:
         """Note that the call is no longer in progress."""
         if answered:
             self._failed.pop(number, None)

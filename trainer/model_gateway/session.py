@@ -242,7 +242,7 @@ class Session:
             answered = self.knows(reply.call_id)
             return reply
         finally:
-            self._failures.end(repeated, answered=answered)
+            self._failures.finish_repeat(repeated, answered=answered)
 
     def _unanswered(self, call: ModelCall, number: int, began: float, error: Exception) -> CallError:
         self._fail(call, number, began, error)

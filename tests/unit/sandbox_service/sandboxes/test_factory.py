@@ -69,7 +69,7 @@ async def test_docker_without_an_engine_is_an_error(tmp_path):
 
 
 async def test_auto_waits_for_no_answer_of_a_busy_machine_and_takes_no_weaker_boxes(tmp_path, monkeypatch):
-    monkeypatch.setattr(runsc, "_ASK_S", 0.1)
+    monkeypatch.setattr(runsc, "ASK_S", 0.1)
     program = tmp_path / "runsc"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
