@@ -156,46 +156,6 @@ def test_a_runs_groups_become_episodes(tmp_path: Path) -> None:
     assert episode.format_errors == 1
 
 
-def test_episodes_that_a_policy_played_keep_policy_and_failure(tmp_path: Path) -> None:
-    row = {
-        "environment": "echo",
-        "policy": "openai:m@http://server",
-        "temperature": 0.7,
-        "task_id": "t/1",
-        "elapsed_s": 1.0,
-        "repeat": 0,
-        "instance_id": "i-1",
-        "score": None,
-        "success": None,
-        "failed": {"failure_class": "timeout", "code": "step_timeout", "detail": "too slow"},
-        "rewards": [0.5],
-        "messages": [ASK, SAY],
-        "tools": [],
-    }
-    (episode,) = read_episodes(files(write(tmp_path, row, {**row, "messages": [ASK]})))
-    assert (episode.policy, episode.temperature) == ("openai:m@http://server", 0.7)
-    assert (episode.failure_class, episode.step_rewards) == ("timeout", (0.5,))
-
-
-@pytest.mark.parametrize(
-    ("end", "truncated"),
-    [
-        ({"stop": "terminated"}, False),
-        ({"stop": "policy"}, False),
-        ({"stop": "truncated"}, True),
-        ({"stop": "max_steps"}, True),
-        ({"stop": "policy", "ended": "context_length"}, True),
-    ],
-    ids=str,
-)
-def test_played_episodes_that_a_limit_cut_off_are_truncated(
-    tmp_path: Path, end: dict[str, str], truncated: bool
-) -> None:
-    row = {"environment": "code", "task_id": "t/1", "elapsed_s": 1.0, "rewards": [], "messages": [ASK, SAY]}
-    (episode,) = read_episodes(files(write(tmp_path, {**row, **end})))
-    assert episode.truncated is truncated
-
-
 def test_a_file_that_the_command_run_wrote_is_read(tmp_path: Path) -> None:
     failure = EpisodeFailure("sandbox", "sandbox_failed", "gone", 1.5)
     solved = PlayedOutcome("t/1", 1.0, score=1.0, success=True, retried=(failure,), seed=7)
