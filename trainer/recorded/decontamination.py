@@ -55,7 +55,7 @@ class Contaminated:
 class EvaluationTasks:
     """The n-grams of evaluation tasks, to look up recorded texts in.
 
-    Tasks are told apart by their words, not by their ids, which several files may number alike.
+    Tasks are identified by their words, not by their ids: several files may use the same ids.
     """
 
     def __init__(self, tasks: Sequence[EvaluationTask], config: DecontaminationConfig) -> None:

@@ -201,7 +201,7 @@ def _number_in(text: str) -> str | int | float:
 
 
 def _whole(number: float) -> int | float:
-    """Return a number without a fraction as an integer, where a float still tells it from the next one."""
+    """Return a number without a fraction as an integer, where a float can still hold it exactly."""
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
