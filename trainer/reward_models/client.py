@@ -90,8 +90,10 @@ class ServedRewardModel:
         while True:
             attempt += 1
             try:
-                answer = await self._http.request(method, path, json=body)
-            except httpx.TransportError as error:
+                # Its own time limit is that of one read, which a server that sends byte by byte never reaches.
+                async with asyncio.timeout(until - time.monotonic()):
+                    answer = await self._http.request(method, path, json=body)
+            except (httpx.TransportError, TimeoutError) as error:
                 why = f"{type(error).__name__}: {error}"
             else:
                 if answer.is_success:

@@ -38,7 +38,7 @@ class LabelJournal:
                 f"{self._file} is left of an earlier labelling; go on with it by --resume, or remove it"
             )
         if resume and not lines:
-            raise ConfigError(f"there is nothing to resume: {self._file} does not exist")
+            raise ConfigError(f"there is nothing to resume: {self._file} does not exist or is empty")
         if resume:
             self._read(lines, settings)
         else:

@@ -26,7 +26,8 @@ class ReturnedTasks:
 
     def due(self) -> TaskRef | None:
         """Return the task that the next group is of; None if that is of another one."""
-        return next((task for number, task in self._waiting if number <= self._issued), None)
+        entry = self._due_entry()
+        return None if entry is None else entry[1]
 
     @property
     def waiting(self) -> set[TaskRef]:
@@ -35,11 +36,11 @@ class ReturnedTasks:
 
     def issue(self) -> bool:
         """Record that the next group begins; return whether it was of a returned task."""
-        task = self.due()
+        entry = self._due_entry()
         self._issued += 1
-        if task is None:
+        if entry is None:
             return False
-        self._waiting.remove(next(each for each in self._waiting if each[1] == task))
+        self._waiting.remove(entry)
         return True
 
     def put_back(self, task: TaskRef) -> None:
@@ -56,3 +57,6 @@ class ReturnedTasks:
     def remove(self, task: TaskRef) -> None:
         """Forget a task that never comes again."""
         self._waiting = [each for each in self._waiting if each[1] != task]
+
+    def _due_entry(self) -> tuple[int, TaskRef] | None:
+        return next((entry for entry in self._waiting if entry[0] <= self._issued), None)

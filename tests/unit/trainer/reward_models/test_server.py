@@ -1,5 +1,8 @@
 """A served reward model over a real socket: the same scores, bounds, keys and errors."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import aiohttp
 import httpx
 import pytest
@@ -111,6 +114,21 @@ async def test_a_server_that_stays_away_is_a_failure_of_the_reward_in_time() -> 
     client = ServedRewardModel("http://127.0.0.1:9", 0.1)
     with pytest.raises(RewardFailed, match=r"within 0\.1 s"):
         await client.score_rows(ROWS)
+    await client.close()
+
+
+async def test_a_server_that_never_ends_its_answer_is_a_failure_of_the_reward_in_time() -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=drip())
+
+    client = ServedRewardModel("http://r", 0.1, transport=httpx.MockTransport(answer))
+    with pytest.raises(RewardFailed, match=r"within 0\.1 s: TimeoutError"):
+        await client.describe()
     await client.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from trainer.config import CurriculumConfig, HorizonConfig
 from trainer.errors import DataError
 from trainer.tasks.curriculum import horizon, make_sampler
+from trainer.tasks.returned import ReturnedTasks
 from trainer.types import GroupSpec, TaskRef
 
 EASY = [TaskRef("code", "train", f"e{number}", "easy") for number in range(6)]
@@ -90,6 +91,16 @@ def test_a_task_that_was_played_in_between_comes_next_again():
         sampler.put_back(task)
         assert issue(sampler, index) == task
         sampler.group_ended(task, (True,))
+
+
+def test_of_two_lost_groups_of_a_task_the_one_that_is_due_is_played():
+    (task, *_), returned = ALL, ReturnedTasks(100)
+    for _ in range(5):
+        returned.put_back(task)
+    assert [returned.issue() for _ in range(5)] == [True, True, True, False, True]
+    returned.note_played(task)
+    returned.put_back(task)
+    assert [returned.issue() for _ in range(4)] == [True, False, False, True]
 
 
 def test_the_only_task_comes_again_however_often_it_is_lost():
