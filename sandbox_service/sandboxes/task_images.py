@@ -20,6 +20,7 @@ from sandbox_service.telemetry import get_logger
 from .docker_images import DockerImages, ImageBuild
 from .image_labels import image_labels
 from .images import BUILD_COMMAND, recipe_files, recipes_folder
+from .state import storage_errors
 
 if TYPE_CHECKING:
     from sandbox_service.config import TaskImagesConfig
@@ -112,7 +113,8 @@ class TaskImages:
         async with self._slots:
             begun = time.monotonic()
             try:
-                await self._build_both(reference, box, layer, image)
+                with storage_errors(f"build the image of the task {image.task_id}"):
+                    await self._build_both(reference, box, layer, image)
             except ServiceError as error:
                 logger.warning("task_image_failed", task=image.task_id, reason=error.detail)
                 if error.code is ErrorCode.TASK_INVALID:

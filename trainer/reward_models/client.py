@@ -90,7 +90,7 @@ class ServedRewardModel:
         while True:
             attempt += 1
             try:
-                # Its own time limit is that of one read, which a server that sends byte by byte never reaches.
+                # httpx limits each read, so that a server that sends byte by byte never reaches its limit.
                 async with asyncio.timeout(until - time.monotonic()):
                     answer = await self._http.request(method, path, json=body)
             except (httpx.TransportError, TimeoutError) as error:

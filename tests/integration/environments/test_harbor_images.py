@@ -309,6 +309,17 @@ async def test_a_failed_build_leaves_no_layer(pack: Path, tmp_path: Path) -> Non
         assert not [each for each in left if "date +%N > /built" in str(each.history()[0])]
 
 
+async def test_a_folder_of_logs_that_cannot_be_made_is_the_sandboxs_failure(
+    pack: Path, tmp_path: Path
+) -> None:
+    wanted = image(tmp_path, "unlogged", f"FROM {BASE}\nWORKDIR /testbed\n")
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    async with task_images(tmp_path) as (images, box, _):
+        with pytest.raises(ServiceError, match="cannot build the image of the task unlogged") as caught:
+            await images.reference(wanted, box)
+        assert caught.value.code is ErrorCode.SANDBOX_FAILED
+
+
 async def test_an_engine_that_removes_nothing_does_not_hide_why_a_build_failed(
     pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,12 @@ class GameCatalog:
 
     @cached_property
     def _tasks(self) -> dict[str, GameTask]:
-        return {task.id: task for task in self._read()}
+        tasks: dict[str, GameTask] = {}
+        for task in self._read():
+            if tasks.setdefault(task.id, task) is not task:
+                detail = f"{self.spec.name} has two tasks with the id {task.id!r}"
+                raise ServiceError(ErrorCode.TASK_INVALID, detail)
+        return tasks
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:

@@ -54,6 +54,13 @@ def test_the_box_gets_the_task_and_what_all_games_need(catalog):
     assert catalog.payload("b").max_steps == 7
 
 
+def test_of_two_tasks_with_one_id_none_is_dropped_silently(tmp_path):
+    (tmp_path / TASKS_FILE).write_text("".join(json.dumps(line) + "\n" for line in [*LINES, LINES[0]]))
+    with pytest.raises(ServiceError, match="chess has two tasks with the id 'a'") as caught:
+        GameCatalog(SPEC, FACTS, partial(read_tasks, tmp_path)).task_ids("all")
+    assert caught.value.code is ErrorCode.TASK_INVALID
+
+
 def test_the_descriptor_has_the_highest_limit_of_any_task(tmp_path):
     long = {"id": "c", "category": "mate", "splits": ["train"], "max_steps": 90}
     (tmp_path / TASKS_FILE).write_text("".join(json.dumps(line) + "\n" for line in [*LINES, long]))
