@@ -25,7 +25,7 @@ import psycopg
 from service_cli.bench.machine import describe_machine
 from tests.harness.counted_steps import counted_load
 from tests.harness.deployed_cluster import deployed_cluster
-from tests.harness.rolling_upgrade import roll, settings_of, start_two_nodes
+from tests.harness.rolling_upgrade import LOST, losses, roll, settings_of, start_two_nodes
 
 CLIENTS = 8
 STEPS = 50
@@ -55,12 +55,7 @@ async def measure(url: str) -> dict[str, object]:
         "machine": describe_machine(),
         "clients": CLIENTS,
         "parts": figures,
-        "episodes": toll.episodes,
-        "steps": toll.acknowledged,
-        "calls_repeated": toll.repeated,
-        "episodes_lost": sum(toll.told.values()),
-        "steps_lost": toll.lost,
-        "steps_executed_twice": toll.double_executions,
+        **losses(toll),
     }
 
 
@@ -74,7 +69,7 @@ def main() -> int:
     sys.stdout.write(text)
     if given.output:
         given.output.write_text(text)
-    return int(any(found[name] for name in ("episodes_lost", "steps_lost", "steps_executed_twice")))
+    return int(any(found[name] for name in LOST))
 
 
 if __name__ == "__main__":

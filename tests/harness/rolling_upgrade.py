@@ -15,6 +15,8 @@ from .waiting import until
 
 LIMIT_S = 180.0
 UNDISTURBED = "undisturbed"
+LOST = ("episodes_lost", "steps_lost", "steps_executed_twice")
+"""Figures of which each has to be 0."""
 Figures = dict[str, dict[str, float]]
 
 
@@ -50,17 +52,17 @@ async def roll(
     The node ends and another machine takes its place; the head keeps its machine and gets a new supervisor.
     """
     figures: Figures = {}
-    async with _measured(UNDISTURBED, toll, figures):
+    async with measured(UNDISTURBED, toll, figures):
         await asyncio.sleep(undisturbed_s)
-    async with _measured("node replaced", toll, figures):
+    async with measured("node replaced", toll, figures):
         assert await asyncio.to_thread(node.stop) == 0
         await asyncio.to_thread(cluster.add_node, "worker-2", cluster.write_settings(settings))
         await asyncio.to_thread(cluster.wait_ready, 2)
-    async with _measured("supervisor of the head replaced", toll, figures):
+    async with measured("supervisor of the head replaced", toll, figures):
         words = ("drain", "head", "--replace", "--timeout", "20")
         await asyncio.to_thread(cluster.operate, *words, "--config", str(cluster.write_settings(settings)))
         await asyncio.to_thread(cluster.wait_ready, 2)
-    async with _measured("gateways replaced", toll, figures):
+    async with measured("gateways replaced", toll, figures):
         changed = deepcopy(settings)
         changed["quota"] = {"requests_at_once": 4}
         former = await asyncio.to_thread(cluster.gateways)
@@ -68,17 +70,18 @@ async def roll(
         await asyncio.to_thread(cluster.deploy, changed)
         await asyncio.to_thread(cluster.wait_replaced, former)
         await asyncio.to_thread(cluster.wait_for, "RUNNING")
-        await _some_more(toll)
+        await some_more(toll)
     return figures
 
 
-async def _some_more(toll: Toll) -> None:
+async def some_more(toll: Toll) -> None:
+    """Wait until a few more episodes have ended."""
     before = toll.episodes
     await until(lambda: toll.episodes > before + 4, LIMIT_S)
 
 
 @asynccontextmanager
-async def _measured(part: str, toll: Toll, figures: Figures) -> AsyncIterator[None]:
+async def measured(part: str, toll: Toll, figures: Figures) -> AsyncIterator[None]:
     """Note the episodes and steps that ended while the block ran, and the longest wait for a call of them."""
     began, episodes, steps = time.monotonic(), toll.episodes, toll.acknowledged
     toll.longest_s = 0.0
@@ -88,4 +91,16 @@ async def _measured(part: str, toll: Toll, figures: Figures) -> AsyncIterator[No
         "episodes": toll.episodes - episodes,
         "steps": toll.acknowledged - steps,
         "longest_wait_s": round(toll.longest_s, 2),
+    }
+
+
+def losses(toll: Toll) -> dict[str, int]:
+    """Return what clients have played and lost."""
+    return {
+        "episodes": toll.episodes,
+        "steps": toll.acknowledged,
+        "calls_repeated": toll.repeated,
+        "episodes_lost": sum(toll.told.values()),
+        "steps_lost": toll.lost,
+        "steps_executed_twice": toll.double_executions,
     }
