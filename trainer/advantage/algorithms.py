@@ -31,6 +31,7 @@ from .grpo import grpo
 from .reinforce import reinforce_pp
 from .return_to_go import return_to_go
 from .rloo import rloo
+from .ties import compared, tied
 from .whitening import whiten
 
 
@@ -43,11 +44,12 @@ class Credit:
 
 
 def by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -> list[Credit]:
-    """Return one advantage per trajectory, from the rewards of its group."""
+    """Return one advantage per trajectory, from the rewards of its group; 0 where those are equal."""
     totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
     advantages_N = np.zeros_like(totals_N)
     for members in groups(episodes):
-        advantages_N[members] = advantages(totals_N[members])
+        if not tied(totals_N[members]):
+            advantages_N[members] = advantages(totals_N[members])
     return [
         Credit(np.full(len(chain.rewards_A), advantage))
         for chain, advantage in zip(episodes, advantages_N, strict=True)
@@ -95,7 +97,7 @@ def _return_to_go(episodes: Sequence[Chain], config: ReturnToGo) -> list[Credit]
     else:
         baselines_N = _one_baseline(episodes, returns_N, config.baseline)
     return [
-        Credit(_over_tokens(chain, returns_K - baseline_K))
+        Credit(_over_tokens(chain, compared(returns_K, baseline_K)))
         for chain, returns_K, baseline_K in zip(episodes, returns_N, baselines_N, strict=True)
     ]
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .ties import tied
+
 if TYPE_CHECKING:
     from .chains import Array
 
@@ -17,6 +19,6 @@ def grpo(rewards_G: Array, epsilon: float) -> Array:
     """Return (rewards - mean) / (sample standard deviation + epsilon); zeros for a group of one or equal
     rewards.
     """
-    if len(rewards_G) < 2 or np.ptp(rewards_G) == 0:
+    if len(rewards_G) < 2 or tied(rewards_G):
         return np.zeros_like(rewards_G)
     return (rewards_G - float(rewards_G.mean())) / (float(rewards_G.std(ddof=1)) + epsilon)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .return_to_go import return_to_go
+from .ties import compared
 from .whitening import whiten
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[Array]) -> li
     """
     return whiten(
         [
-            return_to_go(rewards_A, 1.0) - baseline_A
+            compared(return_to_go(rewards_A, 1.0), baseline_A)
             for rewards_A, baseline_A in zip(rewards_N, baselines_N, strict=True)
         ]
     )

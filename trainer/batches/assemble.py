@@ -11,6 +11,7 @@ import numpy as np
 
 from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
+from trainer.advantage.ties import tied
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
 from trainer.reward.costs import costs_of
 from trainer.reward.sides import counterpart_side
@@ -18,6 +19,7 @@ from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
 if TYPE_CHECKING:
+    from trainer.advantage.chains import Array
     from trainer.config import AlgorithmConfig
     from trainer.reward.compose import Scored
     from trainer.types import GroupSpec, Sample, Trajectory
@@ -96,11 +98,11 @@ def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
     if not config.needs_differences or group.spec.size == 1:
         return False
     judged = [each for each in group.scored if each.trajectory.scored]
-    if len({each.trajectory.reward for each in judged}) > 1:
+    if not tied(np.array([each.trajectory.reward for each in judged])):
         return False
     match config.advantage:
-        case ReturnToGo(baseline="group"):
-            return not any(any(each.turn_rewards[:-1]) for each in judged)
+        case ReturnToGo(baseline="group", gamma=gamma):
+            return tied(np.concatenate(_returns(judged, gamma) or [np.zeros(0)]))
         case ReturnToGo(gamma=gamma):
             return _same_by_turn(judged, gamma)
         case ReinforcePlusPlus():
@@ -111,11 +113,13 @@ def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
 def _same_by_turn(judged: Sequence[Scored], gamma: float) -> bool:
     """Return whether all episodes have the same returns from each turn on."""
     longest = max((len(each.turn_rewards) for each in judged), default=0)
-    returns_GK = [
-        extended(return_to_go(np.array(each.turn_rewards, dtype=np.float64), gamma), longest)
-        for each in judged
-    ]
-    return all(np.array_equal(returns_K, returns_GK[0]) for returns_K in returns_GK)
+    returns_GK = [extended(returns_K, longest) for returns_K in _returns(judged, gamma)]
+    return all(tied(np.array(returns_G)) for returns_G in zip(*returns_GK, strict=True))
+
+
+def _returns(judged: Sequence[Scored], gamma: float) -> list[Array]:
+    """Return the returns of each episode's turns."""
+    return [return_to_go(np.array(each.turn_rewards, dtype=np.float64), gamma) for each in judged]
 
 
 def facts_of(

@@ -1,5 +1,7 @@
 """Advantages of whole batches: who shares a baseline, and which tokens get what."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from trainer.config.algorithm import (
     ReturnToGo,
     Rloo,
 )
-from trainer.types import Batch, Objective
+from trainer.types import Batch, Objective, Sample
 
 DR = AlgorithmConfig(advantage=DrGrpo())
 ALL = [Gae(), Gae(level="turn"), Grpo(), DrGrpo(), Rloo(), ReinforcePlusPlus(), ReturnToGo()]
@@ -41,6 +43,31 @@ def test_an_outcome_is_spread_over_the_sampled_tokens_of_its_trajectory() -> Non
 def test_groups_do_not_share_a_baseline() -> None:
     done = credit(batch(*outcomes(0.0, 1.0), *outcomes(5.0, 7.0, group=1)), DR)
     assert [row[1] for row in advantages(done)] == [-0.5, 0.5, -1, 1]
+
+
+def shaped(turns: int, index: int) -> Sample:
+    """An episode of reward 1.1, of which 0.1 is divided over its turns."""
+    rewards = [0.1 / turns] * turns
+    return sample(f"0.{index}", range(turns), [*rewards[:-1], 1.1 - sum(rewards[:-1])])
+
+
+BY_EPISODE = (Grpo(epsilon=0.0), DrGrpo(), Rloo())
+BY_TURN = (ReinforcePlusPlus(group_baseline=True), ReturnToGo(), ReturnToGo(baseline="group"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "episodes"),
+    [
+        *((algorithm, [shaped(turns, turns) for turns in (3, 5, 6, 7)]) for algorithm in BY_EPISODE),
+        *((algorithm, outcomes(1.1, 1.1, 1.1, 1.1)) for algorithm in BY_EPISODE + BY_TURN),
+    ],
+)
+@pytest.mark.parametrize("by_source", ["none", "scale"])
+def test_rewards_that_differ_by_rounding_alone_are_no_signal(
+    algorithm: object, episodes: Sequence[Sample], by_source: str
+) -> None:
+    done = credit(batch(*episodes), AlgorithmConfig(advantage=algorithm, by_source=by_source))
+    assert not any(each.advantages_T.any() for each in done.samples)
 
 
 @pytest.mark.parametrize(

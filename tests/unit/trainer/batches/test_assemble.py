@@ -55,6 +55,35 @@ def test_it_says_something_to_what_does_not_compare_within_groups(settings, noth
     assert has_no_signal(scored(1.0, 1.0), algorithm(**settings)) is nothing
 
 
+def in_turns(*turns, algorithm, **shaping):
+    """Whether a group of solved episodes of so many turns, all well formed, says nothing."""
+    given, config = spec(size=len(turns)), RewardConfig.model_validate(shaping)
+    members = []
+    for member, count in enumerate(turns):
+        played = trajectory(given, member, points=1.0, turns=count)
+        well_formed = tuple(
+            replace(turn, terms={"well_formed": 1.0, "actions": 1.0}) for turn in played.segments[0].turns
+        )
+        members.append(replace(played, segments=(replace(played.segments[0], turns=well_formed),)))
+    group = ScoredGroup.of(
+        TrajectoryGroup(given, tuple(members)), lambda each, turns: score(each, config, turns, 64)
+    )
+    return has_no_signal(group, algorithm)
+
+
+def test_rewards_that_differ_by_rounding_alone_are_equal():
+    for kind in ("grpo", "dr_grpo", "rloo"):
+        assert in_turns(4, 5, 6, algorithm=algorithm(kind), terms={"format": 0.1})
+
+
+def test_a_discount_tells_episodes_of_different_lengths_apart():
+    discounted = {"kind": "return_to_go", "gamma": 0.9}
+    for baseline in ("turn", "group"):
+        assert not in_turns(1, 4, algorithm=algorithm(**discounted, baseline=baseline))
+        assert in_turns(1, 1, algorithm=algorithm(**discounted, baseline=baseline))
+    assert in_turns(1, 4, algorithm=algorithm("return_to_go", baseline="group"))
+
+
 def test_rewards_on_the_way_tell_turns_apart_where_all_episodes_fared_alike():
     shaped = RewardConfig(step_weight=1.0)
     played = trajectory(spec(), 0, turns=2)
