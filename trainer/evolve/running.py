@@ -25,15 +25,10 @@ if TYPE_CHECKING:
     from .listener import EvolutionListener
 
 
-EVALUATED = (
-    *("evaluation.episodes", "evaluation.temperature"),
-    *(f"rollout.sampling.{name}" for name in ("top_p", "top_k", "max_turn_tokens")),
-    *(f"rollout.{name}" for name in ("max_turns", "max_context_tokens", "when_full", "cut_turns")),
-    *(f"rollout.{name}" for name in ("params", "evaluation_params")),
-    *(f"rollout.counterpart.{name}" for name in ("kind", "model", "temperature", "max_tokens", "max_turns")),
-)
-"""Settings that shape held-out episodes: a decision compares evaluations made before and after a resume. Time
-limits may change, so that an evaluation that lost tasks to them can be repeated.
+EVALUATED = ("evaluation.episodes", "evaluation.temperature")
+"""Settings that shape held-out episodes beside those that no run may change: a decision compares evaluations
+made before and after a resume. Time limits may change, so that an evaluation that lost tasks to them can be
+repeated.
 """
 
 

@@ -20,24 +20,41 @@ if TYPE_CHECKING:
 
 _CONFIG = "run.json"
 _FREE = frozenset(
-    {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"}
+    {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "engine"}
     | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
     | {
         f"agent.{name}"
         for name in ("processes", "python", "working_folder", "start_timeout_s", "gateway_host", "url")
     }
+    | {f"rollout.{name}" for name in ("concurrency", "workers", "drift_check", "strategy", "fresh")}
+    | {
+        f"rollout.{name}_s"
+        for name in ("generate_timeout", "episode_timeout", "stall_report", "stall_timeout")
+    }
     | {"evolve.iterations", "evolve.patience", "evolve.explore.timeout_s"}
     | {
-        f"{judge}.{name}"
+        f"{model}.{name}"
+        for model in (
+            *("reward.judge", "evolve.feedback.judge"),
+            *("rollout.counterpart", "algorithm.distillation.teacher"),
+        )
+        for name in ("base_url", "api_key_variable", "attempts", "timeout_s", "concurrency")
+    }
+    | {
+        f"{judge}.{budget}"
         for judge in ("reward.judge", "evolve.feedback.judge")
-        for name in ("max_calls", "max_tokens", "concurrency", "timeout_s")
+        for budget in ("max_calls", "max_tokens")
     }
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""
-_KEPT = ("evaluation.splits", "evaluation.limit", "evaluation.params")
+_KEPT = (
+    *("evaluation.splits", "evaluation.limit", "evaluation.params"),
+    *("engine.dtype", "engine.seeded"),
+    *(f"engine.args.{name}" for name in ("quantization", "kv_cache_dtype", "hf_overrides")),
+)
 """Settings and branches that may not change although the branch above them may: the list of held-out tasks
-is made once, and evaluations stay comparable.
+is made once, evaluations stay comparable, and what samples is one policy.
 """
 
 
@@ -199,4 +216,4 @@ def _may_change(name: str, fixed: Collection[str]) -> bool:
         return True
     if any(name == kept or name.startswith(f"{kept}.") for kept in fixed):
         return False
-    return name in _FREE or name.partition(".")[0] in _FREE
+    return any(name == free or name.startswith(f"{free}.") for free in _FREE)

@@ -85,7 +85,15 @@ def with_words(config, **branches):
         {"learner": {"workers": [1, 4], "max_failures": 9, "batch_timeout_s": 60}},
         {"sync": {"timeout_s": 60}},
         {"evaluation": {"every": 5, "episodes": 4}},
-        {"rollout": {"concurrency": 8}},
+        {
+            "rollout": {
+                "concurrency": 8,
+                "workers": 2,
+                "episode_timeout_s": 60,
+                "strategy": {"kind": "fail_fast"},
+            }
+        },
+        {"engine": {"count": 2, "kv_cache_mib": 64, "args": {"max_num_batched_tokens": 512}}},
     ],
 )
 def test_what_decides_about_no_weights_may_change(config, branches):
@@ -104,6 +112,10 @@ def test_what_decides_about_no_weights_may_change(config, branches):
         ({"learner": {"lora": {"rank": 8}}}, "learner.lora.rank"),
         ({"sync": {"every": 2, "timeout_s": 60}}, "sync.every"),
         ({"warm_start": {"demonstrations": "d.jsonl"}}, "warm_start.demonstrations"),
+        ({"rollout": {"sampling": {"temperature": 0.4}}}, "rollout.sampling.temperature"),
+        ({"rollout": {"group_size": 4}}, "rollout.group_size"),
+        ({"rollout": {"params": {"opponent": "random"}}}, "rollout.params.opponent"),
+        ({"engine": {"args": {"quantization": "fp8"}}}, "engine.args.quantization"),
     ],
 )
 def test_what_decides_about_weights_and_held_out_tasks_is_kept(config, branches, name):
