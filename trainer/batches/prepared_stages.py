@@ -1,4 +1,7 @@
-"""Batches of stages on given data, which is prepared when the first of them is asked for, and once."""
+"""Batches of stages on given data, which is prepared when the first of them is asked for.
+
+It is prepared once, and after a failure again when the next batch is asked for, as restarted workers do.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ class PreparedStages:
         data = self._data.get(stage)
         if data is None:
             raise DataError(f"stage {stage} of the run has no data")
-        if stage not in self._prepared:
-            self._prepared[stage] = asyncio.ensure_future(data.prepare())
-        batches = await self._waiter.wait_for(data.name, self._prepared[stage], data.timeout_s)
+        prepared = self._prepared.get(stage)
+        if prepared is None or _has_failed(prepared):
+            prepared = self._prepared[stage] = asyncio.ensure_future(data.prepare())
+        batches = await self._waiter.wait_for(data.name, prepared, data.timeout_s)
         return batches.get_batch(step)
 
     async def close(self) -> None:
@@ -38,3 +42,7 @@ class PreparedStages:
         for task in self._prepared.values():
             task.cancel()
         await asyncio.gather(*self._prepared.values(), return_exceptions=True)
+
+
+def _has_failed(task: asyncio.Task[RecordedBatches]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

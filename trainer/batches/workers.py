@@ -131,11 +131,12 @@ class WorkerPlayer:
             return prepared
         try:
             async with asyncio.timeout(self._back_s):
-                await self._someone.wait()
+                # Once it has come back, a worker may be lost again before this wait ends.
+                while not (there := [each for each in self._workers if each.name not in self._lost]):
+                    await self._someone.wait()
         except TimeoutError:
             names = ", ".join(sorted(self._lost))
             raise EngineLost(f"no episode worker has come back in {self._back_s:g} s: {names}") from None
-        there = [worker for worker in self._workers if worker.name not in self._lost]
         return min(there, key=lambda worker: self._playing[worker.name])
 
     async def _played(

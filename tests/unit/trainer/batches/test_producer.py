@@ -9,7 +9,7 @@ from tests.fakes.batches import FakePlayer, FakeTracker, alternating, run_config
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import settle, until
 from trainer.batches.dependencies import StageData
-from trainer.errors import CheckpointError, DataError
+from trainer.errors import CheckpointError, DataError, ServiceUnavailable
 from trainer.evaluate.results import read_evaluations
 from trainer.types import Objective
 
@@ -239,6 +239,28 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
         "batch 1",
     ]
     assert demonstrations.played == 1
+    await made.close()
+
+
+async def test_data_that_could_not_be_prepared_is_prepared_again_for_the_next_worker(tmp_path):
+    class Demonstrations:
+        played = 0
+
+        async def play(self):
+            self.played += 1
+            if self.played == 1:
+                raise ServiceUnavailable("the service restarts")
+            return self
+
+        def get_batch(self, step):
+            return f"batch {step}"
+
+    config = run_config(warm_start={"demonstrations": "none.jsonl"})
+    recorded = {0: StageData("the warm start", Demonstrations().play, 60.0)}
+    made = await started(config, tmp_path, FakePlayer(), recorded=recorded)
+    with pytest.raises(ServiceUnavailable):
+        await made.get_batch(0, stage=0)
+    assert await made.get_batch(0, stage=0) == "batch 0"
     await made.close()
 
 

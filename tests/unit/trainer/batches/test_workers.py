@@ -129,6 +129,28 @@ async def test_an_episode_waits_for_a_worker_when_all_are_lost():
     await player.close()
 
 
+async def test_an_episode_goes_on_waiting_when_the_worker_that_came_back_is_lost_at_once():
+    class Fleeting(FakeWorker):
+        async def phases(self):
+            found = await super().phases()
+            self.go.set()  # an episode that it lost before ends now, before whoever waits for it begins
+            return found
+
+    worker = Fleeting("a", error=EngineLost("a died"))
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001)
+    worker.gone = True
+    (lost,) = play(player, 0)
+    await until(lambda: player.lost and worker.played)
+    (waiting,) = play(player, 1)
+    await settle()
+    worker.gone = False
+    await until(lost.done)
+    assert lost.result().failure is not None
+    worker.error = None
+    assert (await waiting).failure is None
+    await player.close()
+
+
 async def test_a_wait_for_workers_that_never_come_back_has_an_end():
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.gone = True
