@@ -241,8 +241,25 @@ class Trajectory:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """All turns, over all segments."""
+        """All turns, segment after segment."""
         return tuple(turn for segment in self.segments for turn in segment.turns)
+
+    @property
+    def played_turns(self) -> tuple[Turn, ...]:
+        """All turns in the order in which they were played."""
+        turns = self.turns
+        return tuple(turns[place] for place in self.playing_order())
+
+    def playing_order(self) -> tuple[int, ...]:
+        """Return the places among ``turns`` in the order in which they were played, by their lines.
+
+        The turns of a sub-agent lie between those of the agent that called it, and in a segment of their own.
+        """
+        lines = self.lines_of_turns()
+        known = [(line, place) for place, line in enumerate(lines) if line is not None]
+        if len(known) < len(lines):
+            return tuple(range(len(lines)))
+        return tuple(place for _, place in sorted(known))
 
     def lines_of_turns(self) -> tuple[int | None, ...]:
         """Return for each turn, in the order of the segments, the index of its line; None if it is unknown.
@@ -292,7 +309,7 @@ class Sample:
     rewards_T: FloatT
     """The composed reward, at the last token of the turn that earned it; the outcome at the last turn."""
     turns_T: IntT
-    """Index of the turn in its trajectory, -1 outside of turns."""
+    """Place of the turn in its trajectory, in the order of playing; -1 outside of turns."""
     versions_T: IntT
     """Weight version that sampled the token, -1 where not sampled."""
     weight: float = 1.0

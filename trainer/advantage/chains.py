@@ -1,6 +1,7 @@
 """Chain a trajectory's sampled tokens over all its segments: the actions that get credit.
 
-Dimension ``_A``: sampled tokens of one trajectory. Rewards are exact sums: a reward at or after a sampled
+They are in the order of playing, in which the turns of a sub-agent lie between those of the agent that called
+it. Dimension ``_A``: sampled tokens of one trajectory. Rewards are exact sums: a reward at or after a sampled
 token and before the next one belongs to it.
 """
 
@@ -26,7 +27,7 @@ class Chain:
 
     group: int
     samples: tuple[int, ...]
-    """Indices of its samples in the batch, in playing order."""
+    """Indices of its samples in the batch, by their first turns."""
     counted: bool
     """Whether it has a score and counts in baselines."""
     trained: bool
@@ -39,6 +40,8 @@ class Chain:
     turns_A: NDArray[np.int32]
     values_A: Array | None
     """The critic's value estimate before each token."""
+    places_A: NDArray[np.int64]
+    """Place of each action among those of its samples, one sample after the other."""
 
 
 def chains(
@@ -74,8 +77,10 @@ def groups(chains: Sequence[Chain]) -> tuple[NDArray[np.int64], ...]:
 def rows(chain: Chain, values_A: Array, samples: Sequence[Sample]) -> dict[int, FloatT]:
     """Lay out values of a trajectory's actions over its samples' tokens: index of a sample to an array."""
     counts = [int(samples[index].mask_T.sum()) for index in chain.samples]
+    by_sample_A = np.empty_like(values_A)
+    by_sample_A[chain.places_A] = values_A
     laid: dict[int, FloatT] = {}
-    for index, part in zip(chain.samples, np.split(values_A, np.cumsum(counts)[:-1]), strict=True):
+    for index, part in zip(chain.samples, np.split(by_sample_A, np.cumsum(counts)[:-1]), strict=True):
         laid[index] = np.zeros(len(samples[index]), dtype=np.float32)
         laid[index][samples[index].mask_T] = part
     return laid
@@ -93,6 +98,9 @@ def _chain(
     counted = any(part.weight > 0 for part in parts)
     truncated = any(part.truncated for part in parts)
     values = [part.values_T[part.mask_T] for part in parts if part.values_T is not None]
+    turns_A = np.concatenate([part.turns_T[part.mask_T] for part in parts])
+    places_A = np.argsort(turns_A, kind="stable")
+    rewards_A = np.concatenate([_gathered(rewards_N[index], samples[index]) for index in mine])
     return Chain(
         group=parts[0].group,
         samples=tuple(mine),
@@ -100,9 +108,10 @@ def _chain(
         trained=counted and not (skip_truncated and truncated),
         truncated=truncated,
         total=float(sum(rewards_N[index].sum(dtype=np.float64) for index in mine)),
-        rewards_A=np.concatenate([_gathered(rewards_N[index], samples[index]) for index in mine]),
-        turns_A=np.concatenate([part.turns_T[part.mask_T] for part in parts]),
-        values_A=np.concatenate(values).astype(np.float64) if len(values) == len(parts) else None,
+        rewards_A=rewards_A[places_A],
+        turns_A=turns_A[places_A],
+        values_A=np.concatenate(values)[places_A].astype(np.float64) if len(values) == len(parts) else None,
+        places_A=places_A,
     )
 
 

@@ -73,7 +73,7 @@ def distilled(
     kls: list[Array] = []
     for chain, mine in zip(episodes, credits_N, strict=True):
         policy_A, teacher_A = _logprobs([samples[index] for index in chain.samples])
-        kl_A = reverse_kl(policy_A, teacher_A)
+        kl_A = reverse_kl(policy_A, teacher_A)[chain.places_A]
         towards_A = -config.weight * return_to_go(kl_A, config.discount)
         found.append(Credit(config.task_weight * mine.advantages_A + towards_A, mine.returns_A))
         if chain.trained:
@@ -87,7 +87,7 @@ def distilled(
 
 
 def _logprobs(parts: Sequence[Sample]) -> tuple[Array, Array]:
-    """Return the log-probabilities of a trajectory's actions by the policy and by the teacher."""
+    """Return the log-probabilities of the actions of samples by the policy and by the teacher."""
     policy: list[Array] = []
     teacher: list[Array] = []
     for sample in parts:

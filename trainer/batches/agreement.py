@@ -31,7 +31,9 @@ def fresh_quality(judged: Sequence[Trajectory], refresh: RefreshConfig) -> dict[
     The episodes are fresh: no model was trained on them before it scored them.
     """
     known = [each for each in judged if each.success is not None]
-    chances = [turn.terms.get(f"{PROCESS}{refresh.dimension}") for each in known for turn in each.turns]
+    chances = [
+        turn.terms.get(f"{PROCESS}{refresh.dimension}") for each in known for turn in each.played_turns
+    ]
     labels = [
         label
         for each in known

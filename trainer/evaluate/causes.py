@@ -51,7 +51,7 @@ def cause_of(trajectory: Trajectory) -> UnsolvedCause | None:
         return None
     if trajectory.stop in _BY_STOP:
         return _BY_STOP[trajectory.stop]
-    last = trajectory.turns[-1] if trajectory.turns else None
+    last = trajectory.played_turns[-1] if trajectory.turns else None
     understood = last is None or last.terms.get("well_formed", 1.0) > 0
     if trajectory.stop is StopReason.TURN_CUT or (last is not None and last.cut and not understood):
         return UnsolvedCause.TURN_CUT

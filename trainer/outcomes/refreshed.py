@@ -159,7 +159,8 @@ class RefreshedRewards:
 
     def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
         agent = trajectory.without_counterpart()
-        labels = iter(traced_back(float(bool(agent.success)), len(agent.turns), self._refresh.discount))
+        played = traced_back(float(bool(agent.success)), len(agent.turns), self._refresh.discount)
+        labels = iter(label for _, label in sorted(zip(agent.playing_order(), played, strict=True)))
         rows = member.opened.reader.read_episode(agent)
         return [LabelledRow(row, tuple(next(labels) for _ in row.ends)) for row in rows]
 

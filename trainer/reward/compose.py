@@ -23,7 +23,7 @@ class Scored:
     trajectory: Trajectory
     """With ``reward`` and ``terms`` set; weight 0 without a score."""
     turn_rewards: tuple[float, ...]
-    """Reward of each turn, over all segments, with the outcome in the last one. They sum to the reward
+    """Reward of each of ``Trajectory.played_turns``, with the outcome in the last one. They sum to the reward
     unless there is no turn.
     """
 
@@ -72,7 +72,7 @@ def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> di
     weights: dict[str, float] = config.terms.model_dump()
     parts: dict[str, tuple[float, ...]] = {}
     if config.step_weight:
-        parts["step"] = tuple(config.step_weight * turn.reward for turn in trajectory.turns)
+        parts["step"] = tuple(config.step_weight * turn.reward for turn in trajectory.played_turns)
     if config.process is not None and config.process.weight:
         weight = config.process.weight
         parts["process"] = tuple(weight * value for value in process_rewards(trajectory, config.process))

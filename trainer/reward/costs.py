@@ -1,4 +1,4 @@
-"""Costs of episodes that constraints limit: each returns a value for every turn of a trajectory.
+"""Costs of episodes that constraints limit: each returns a value for every played turn of a trajectory.
 
 They read the same measurements as shaping terms, ``Turn.terms``. Missing measurements count as 0.
 """
@@ -23,6 +23,6 @@ _COSTS: Mapping[str, _OneTurn] = {
 
 
 def costs_of(trajectory: Trajectory, name: str) -> tuple[float, ...]:
-    """Return the cost of each turn by the name that a constraint gives it."""
+    """Return the cost of each played turn by the name that a constraint gives it."""
     cost = _COSTS.get(name) or (lambda turn: turn.terms.get(name, 0.0))
-    return tuple(cost(turn) for turn in trajectory.turns)
+    return tuple(cost(turn) for turn in trajectory.played_turns)

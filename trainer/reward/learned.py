@@ -24,7 +24,7 @@ def learned_score(trajectory: Trajectory) -> float:
 def process_rewards(trajectory: Trajectory, config: ProcessRewardConfig) -> tuple[float, ...]:
     """Return each turn's weighted dimensions minus the baseline, within the caps, before the weight."""
     rewards = []
-    for turn in trajectory.turns:
+    for turn in trajectory.played_turns:
         dimensions = config.dimensions.items()
         value = sum(weight * turn.terms.get(f"{PROCESS}{name}", 0.0) for name, weight in dimensions)
         value -= config.baseline

@@ -1,4 +1,4 @@
-"""Shaping terms: each returns a value for every turn of a trajectory, before its weight.
+"""Shaping terms: each returns a value for every played turn of a trajectory, before its weight.
 
 A term's value is the sum over turns. The measurements are in ``Turn.terms``: ``actions`` (that were parsed),
 ``succeeded`` (of them), ``well_formed``, ``files`` (one was created or edited) and ``progress`` (the
@@ -30,12 +30,12 @@ Term: TypeAlias = "Callable[[Trajectory, Limits], tuple[float, ...]]"
 def execution_success(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
     """Return the share of executed actions that succeeded, divided over turns."""
     executed = sum(turn.terms.get("actions", 0.0) for turn in trajectory.turns)
-    return tuple(_share(turn.terms.get("succeeded", 0.0), executed) for turn in trajectory.turns)
+    return tuple(_share(turn.terms.get("succeeded", 0.0), executed) for turn in trajectory.played_turns)
 
 
 def file_operation(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
     """Return 1 for the first turn that created or edited a file."""
-    made = [turn.terms.get("files", 0.0) > 0 for turn in trajectory.turns]
+    made = [turn.terms.get("files", 0.0) > 0 for turn in trajectory.played_turns]
     first = made.index(True) if any(made) else -1
     return tuple(1.0 if index == first else 0.0 for index in range(len(made)))
 
@@ -48,7 +48,7 @@ def progress(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
     """
     earned: list[float] = []
     reached = 0.0
-    for turn in trajectory.turns:
+    for turn in trajectory.played_turns:
         measure = turn.terms.get("progress", reached)
         earned.append(measure - reached)
         reached = measure
@@ -64,13 +64,13 @@ def efficiency(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
 
 def format_(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
     """Return the share of turns with a well-formed action, divided over turns."""
-    turns = trajectory.turns
+    turns = trajectory.played_turns
     return tuple(_share(turn.terms.get("well_formed", 0.0), len(turns)) for turn in turns)
 
 
 def length(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
     """Return minus sampled tokens over the context, at least -1 in total, divided over turns."""
-    sampled = [turn.end - turn.start for turn in trajectory.turns]
+    sampled = [turn.end - turn.start for turn in trajectory.played_turns]
     room = max(limits.context_tokens, sum(sampled))
     return tuple(-_share(tokens, room) for tokens in sampled)
 

@@ -28,42 +28,42 @@ def samples_of(
 ) -> tuple[Sample, ...]:
     """Return a sample with rewards for each segment that has sampled tokens.
 
-    ``turn_rewards`` has one entry per turn of the trajectory, with the outcome in the last one, and so has
-    each of the ``costs``. Raises ValueError if rewards and turns differ in number.
+    ``turn_rewards`` has one entry for each of ``Trajectory.played_turns``, with the outcome in the last one,
+    and so has each of the ``costs``. Raises ValueError if rewards and turns differ in number.
     """
     if len(turn_rewards) != len(trajectory.turns):
         raise ValueError(
             f"{trajectory.id} has {len(trajectory.turns)} turns and {len(turn_rewards)} turn rewards"
         )
-    kept: list[tuple[int, int]] = []
-    first_turn = 0
-    for place, segment in enumerate(trajectory.segments):
-        if any(segment.loss_mask[1:]):
-            kept.append((place, first_turn))
-        first_turn += len(segment.turns)
+    kept = [place for place, segment in enumerate(trajectory.segments) if any(segment.loss_mask[1:])]
+    numbers = _numbers(trajectory)
     return tuple(
         replace(
-            _sample(
-                trajectory,
-                place,
-                turn_rewards[first : first + len(trajectory.segments[place].turns)],
-                first,
-                group,
-                last=place == kept[-1][0],
-            ),
+            _sample(trajectory, place, turn_rewards, numbers[place], group, last=place == kept[-1]),
             costs={
-                name: _at_ends(trajectory.segments[place], values[first:])
+                name: _at_ends(trajectory.segments[place], [values[number] for number in numbers[place]])
                 for name, values in (costs or {}).items()
             },
         )
-        for place, first in kept
+        for place in kept
     )
+
+
+def _numbers(trajectory: Trajectory) -> list[tuple[int, ...]]:
+    """Return for each segment the places of its turns among ``Trajectory.played_turns``."""
+    number_of = {place: number for number, place in enumerate(trajectory.playing_order())}
+    found = []
+    first = 0
+    for segment in trajectory.segments:
+        found.append(tuple(number_of[first + index] for index in range(len(segment.turns))))
+        first += len(segment.turns)
+    return found
 
 
 def _at_ends(segment: Segment, values: Sequence[float]) -> FloatT:
     """Return values of a segment's turns at the last token of each."""
     placed_T = np.zeros(len(segment.token_ids), dtype=np.float32)
-    for turn, value in zip(segment.turns, values, strict=False):
+    for turn, value in zip(segment.turns, values, strict=True):
         placed_T[turn.end - 1] += value
     return placed_T
 
@@ -71,8 +71,8 @@ def _at_ends(segment: Segment, values: Sequence[float]) -> FloatT:
 def _sample(
     trajectory: Trajectory,
     place: int,
-    rewards: Sequence[float],
-    first_turn: int,
+    turn_rewards: Sequence[float],
+    numbers: Sequence[int],
     group: int,
     *,
     last: bool,
@@ -80,7 +80,7 @@ def _sample(
     segment = trajectory.segments[place]
     mask_T = np.array(segment.loss_mask, dtype=np.bool_)
     mask_T[0] = False
-    rewards_T, turns_T, versions_T = _per_turn(segment, rewards, first_turn)
+    rewards_T, turns_T, versions_T = _per_turn(segment, turn_rewards, numbers)
     return Sample(
         id=trajectory.id if place == 0 else f"{trajectory.id}#{place}",
         trajectory_id=trajectory.id,
@@ -107,13 +107,15 @@ def _teacher(segment: Segment) -> FloatT | None:
     return logprobs_T
 
 
-def _per_turn(segment: Segment, rewards: Sequence[float], first_turn: int) -> tuple[FloatT, IntT, IntT]:
+def _per_turn(
+    segment: Segment, turn_rewards: Sequence[float], numbers: Sequence[int]
+) -> tuple[FloatT, IntT, IntT]:
     length = len(segment.token_ids)
     rewards_T = np.zeros(length, dtype=np.float32)
     turns_T = np.full(length, -1, dtype=np.int32)
     versions_T = np.full(length, -1, dtype=np.int32)
-    for number, (turn, reward) in enumerate(zip(segment.turns, rewards, strict=True), start=first_turn):
-        rewards_T[turn.end - 1] += reward
+    for number, turn in zip(numbers, segment.turns, strict=True):
+        rewards_T[turn.end - 1] += turn_rewards[number]
         turns_T[turn.start : turn.end] = number
         for span in turn.versions:
             versions_T[span.start : span.end] = span.version

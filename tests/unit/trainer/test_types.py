@@ -1,4 +1,6 @@
-"""Types that travel through a step: which message a turn is."""
+"""Types that travel through a step: which message a turn is, and when it was played."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -25,3 +27,15 @@ def trajectory(*lines, said):
 )
 def test_turns_belong_to_their_lines_or_to_none(lines, said, found):
     assert trajectory(*lines, said=said).lines_of_turns() == found
+
+
+def test_turns_of_a_sub_agent_are_played_between_those_of_its_agent():
+    inner, outer = (trajectory(*lines, said=()).segments for lines in ((3, 5), (1, 7)))
+    whole = replace(trajectory(said=()), segments=(*inner, *outer))
+    assert [turn.line for turn in whole.turns] == [3, 5, 1, 7]
+    assert whole.playing_order() == (2, 0, 1, 3)
+    assert [turn.line for turn in whole.played_turns] == [1, 3, 5, 7]
+
+
+def test_turns_of_which_a_line_is_unknown_keep_their_order():
+    assert trajectory(5, None, 1, said=("user",)).playing_order() == (0, 1, 2)

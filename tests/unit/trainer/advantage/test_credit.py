@@ -96,6 +96,15 @@ def test_segments_of_a_trajectory_share_one_total_and_one_place_in_the_baseline(
     assert advantages(done) == [[0, 0.5, 0.5], [0, 0, 0.5], [0, -0.5]]
 
 
+@pytest.mark.parametrize("algorithm", [ReturnToGo(baseline="none"), Gae(lam=1.0, whiten=False)])
+def test_turns_of_interleaved_segments_get_what_was_earned_after_them(algorithm: object) -> None:
+    values = [0.0] * 4 if isinstance(algorithm, Gae) else None
+    inner = sample("0.0", [-1, 1, 1, 2], [0, 0, 0, 0.5], values=values)
+    outer = sample("0.0", [-1, 0, -1, 3], [0, 1.0, 0, 0], segment=1, values=values)
+    done = credit(batch(inner, outer), AlgorithmConfig(advantage=algorithm))
+    assert advantages(done) == [[0, 0.5, 0.5, 0.5], [0, 1.5, 0, 0]]
+
+
 def test_a_trajectory_of_weight_zero_is_in_no_baseline() -> None:
     broken = sample("0.2", [-1, 0], [0, -9.0], weight=0.0)
     done = credit(batch(*outcomes(0.0, 1.0), broken), DR)

@@ -1,5 +1,7 @@
 """Shaping terms: what each turn earns."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.harness.episodes_played import played
@@ -14,6 +16,7 @@ from trainer.reward.terms import (
     length,
     progress,
 )
+from trainer.types import Segment
 
 LIMITS = Limits(horizon=8, context_tokens=100)
 
@@ -36,6 +39,17 @@ def test_only_the_first_file_counts() -> None:
 def test_progress_is_growth_and_costs_what_is_undone() -> None:
     episode = played({"progress": 0.5}, {}, {"progress": 0.25}, {"progress": 1.0})
     assert progress(episode, LIMITS) == pytest.approx((0.5, 0, -0.25, 0.75))
+
+
+def test_progress_of_a_sub_agent_is_not_that_of_its_agents_next_turn() -> None:
+    def at_lines(*turns: tuple[int, float]) -> Segment:
+        (segment,) = played(*({"progress": measure} for _, measure in turns)).segments
+        lines = (line for line, _ in turns)
+        found = (replace(turn, line=line) for turn, line in zip(segment.turns, lines, strict=True))
+        return replace(segment, turns=tuple(found))
+
+    segments = (at_lines((3, 0.5), (5, 0.75)), at_lines((1, 0.25), (7, 1.0)))
+    assert progress(replace(played(), segments=segments), LIMITS) == pytest.approx((0.25,) * 4)
 
 
 def test_efficiency_rewards_unused_turns_of_solved_episodes_only() -> None:

@@ -45,6 +45,19 @@ def test_each_segment_is_a_row_and_turns_are_counted_over_all_of_them():
     assert (first.truncated, second.truncated) == (False, True)
 
 
+def test_turns_of_interleaved_segments_have_their_rewards_and_costs_in_the_order_of_playing():
+    def with_lines(*lines):
+        turns = zip(segment(len(lines)).turns, lines, strict=True)
+        return replace(segment(len(lines)), turns=tuple(replace(turn, line=line) for turn, line in turns))
+
+    whole = replace(trajectory(SPEC, 0), segments=(with_lines(3, 5), with_lines(1, 7)))
+    inner, outer = samples_of(whole, [0.1, 0.2, 0.3, 0.4], group=7, costs={"calls": [1, 2, 3, 4]})
+    assert (inner.turns_T.tolist(), outer.turns_T.tolist()) == ([-1, 1, 2], [-1, 0, 3])
+    assert inner.rewards_T.tolist() == pytest.approx([0, 0.2, 0.3])
+    assert outer.rewards_T.tolist() == pytest.approx([0, 0.1, 0.4])
+    assert (inner.costs["calls"].tolist(), outer.costs["calls"].tolist()) == ([0, 2, 3], [0, 1, 4])
+
+
 def test_a_segment_in_which_nothing_was_sampled_is_no_row():
     whole = replace(trajectory(SPEC, 0), segments=(segment(1), segment(2, sampled=False)))
     (only,) = samples_of(whole, [1.0], group=7)
