@@ -97,7 +97,8 @@ def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
     """Return whether all advantages are 0, because all rewards of the group are equal."""
     if not config.needs_differences or group.spec.size == 1:
         return False
-    judged = [each for each in group.scored if each.trajectory.scored]
+    # An episode that ended before the agent's first turn has no action to compare.
+    judged = [each for each in group.scored if each.trajectory.scored and each.trajectory.turns]
     if not tied(np.array([each.trajectory.reward for each in judged])):
         return False
     match config.advantage:

@@ -134,6 +134,13 @@ def test_an_episode_without_a_verdict_does_not_make_a_difference():
     assert scored(1.0, None, 1.0).signal == 0.0
 
 
+def test_an_episode_that_ended_before_the_first_turn_does_not_make_a_difference():
+    lost = scored(0.0, 0.0, 1.0)
+    won = replace(lost.scored[2], trajectory=replace(lost.scored[2].trajectory, segments=()), turn_rewards=())
+    assert has_no_signal(replace(lost, scored=(*lost.scored[:2], won)), algorithm("grpo"))
+    assert not has_no_signal(lost, algorithm("grpo"))
+
+
 def test_groups_of_one_are_not_compared():
     assert not has_no_signal(scored(1.0), algorithm("grpo"))
 
