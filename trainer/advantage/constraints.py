@@ -30,7 +30,7 @@ def constrained(sample: Sample, rewards_T: FloatT, multipliers: Mapping[str, flo
 def mean_costs(
     samples: Sequence[Sample], constraints: Sequence[ConstraintConfig], replayed: Collection[int] = ()
 ) -> dict[str, float]:
-    """Return the mean cost of an episode for each constraint, over the episodes that count.
+    """Return the mean cost of an episode for each constraint, over the episodes that count; none without one.
 
     Replayed groups do not: earlier policies played them, whose costs say nothing of this one's.
     A counterpart's tokens, in a group below 0, are no episode of their own and cost nothing.
@@ -41,7 +41,9 @@ def mean_costs(
         if sample.weight > 0 and sample.group >= 0 and sample.group not in replayed
     ]
     episodes = len({sample.trajectory_id for sample in counted})
+    if not episodes:
+        return {}
     return {
-        each.cost: sum(float(sample.costs[each.cost].sum()) for sample in counted) / max(1, episodes)
+        each.cost: sum(float(sample.costs[each.cost].sum()) for sample in counted) / episodes
         for each in constraints
     }

@@ -21,9 +21,10 @@ def initial_multipliers(constraints: Sequence[ConstraintConfig]) -> dict[str, fl
 def updated_multipliers(
     multipliers: Mapping[str, float], costs: Mapping[str, float], constraints: Sequence[ConstraintConfig]
 ) -> dict[str, float]:
-    """Return the multipliers after a step with these mean costs of an episode."""
+    """Return the multipliers after a step with these mean costs of an episode; one without a cost stays."""
     moved = {
-        each.cost: multipliers[each.cost] + each.learning_rate * (costs[each.cost] - each.limit)
+        each.cost: multipliers[each.cost]
+        + each.learning_rate * (costs.get(each.cost, each.limit) - each.limit)
         for each in constraints
     }
     return {each.cost: min(max(moved[each.cost], 0.0), each.most) for each in constraints}

@@ -88,7 +88,8 @@ class StageState:
         if measured is not None:
             self.kl = self.kl.after(measured, len(samples))
             metrics["reference/kl_sequence"] = measured
-        costs = {each.cost: facts[f"cost/{each.cost}"] for each in self._constraints}
+        names = [each.cost for each in self._constraints]
+        costs = {name: facts[f"cost/{name}"] for name in names if f"cost/{name}" in facts}
         self.multipliers = updated_multipliers(self.multipliers, costs, self._constraints)
         return metrics | {f"multiplier/{name}": value for name, value in self.multipliers.items()}
 

@@ -83,3 +83,8 @@ def test_replayed_groups_are_charged_and_are_not_in_the_mean_cost() -> None:
     done = credit(rows, algorithm(("turns", 1)), multipliers={"turns": 1.0})
     assert done.facts["cost/turns"] == 2.0
     assert advantages(done) == pytest.approx([0.25, -0.25] * 2)
+
+
+def test_a_batch_without_a_fresh_episode_measures_no_cost() -> None:
+    old = replace(batch(*(costly(each, turns=50.0) for each in outcomes(1.0, 0.0))), replayed=frozenset({0}))
+    assert "cost/turns" not in credit(old, algorithm(("turns", 1))).facts

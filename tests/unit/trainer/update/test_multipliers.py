@@ -43,3 +43,9 @@ def test_a_resumed_learner_goes_on_with_the_multipliers_of_its_checkpoint(tmp_pa
     again.load_checkpoint(tmp_path / "checkpoint")
     assert again.multipliers == {"call.rm": 0.5}
     assert step(again, 1, 2.0)["multiplier/call.rm"] == 1.0
+
+
+def test_a_step_that_measured_no_cost_leaves_the_multiplier(tmp_path):
+    learner = learner_on(small_model(tmp_path / "model"))
+    assert step(learner, 0, 2.0)["multiplier/call.rm"] == 0.5
+    assert learner.update(learner.annotate(small_batch(1)))["multiplier/call.rm"] == 0.5
