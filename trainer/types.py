@@ -1,7 +1,7 @@
 """Data types that pass through the trainer: turns, trajectories, groups, samples and batches.
 
-Dimensions in names: ``_P`` problems of a batch, ``_G`` episodes of a group, ``_N`` samples of a batch, ``_T``
-tokens of one sequence, ``_B`` rows of a padded micro-batch. Token-sized arrays are numpy, one entry a token.
+Suffixes of names, such as ``_G``, are dimensions, which CONTRIBUTING.md lists. Token-sized arrays are numpy,
+one entry a token.
 
 A trajectory records an episode; a sample is one row to train on, made of one segment of a trajectory. Token
 ids are authoritative: an assistant's turn is never tokenized again, and text is kept for display only.
@@ -166,17 +166,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class FailureNote:
-    """A failure, in the service's own words."""
+    """A failure that the service answered, or one of the trainer's own parts."""
 
     failure_class: str
-    """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for the
-    trainer's engines, ``agent`` for the run's agent, ``reward`` for its reward function, ``judge``,
-    ``teacher``.
+    """Of the service: ``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``. Of the
+    trainer: ``timeout``, too; ``counterpart``; ``engine`` for its engines, ``agent`` for the run's agent,
+    ``reward`` for its reward function, ``judge``, ``teacher``.
     """
     code: str
     detail: str
     phase: str
-    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``, ``reward``, ``teacher``."""
+    """``create``, ``step``, ``evaluate``, ``generate``, ``counterpart``, ``agent``, ``reward``,
+    ``teacher``.
+    """
     instance_id: str = ""
     retry_after_s: float | None = None
     """Seconds to wait before another attempt, when the service gave them."""

@@ -34,7 +34,7 @@ class EpisodePhases:
         self._watch = watch
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self.phase = "create"
-        """The phase that was entered last."""
+        """The phase that a failure now belongs to: the last one of ``within``, or what the caller set."""
         self.instance_id = ""
         self.took_s = 0.0
         """Seconds of the last call."""
