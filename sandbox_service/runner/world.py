@@ -12,15 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sandbox_service.wire.codes import BoxErrorCode
+from sandbox_service.wire.json_types import JsonObject as JsonObject  # noqa: TC001 - worlds import it from here
 
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import CpuUsage
-
-
-JsonObject = dict[str, Any]
 
 
 class WorldError(Exception):

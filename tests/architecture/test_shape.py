@@ -29,15 +29,13 @@ UNTYPED_DICTS = {
     "sandbox_conformance/subject.py": "bodies of requests and answers, as they are sent",
     "sandbox_service/gateway/openapi.py": "FastAPI's own type of an OpenAPI document",
     "sandbox_service/runner/config.py": "parsed JSON, before it is checked",
-    "sandbox_service/runner/io/packets.py": "JSON of the runner, which has the standard library only",
-    "sandbox_service/runner/messages/codec.py": "JSON of the runner, which has the standard library only",
-    "sandbox_service/runner/world.py": "JSON of the runner, which has the standard library only",
     "sandbox_service/sandboxes/docker.py": "keyword arguments of the Docker SDK",
     "sandbox_service/sandboxes/docker_images.py": "keyword arguments and answers of the Docker SDK",
     "sandbox_service/sandboxes/seccomp.py": "a profile of the Docker engine",
     "sandbox_service/supervisor/instance_setup.py": "meta of a frame",
     "sandbox_service/supervisor/operations.py": "meta of a frame",
     "sandbox_service/wire/frames.py": "meta of a frame",
+    "sandbox_service/wire/json_types.py": "JsonObject inside of a box, which has the standard library only",
     "trainer/engines/actor.py": "receipts of a weight transfer",
     "trainer/engines/placement.py": "keyword arguments of Ray",
     "trainer/launch/folder.py": "parsed TOML, before it is checked",
@@ -106,6 +104,17 @@ def test_untyped_dictionaries_stay_where_foreign_data_enters() -> None:
         )
     }
     assert untyped == set(UNTYPED_DICTS)
+
+
+def test_json_objects_have_one_type_inside_of_boxes_and_one_outside() -> None:
+    defining = {
+        name
+        for name, tree in TREES.items()
+        for node in tree.body
+        if (isinstance(node, ast.Assign) and "JsonObject" in map(ast.unparse, node.targets))
+        or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "JsonObject")
+    }
+    assert defining == {"clients/sandbox_contract/base.py", "sandbox_service/wire/json_types.py"}
 
 
 def test_a_logger_is_named_logger() -> None:

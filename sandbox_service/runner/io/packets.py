@@ -11,18 +11,20 @@ import os
 import socket
 import struct
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.wire.frames import MAX_BODY
 
 from .fds import receive_with_descriptors, send_with_descriptors
+
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _HEADER = struct.Struct(">II")
 MAX_JSON = 8 * 1024 * 1024
 MAX_BLOB = MAX_BODY + 1
 """A frame's body, and the byte more by which a file that is larger is known."""
 _MOST_DESCRIPTORS = 4
-JsonObject = dict[str, Any]
 
 
 def send_packet(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sandbox_service.runner.config import RunnerConfig
     from sandbox_service.runner.io.event_loop import EventLoop
     from sandbox_service.runner.io.message_connection import MessageConnection
-    from sandbox_service.runner.messages.codec import JsonObject
     from sandbox_service.runner.messages.zygote import Report
+    from sandbox_service.wire.json_types import JsonObject
 
     from .launcher_client import LauncherClient
     from .workers import Waiting, WorkerProcess

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
 
     from sandbox_service.runner.io.event_loop import EventLoop
-    from sandbox_service.runner.messages.codec import JsonObject
+    from sandbox_service.wire.json_types import JsonObject
 
 
 class LauncherClient:

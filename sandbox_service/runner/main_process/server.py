@@ -32,7 +32,7 @@ from .instances import BoxInstances
 from .launcher_client import LauncherClient
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.messages.codec import JsonObject
+    from sandbox_service.wire.json_types import JsonObject
 
 
 _LONG_QUEUE = 16 * 1024 * 1024

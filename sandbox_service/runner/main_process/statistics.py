@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.kernel.procfs import ProcessEntry, descendants, memory, snapshot
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.messages.codec import JsonObject
+    from sandbox_service.wire.json_types import JsonObject
 
 
 def describe_processes(known: dict[int, str]) -> list[JsonObject]:

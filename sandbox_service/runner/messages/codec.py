@@ -10,7 +10,8 @@ import types
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-JsonObject = dict[str, Any]
+from sandbox_service.wire.json_types import JsonObject
+
 JsonValue = JsonObject | list[Any] | str | int | float | bool | None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .codec import Codec, JsonObject, RunnerMessage
+from sandbox_service.wire.json_types import JsonObject  # noqa: TC001 - the codec reads the fields' types
+
+from .codec import Codec, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)

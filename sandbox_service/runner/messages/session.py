@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, JsonObject, JsonValue, RunnerMessage
+from sandbox_service.wire.json_types import JsonObject  # noqa: TC001 - the codec reads the fields' types
+
+from .codec import Codec, JsonValue, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import receive_packet, send_packet
-from sandbox_service.runner.messages.codec import JsonObject, MessageError, encode
+from sandbox_service.runner.messages.codec import MessageError, encode
 from sandbox_service.runner.messages.session import ANSWERS, Question, QuestionRefused
 
 if TYPE_CHECKING:
     import socket
+
+    from sandbox_service.wire.json_types import JsonObject
 
 
 class WorldConnection:

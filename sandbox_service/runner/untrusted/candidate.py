@@ -11,10 +11,12 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import receive_packet, send_packet
 
 if TYPE_CHECKING:
     import socket
+
+    from sandbox_service.wire.json_types import JsonObject
 
 
 _OURS = "sandbox_service.environments."

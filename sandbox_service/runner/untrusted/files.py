@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import receive_packet, send_packet
 from sandbox_service.runner.kernel.removal import remove_owned
 from sandbox_service.runner.messages.codec import encode
 from sandbox_service.runner.messages.files import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import socket
 
     from sandbox_service.runner.messages.codec import RunnerMessage
+    from sandbox_service.wire.json_types import JsonObject
 
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -50,8 +50,8 @@ from .output_capture import OutputCapture
 from .session_client import SessionClient
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.io.packets import JsonObject
     from sandbox_service.runner.messages.codec import RunnerMessage
+    from sandbox_service.wire.json_types import JsonObject
 
     from .control import ControlSocket
 

@@ -7,12 +7,13 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import usage_of
 from sandbox_service.runner.messages.control import Done, EndCandidate, StartCandidate, Started
 
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import CpuUsage
+    from sandbox_service.wire.json_types import JsonObject
 
     from .control import ControlSocket
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import usage_of
 from sandbox_service.runner.messages.codec import MessageError, encode
 from sandbox_service.runner.messages.control import Done, KillAgent, Started, StartSession
@@ -32,6 +32,7 @@ from sandbox_service.runner.messages.session import (
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import CpuUsage
     from sandbox_service.runner.messages.codec import RunnerMessage
+    from sandbox_service.wire.json_types import JsonObject
 
     from .allowance import Allowance
     from .control import ControlSocket

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.calls import TAG, native_calls, parse_calls, plain_text
 
@@ -11,9 +11,8 @@ from .prompts import NOTHING_TO_RUN
 
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 _OPENING = "```python"
 _CLOSING = "```"

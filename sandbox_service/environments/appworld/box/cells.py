@@ -11,7 +11,7 @@ import base64
 import json
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import importing  # noqa: F401  # isort: skip  # before AppWorld
 import appworld
@@ -21,11 +21,10 @@ from .values import decode
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
     from .engine import AppWorldEngine
 
-
-JsonObject = dict[str, Any]
 
 ARCHIVE = "agent_packages.zip"
 """Modules that a cell may import beside the standard library and AppWorld's package."""

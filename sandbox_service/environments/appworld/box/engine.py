@@ -16,7 +16,7 @@ import random
 import re
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import importing  # noqa: F401  # isort: skip  # before AppWorld
 from appworld.apps import build_main_app, get_all_apps
@@ -34,7 +34,8 @@ from appworld.requester import Requester, _get_api_name_to_doc
 from .clock import hold_clock
 from .transport import AppClient, Guard, run_endpoints_in_place
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 OUTPUT = ":memory:task_output-world"
 """Folder of the live databases, by AppWorld's way of naming it."""

@@ -11,13 +11,14 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sandbox_service.runner.untrusted.ask_world import ask
 
 from .values import encode
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 
 def _question(app: str, api: str, arguments: JsonObject, *, wrapped: bool) -> Any:  # noqa: ANN401

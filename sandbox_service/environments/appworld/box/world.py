@@ -6,7 +6,7 @@ One world a process. All of AppWorld is loaded once, in the process that worlds 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
@@ -18,10 +18,10 @@ from .evaluation import EvaluationError, LateError, TaskScore, evaluate
 from .prompts import TOOL, introduction, task_message
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
     from .engine import TaskSpecs
 
-
-JsonObject = dict[str, Any]
 
 _PARAMS = ("prompt", "simple", "sparse")
 _OVER = "Nothing was run: the task has been completed."

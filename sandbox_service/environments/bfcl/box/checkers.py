@@ -15,13 +15,14 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 
 from .engine import official
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _turn_state = official("eval_checker.multi_turn_eval.multi_turn_utils")
 _turns = official("eval_checker.multi_turn_eval.multi_turn_checker")

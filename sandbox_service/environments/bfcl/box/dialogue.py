@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Outcome, Start, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .prompts import FUNCTION_CALLS
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _PARAMS = ("final_reward", "is_open_query", "memory", "step_rewards")
 

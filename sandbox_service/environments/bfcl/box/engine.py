@@ -16,9 +16,10 @@ import sys
 import unicodedata
 from collections import defaultdict
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 REFUSED = "call_refused()"
 """Stands in a history for a call that was not run; no such function exists anywhere."""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-JsonObject = dict[str, Any]
+    from sandbox_service.wire.json_types import JsonObject
 
 
 class TaskLocation(NamedTuple):

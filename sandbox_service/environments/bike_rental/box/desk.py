@@ -7,7 +7,7 @@ business: a tool does not refuse what only the policy forbids.
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .rental_data import (
     FIRST_BOOKING,
@@ -20,7 +20,8 @@ from .rental_data import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-JsonObject = dict[str, Any]
+    from sandbox_service.wire.json_types import JsonObject
+
 
 VOUCHER = 1000
 _MOST_DAYS = 60

@@ -6,11 +6,12 @@ is the customer's message. The world only reads what the message means.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .scripted_user import ReplyKind, UserReply
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 COUNTERPART = "user"
 """The name that messages of the customer have."""

@@ -11,9 +11,10 @@ import json
 import random
 from datetime import date, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 TODAY = date(2026, 5, 11)
 STATIONS = ("harbour", "market", "station", "park")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .desk import Desk, DeskError
 from .policy import REASONS, RULES
 from .rental_data import DAY_RATES, EXTRAS, INSURANCES, MEMBERSHIPS, SIZES, STATIONS
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _TEXT: JsonObject = {"type": "string"}
 _CUSTOMER: JsonObject = {"type": "string", "description": "A customer, such as C-1001."}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.bike_rental.box.rental_data import (
     DAY_RATES,
@@ -17,9 +17,10 @@ from sandbox_service.environments.bike_rental.box.rental_data import (
 from .wish import Wish, about, best_bike, decline, settle
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
     from .wish import Draw
 
-JsonObject = dict[str, Any]
 
 _COMMON_EXTRAS = ("helmet", "lock", "panniers")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.bike_rental.box.desk import Desk
 from sandbox_service.environments.bike_rental.box.rental_data import make_database
@@ -21,9 +21,10 @@ from .wish import Draw
 from .wishes import WISHES
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
     from .wish import Wish
 
-JsonObject = dict[str, Any]
 
 TWO_REQUESTS = "two_requests"
 TASKS = MappingProxyType({"train": 10, "validation": 3, "test": 4})

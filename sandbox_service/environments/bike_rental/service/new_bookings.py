@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.bike_rental.box.rental_data import (
     DAY_RATES,
@@ -19,9 +19,10 @@ from sandbox_service.environments.bike_rental.box.rental_data import (
 from .wish import Wish, best_bike, decline, settle
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
     from .wish import Draw, Facts
 
-JsonObject = dict[str, Any]
 
 _ADULT_KINDS = ("electric", "cargo")
 _BORN_BY = 2008

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.bike_rental.box.rental_data import MEMBERSHIPS, TODAY
 
@@ -13,7 +13,6 @@ from .wish import Wish, about, decline, settle
 if TYPE_CHECKING:
     from .wish import Draw
 
-JsonObject = dict[str, Any]
 
 _VOUCHER_DAYS = 14
 _RAISED = MappingProxyType({"none": ("silver", "gold"), "silver": ("gold",), "gold": ()})

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.bike_rental.box.desk import Desk, euros
 from sandbox_service.environments.bike_rental.box.tools import run_tool
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
 Facts = tuple[tuple[str, tuple[str, ...]], ...]
 
 _BOOKING_WORDS = ("booking", "bookings", "rental", "reservation")

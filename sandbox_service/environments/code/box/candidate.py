@@ -13,12 +13,13 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .codec import CodecError, decode, encode
 from .snapshots import Freezer
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _MUTABLE = (list, dict, set, bytearray)
 

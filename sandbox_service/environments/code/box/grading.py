@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
@@ -21,9 +21,8 @@ from .trials import HiddenTest, Trial, TrialResult, run_test
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 MAX_SOLUTION_BYTES = 256 * 1024
 """Largest solution file that is graded."""

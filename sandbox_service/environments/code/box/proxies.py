@@ -19,9 +19,8 @@ from .codec import CodecError, decode, encode
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Candidate
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "UnicodeError", "ExceptionGroup"}
 """Iteration would take the first two for its own end; the others cannot be made from a text."""

@@ -8,11 +8,12 @@ text and items, all plain data. Standard library only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .codec import MAX_DEPTH, CodecError, decode, encode
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _MAX_SIZE = 4_000_000
 """Items and characters that the objects of one answer may hold."""

@@ -6,7 +6,7 @@ library only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.editor import EditorError, edit
 from sandbox_service.environments.shared.box.tool_results import ToolResult, cut, executed
@@ -17,9 +17,8 @@ from .schemas import SUBMIT, TOOLS
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import ParsedCall
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 MAX_ANSWER_BYTES = 64 * 1024
 """Longest answer that a submit may carry."""

@@ -6,16 +6,15 @@ import posixpath
 import shlex
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 FOLDER, FILE = "d", "f"
 """Kinds of artifacts: a folder's archive has its content, a file's the file itself."""

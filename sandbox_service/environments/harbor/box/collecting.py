@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 _LEAST_S = 0.05
 

@@ -6,7 +6,7 @@ Collect hooks run before each copy. Standard library only.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
@@ -18,11 +18,10 @@ from .room import LEAST_ARCHIVE
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
     from .step_tests import Work
 
-
-JsonObject = dict[str, Any]
 
 _LONGEST_COPY_S = 60.0
 _COPY_S = 5.0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
@@ -25,9 +25,8 @@ from .step_tests import NoRewardError, StepTests, Work
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 _LEAST_S = 1.0
 BESIDE_TESTS_S = 60.0

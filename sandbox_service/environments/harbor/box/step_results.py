@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.world import Verdict
 
 from .rewards import KEY, RewardError, combine, falls_short, score_of
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _DONE = 1.0 - 1e-9
 _NO_RESULT = "the grading of a step was broken off"

@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.worker.allowance import Allowance, kept_waiting
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
+from sandbox_service.wire.json_types import JsonObject
 
 from .layout import SETUP, WORKDIR, give_place, take_place
 from .rewards import RewardError, check_range, parse_rewards
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Candidate
 
 
-JsonObject = dict[str, Any]
 Work = str | list[JsonObject]
 """The work of an agent: a copy of its working directory, or artifacts that come from another box."""
 

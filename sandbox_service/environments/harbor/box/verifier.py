@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sandbox_service.runner.kernel.privileges import be_undumpable, become_reaper
 from sandbox_service.runner.kernel.procfs import children
@@ -25,7 +25,8 @@ from sandbox_service.runner.kernel.procfs import children
 from .artifacts import FOLDER
 from .layout import IMAGE_TESTS, INITIAL, LINK, SUBFOLDERS
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _OUTPUT_BYTES = 16 * 1024

@@ -5,9 +5,10 @@ Nothing here raises on what a model wrote, and reading takes time in proportion 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 SUBMIT = "submit"
 SUBMIT_TOOL: JsonObject = {

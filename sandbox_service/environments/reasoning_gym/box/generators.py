@@ -16,13 +16,14 @@ import math
 import random
 import re
 from collections.abc import Iterator, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import reasoning_gym
 
 from .judges import FORMS, JUDGES
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 SIZE = 1000
 """Entries of one seed. Some datasets arrange their kinds of questions by it, so it is the same for all."""

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+
+from sandbox_service.wire.json_types import JsonObject
 
 from .arithmetic import ArithmeticTextError, read_arithmetic
 
-JsonObject = dict[str, Any]
 Judge = Callable[[JsonObject, str], bool]
 """Takes an entry of the dataset and an answer; returns whether it is correct."""
 

@@ -5,11 +5,12 @@ Nothing here raises on what a model wrote, and reading takes time in proportion 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls, plain_text
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 SEARCH, SUBMIT = "search", "submit"
 _ARGUMENTS = {SEARCH: "query", SUBMIT: "answer"}

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .calls import TAG, ParsedCall, native_calls, plain_text, tagged_call
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 MAX_ACTIONS = 16
 """Calls of one message that are run; later ones are refused, not ignored."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .calls import ParsedCall
+    from sandbox_service.wire.json_types import JsonObject
 
-JsonObject = dict[str, Any]
+    from .calls import ParsedCall
 
 
 def answered(calls: Sequence[ParsedCall], texts: Sequence[str]) -> list[JsonObject]:

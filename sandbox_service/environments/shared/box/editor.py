@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, FileInfo
+    from sandbox_service.wire.json_types import JsonObject
 
-
-JsonObject = dict[str, Any]
 
 MAX_FILE_BYTES = 1024 * 1024
 """Largest file that the editor opens or writes."""

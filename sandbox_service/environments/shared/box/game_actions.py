@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls, plain_text
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 ACT = "act"
 ACT_TOOL: JsonObject = {

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Execution
+    from sandbox_service.wire.json_types import JsonObject
 
     from .calls import ParsedCall
-
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

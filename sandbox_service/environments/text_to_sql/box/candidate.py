@@ -7,13 +7,14 @@ episode reveals; it is killed afterwards. Standard library only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .database import build_database
 from .reading import QueryError, prepare_for_reading, run_query
 from .schema import load_schema
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 
 def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 LIST_TABLES, DESCRIBE, QUERY, SUBMIT = "list_tables", "describe_table", "run_query", "submit_query"
 

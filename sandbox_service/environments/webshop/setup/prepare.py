@@ -10,9 +10,10 @@ import json
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-JsonObject = dict[str, Any]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
 
 _PRODUCTS = Path(__file__).resolve().parents[1] / "data" / "products"
 

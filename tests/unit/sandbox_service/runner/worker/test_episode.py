@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.worker.episode import WorldEpisode
 from sandbox_service.wire.frames import Frame, Op
+from sandbox_service.wire.json_types import JsonObject
 from tests.fakes.essay_world import EssayWorld
-
-JsonObject = dict[str, Any]
 
 
 class Stairs(GameWorld):

@@ -7,8 +7,8 @@ import pytest
 from sandbox_service.environments.harbor.box.copies import Copies, copy_folders
 from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE
 from sandbox_service.runner.world import Execution, WorldError
+from sandbox_service.wire.json_types import JsonObject
 
-JsonObject = dict[str, Any]
 WORK = "d29yaw=="
 HOOK = {"command": "dump", "timeout_s": 30.0}
 

@@ -15,13 +15,13 @@ from sandbox_service.environments.harbor.box.step_tests import StepTests
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Execution, Verdict, WorldError
+from sandbox_service.wire.json_types import JsonObject
 from tests.harness.busy import busy_cpu
 from tests.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-JsonObject = dict[str, Any]
 
 WORK = "d29yaw=="
 ONE: JsonObject = {"reward_txt": "1"}

@@ -9,8 +9,7 @@ import pytest
 from sandbox_service.environments.harbor.box.rewards import RewardError
 from sandbox_service.environments.harbor.box.step_results import DueTests, StepResults
 from sandbox_service.runner.world import Verdict
-
-JsonObject = dict[str, Any]
+from sandbox_service.wire.json_types import JsonObject
 
 FULL: JsonObject = {"rewards": {"reward": 1.0}}
 HALF: JsonObject = {"rewards": {"reward": 0.5}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,7 @@ from sandbox_service.environments.harbor.box.room import LEAST_ARCHIVE, Room
 from sandbox_service.environments.harbor.box.world import HarborWorld
 from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.world import Context, Execution
-
-JsonObject = dict[str, Any]
+from sandbox_service.wire.json_types import JsonObject
 
 SUBMIT: JsonObject = {
     "role": "assistant",

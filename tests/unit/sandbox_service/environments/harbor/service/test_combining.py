@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -11,8 +9,7 @@ from sandbox_service.environments.base import DuePart
 from sandbox_service.environments.harbor.service.combining import StepsCombination
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.world import Verdict
-
-JsonObject = dict[str, Any]
+from sandbox_service.wire.json_types import JsonObject
 
 FULL: JsonObject = {"rewards": {"reward": 1.0}}
 HALF: JsonObject = {"rewards": {"reward": 0.5}}
