@@ -181,8 +181,8 @@ def main() -> int:
             store = owned.enter_context(own_database(os.environ["SANDBOX_TEST_POSTGRES_URL"]))
         former = folder / "former"
         unpack(given.former, former)
-        found = {"former": commit_of(given.former), "next": commit_of("HEAD")}
-        found |= asyncio.run(measure(former, folder, store))
+        commits = {"former": commit_of(given.former), "next": commit_of("HEAD")}
+        found = {**commits, **asyncio.run(measure(former, folder, store))}
     text = json.dumps(found, indent=2) + "\n"
     sys.stdout.write(text)
     if given.output:
