@@ -29,6 +29,7 @@ async def test_the_descriptor_is_complete_and_true(subject: Subject) -> None:
     capabilities = told.capabilities
     assert capabilities.agent_code == spec.agent_code
     assert capabilities.files == spec.agent_code
+    assert capabilities.agents == spec.runs_agents
     assert capabilities.fork == spec.fork
     assert capabilities.deterministic == spec.deterministic
     assert capabilities.many_per_worker == spec.many_per_worker

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from sandbox_contract.inspection import Capabilities
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -134,6 +136,18 @@ class EnvironmentSpec:
     """Instances that are set up at once for each core of the node, where setting one up keeps a core busy
     for a while; 0 for no bound."""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """The abilities of its instances, for the descriptor."""
+        return Capabilities(
+            fork=self.fork,
+            files=self.agent_code,
+            agent_code=self.agent_code,
+            agents=self.runs_agents,
+            deterministic=self.deterministic,
+            many_per_worker=self.many_per_worker,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class VerifierBox:
@@ -224,4 +238,13 @@ class Catalog(Protocol):
 
         Raises ServiceError(UNKNOWN_TASK).
         """
+        ...
+
+
+@runtime_checkable
+class ChecksFiles(Protocol):
+    """A catalog that can check the files of its tasks before the service starts; no catalog has to."""
+
+    def check_files(self) -> None:
+        """Raise ServiceError(TASK_INVALID) if it cannot serve what its settings name."""
         ...

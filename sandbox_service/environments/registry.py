@@ -22,6 +22,7 @@ from sandbox_service.telemetry import get_logger
 from .alfworld.service.catalog import AlfworldCatalog
 from .appworld.service.catalog import AppworldCatalog
 from .babyai.service.catalog import BabyaiCatalog
+from .base import ChecksFiles
 from .bfcl.service.catalog import BfclCatalog
 from .bike_rental.service.catalog import BikeRentalCatalog
 from .code.service.catalog import CodeCatalog
@@ -134,7 +135,7 @@ class Registry:
         for catalog in self.catalogs.values():
             # The specification of boxes suffices for all tasks.
             _ = catalog.spec
-            if isinstance(catalog, CodeCatalog):
+            if isinstance(catalog, ChecksFiles):
                 catalog.check_files()
 
     def check_pools(self, names: Iterable[str]) -> None:

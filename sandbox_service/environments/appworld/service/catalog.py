@@ -11,12 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.appworld.box.prompts import TOOL
 from sandbox_service.environments.base import BoxResources, EnvironmentSpec, TaskPayload
 from sandbox_service.environments.provisions import GROUP
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class AppworldCatalog:
             default_split=next(iter(self._splits)),
             action_format=_ACTION_FORMAT,
             tools=(Tool.model_validate(TOOL),),
-            capabilities=Capabilities(
-                fork=True, files=True, agent_code=True, deterministic=False, many_per_worker=False
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
             params={"type": "object", "properties": {**_PARAMS}, "additionalProperties": False},
@@ -84,8 +83,7 @@ class AppworldCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            detail = f"appworld has no split {split!r}; there are: {', '.join(self._splits)}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("appworld", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         self._check(task_id)
@@ -128,7 +126,7 @@ class AppworldCatalog:
 
     def _check(self, task_id: str) -> None:
         if task_id not in self._known:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"appworld has no task {task_id!r}")
+            raise unknown_task("appworld", task_id)
 
     def _truth(self, task_id: str) -> Path:
         return self._provisions.data / "tasks" / task_id / "ground_truth"

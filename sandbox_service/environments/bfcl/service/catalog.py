@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.inspection import Environment, Split
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.bfcl.box.task_files import TaskFiles
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
+from sandbox_service.environments.shared.service.reference_messages import several_calls
 
 from .splits import SUBTYPES, make_splits
 
@@ -76,13 +75,7 @@ class BfclCatalog:
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
             default_split="train",
             action_format=_ACTION_FORMAT,
-            capabilities=Capabilities(
-                fork=True,
-                files=False,
-                agent_code=False,
-                deterministic=True,
-                many_per_worker=self.spec.many_per_worker,
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=max(self._max_steps(task_id) for task_id in self.files.places),
             params={"type": "object", "properties": {**_PARAMS}, "additionalProperties": False},
@@ -92,9 +85,7 @@ class BfclCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            known = ", ".join(self._splits)
-            detail = f"bfcl has no split {split!r}; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("bfcl", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         self._check(task_id)
@@ -132,7 +123,7 @@ class BfclCatalog:
 
     def _check(self, task_id: str) -> None:
         if task_id not in self.files.places:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"bfcl has no task {task_id!r}")
+            raise unknown_task("bfcl", task_id)
 
 
 def user_words(task: Mapping[str, Any]) -> str:
@@ -149,12 +140,4 @@ def _message(number: int, step: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return a step of a solution as an assistant message, with native tool calls."""
     if "calls" not in step:
         return {"role": "assistant", "content": step["text"]}
-    given: list[JsonValue] = [
-        {
-            "id": f"call_{number}_{index}",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(arguments)},
-        }
-        for index, (name, arguments) in enumerate(step["calls"])
-    ]
-    return {"role": "assistant", "content": None, "tool_calls": given}
+    return several_calls(number, step["calls"])

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.bike_rental.box.tools import tool_schemas
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 
 from .generator import TASKS, RentalTask, generate_tasks
 from .reference import reference_messages
@@ -61,13 +60,7 @@ class BikeRentalCatalog:
             default_split="train",
             action_format=_ACTION_FORMAT,
             tools=tuple(Tool.model_validate(each) for each in tool_schemas()),
-            capabilities=Capabilities(
-                fork=spec.fork,
-                files=False,
-                agent_code=False,
-                deterministic=spec.deterministic,
-                many_per_worker=spec.many_per_worker,
-            ),
+            capabilities=spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
             params={"type": "object", "properties": {"user": _USER}, "additionalProperties": False},
@@ -75,8 +68,7 @@ class BikeRentalCatalog:
 
     def task_ids(self, split: str) -> Sequence[str]:
         if split not in TASKS:
-            detail = f"bike_rental has no split {split!r}; there are: {', '.join(TASKS)}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail)
+            raise unknown_split("bike_rental", split, TASKS)
         return [task.id for task in generate_tasks(split)]
 
     def payload(self, task_id: str) -> TaskPayload:
@@ -107,4 +99,4 @@ class BikeRentalCatalog:
         try:
             return self._tasks[task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"bike_rental has no task {task_id!r}") from None
+            raise unknown_task("bike_rental", task_id) from None

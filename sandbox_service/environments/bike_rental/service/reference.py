@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+from sandbox_service.environments.shared.service.reference_messages import several_calls
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -25,16 +26,7 @@ class _Messages:
         self.messages.append({"role": "assistant", "content": text})
 
     def add_calls(self, *calls: tuple[str, dict[str, Any]]) -> None:
-        number = len(self.messages)
-        given: list[JsonValue] = [
-            {
-                "id": f"call_{number}_{index}",
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
-            }
-            for index, (name, arguments) in enumerate(calls)
-        ]
-        self.messages.append({"role": "assistant", "content": None, "tool_calls": given})
+        self.messages.append(several_calls(len(self.messages), calls))
 
 
 def reference_messages(task: RentalTask, *, customer: bool) -> list[dict[str, JsonValue]]:

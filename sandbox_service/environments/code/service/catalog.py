@@ -6,18 +6,17 @@ follows with each evaluation.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.code.box.schemas import INTERFACES, SUBMIT, TOOLS
 from sandbox_service.environments.code.box.shaping import TERMS
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
+from sandbox_service.environments.shared.service.reference_messages import one_call
 
 from .packs.arithmetic import arithmetic_splits, load_arithmetic
 from .packs.humaneval import load_humaneval
@@ -80,14 +79,7 @@ class CodeCatalog:
             default_split="train",
             action_format=_ACTION_FORMAT,
             tools=tuple(Tool.model_validate(tool.schema()) for tool in TOOLS),
-            capabilities=Capabilities(
-                fork=True,
-                files=True,
-                agent_code=True,
-                agents=True,
-                deterministic=False,
-                many_per_worker=False,
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
             params={"type": "object", "properties": params, "additionalProperties": False},
@@ -103,9 +95,7 @@ class CodeCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            known = ", ".join(self._splits)
-            detail = f"code has no split {split!r}; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("code", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
@@ -135,7 +125,7 @@ class CodeCatalog:
         ]
         if calls and calls[-1][0] != SUBMIT:
             calls.append((SUBMIT, {}))
-        return [_assistant(index, tool, arguments) for index, (tool, arguments) in enumerate(calls)]
+        return [one_call(index, tool, arguments) for index, (tool, arguments) in enumerate(calls)]
 
     @cached_property
     def _loaded(self) -> tuple[dict[str, tuple[str, ...]], dict[str, CodeTask]]:
@@ -169,11 +159,4 @@ class CodeCatalog:
         try:
             return self._loaded[1][task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"code has no task {task_id!r}") from None
-
-
-def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return an assistant message with one native tool call."""
-    function: dict[str, JsonValue] = {"name": tool, "arguments": json.dumps(arguments)}
-    call: dict[str, JsonValue] = {"id": f"call_{index}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+            raise unknown_task("code", task_id) from None

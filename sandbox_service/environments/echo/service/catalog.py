@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.inspection import Environment, Split
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -40,9 +39,7 @@ class EchoCatalog:
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in _SPLITS.items()),
             default_split="train",
             action_format="Any assistant message.",
-            capabilities=Capabilities(
-                fork=True, files=False, agent_code=False, deterministic=True, many_per_worker=True
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=_MAX_STEPS,
             params={"type": "object", "properties": {}, "additionalProperties": False},
@@ -52,7 +49,7 @@ class EchoCatalog:
         try:
             return _SPLITS[split]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, f"echo has no split {split!r}") from None
+            raise unknown_split("echo", split, _SPLITS) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task: dict[str, JsonValue] = {
@@ -75,4 +72,4 @@ def _steps(task_id: str) -> int:
     try:
         return _STEPS[task_id]
     except KeyError:
-        raise ServiceError(ErrorCode.UNKNOWN_TASK, f"echo has no task {task_id!r}") from None
+        raise unknown_task("echo", task_id) from None

@@ -7,14 +7,13 @@ the same catalog under names of their own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import MAX_EVALUATE_S
@@ -29,6 +28,8 @@ from sandbox_service.environments.harbor.box.grading import BESIDE_TESTS_S
 from sandbox_service.environments.harbor.box.layout import FOLDERS
 from sandbox_service.environments.harbor.box.tools import SUBMIT, TOOLS
 from sandbox_service.environments.harbor.box.world import INTERFACES
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
+from sandbox_service.environments.shared.service.reference_messages import one_call
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
@@ -162,14 +163,7 @@ class HarborCatalog:
             default_split=next(iter(self._splits)),
             action_format=_ACTION_FORMAT,
             tools=tuple(Tool.model_validate(tool.schema()) for tool in TOOLS),
-            capabilities=Capabilities(
-                fork=False,
-                files=True,
-                agent_code=True,
-                agents=True,
-                deterministic=False,
-                many_per_worker=False,
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=self._reward_range,
             max_steps=self._config.max_steps,
             params={
@@ -183,8 +177,7 @@ class HarborCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            detail = f"{self._name} has no split {split!r}; there are: {', '.join(self._splits)}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split(self._name, split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
@@ -220,8 +213,8 @@ class HarborCatalog:
             if not files:
                 return []
             command = solving_command(files, task.toml.solution.env)
-            messages.append(_assistant(len(messages), "execute_bash", {"command": command}))
-            messages.append(_assistant(len(messages), SUBMIT, {}))
+            messages.append(one_call(len(messages), "execute_bash", {"command": command}))
+            messages.append(one_call(len(messages), SUBMIT, {}))
         return messages
 
     @cached_property
@@ -307,7 +300,7 @@ class HarborCatalog:
         try:
             return self._tasks[task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self._name} has no task {task_id!r}") from None
+            raise unknown_task(self._name, task_id) from None
 
 
 def _wants_network(toml: TaskToml) -> bool:
@@ -355,10 +348,3 @@ def _check_resources(name: str, table: EnvironmentTable | None, config: TaskFold
     ):
         if wanted > most:
             raise TaskRefused(f"{name}.{key} is {wanted:g}; the settings allow {most:g}")
-
-
-def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return an assistant message with one native tool call."""
-    function: dict[str, JsonValue] = {"name": tool, "arguments": json.dumps(arguments)}
-    call: dict[str, JsonValue] = {"id": f"call_{index}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.reasoning_gym.box.answers import SUBMIT_TOOL
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -126,13 +127,7 @@ class ReasoningGymCatalog:
             default_split="train",
             action_format="The answer between <answer> and </answer>, or a call of submit.",
             tools=(Tool.model_validate(SUBMIT_TOOL),),
-            capabilities=Capabilities(
-                fork=True,
-                files=False,
-                agent_code=False,
-                deterministic=True,
-                many_per_worker=self.spec.many_per_worker,
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=most,
             params={"type": "object", "properties": params, "additionalProperties": False},
@@ -142,9 +137,7 @@ class ReasoningGymCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            known = ", ".join(self._splits)
-            detail = f"reasoning_gym has no split {split!r}; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("reasoning_gym", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         name = self._read_id(task_id)
@@ -251,4 +244,4 @@ class ReasoningGymCatalog:
         return name
 
     def _refuse(self, task_id: str, why: str) -> NoReturn:
-        raise ServiceError(ErrorCode.UNKNOWN_TASK, f"reasoning_gym has no task {task_id!r}: {why}")
+        raise unknown_task("reasoning_gym", task_id, why)

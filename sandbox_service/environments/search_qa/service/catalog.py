@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.search_qa.box.actions import SEARCH, SUBMIT, TOOLS
 from sandbox_service.environments.search_qa.box.encyclopedia import REGIONS
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
+from sandbox_service.environments.shared.service.reference_messages import one_call
 
 from .questions import STEPS, SearchTask, load_tasks
 
@@ -55,13 +54,7 @@ class SearchQaCatalog:
                 "the last of which counts."
             ),
             tools=tuple(Tool.model_validate(tool) for tool in TOOLS),
-            capabilities=Capabilities(
-                fork=True,
-                files=False,
-                agent_code=False,
-                deterministic=True,
-                many_per_worker=self.spec.many_per_worker,
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
             params={"type": "object", "properties": params, "additionalProperties": False},
@@ -71,9 +64,7 @@ class SearchQaCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            known = ", ".join(self._splits)
-            detail = f"search_qa has no split {split!r}; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("search_qa", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
@@ -92,7 +83,7 @@ class SearchQaCatalog:
         task = self._task(task_id)
         calls = [(SEARCH, {"query": name}) for name in task.entities]
         calls.append((SUBMIT, {"answer": task.answer}))
-        return [_message(number, name, arguments) for number, (name, arguments) in enumerate(calls)]
+        return [one_call(number, name, arguments) for number, (name, arguments) in enumerate(calls)]
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:
@@ -108,10 +99,4 @@ class SearchQaCatalog:
         try:
             return load_tasks()[task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"search_qa has no task {task_id!r}") from None
-
-
-def _message(number: int, name: str, arguments: dict[str, str]) -> dict[str, JsonValue]:
-    function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
-    call: dict[str, JsonValue] = {"id": f"call_{number}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+            raise unknown_task("search_qa", task_id) from None

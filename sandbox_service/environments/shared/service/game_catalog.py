@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.shared.box.game_actions import ACT, ACT_TOOL
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -94,13 +95,7 @@ class GameCatalog:
             default_split=facts.default_split,
             action_format=f'An action as plain text, after "Action:", or as a call of {ACT}. {facts.actions}',
             tools=(Tool.model_validate(ACT_TOOL),),
-            capabilities=Capabilities(
-                fork=spec.fork,
-                files=False,
-                agent_code=False,
-                deterministic=spec.deterministic,
-                many_per_worker=spec.many_per_worker,
-            ),
+            capabilities=spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=max(self._max_steps(task) for task in self._tasks.values()),
             params=facts.params or nothing,
@@ -110,8 +105,7 @@ class GameCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            detail = f"{self.spec.name} has no split {split!r}; there are: {', '.join(self._splits)}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split(self.spec.name, split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
@@ -146,7 +140,7 @@ class GameCatalog:
         try:
             return self._tasks[task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self.spec.name} has no task {task_id!r}") from None
+            raise unknown_task(self.spec.name, task_id) from None
 
 
 def read_tasks(data: Path) -> Iterable[GameTask]:

@@ -17,10 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.inspection import Environment, Split
 from sandbox_service.environments.base import EnvironmentSetup, EnvironmentSpec, TaskPayload
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -87,13 +86,7 @@ class TaskCatalog(ABC):
             splits=tuple(Split(name=name, size=size) for name, size in self.splits.items()),
             default_split=next(iter(self.splits)),
             action_format=self.action_format,
-            capabilities=Capabilities(
-                fork=spec.fork,
-                files=False,
-                agent_code=False,
-                deterministic=spec.deterministic,
-                many_per_worker=spec.many_per_worker,
-            ),
+            capabilities=spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self.max_steps,
             params=dict(self.params),
@@ -101,8 +94,7 @@ class TaskCatalog(ABC):
 
     def task_ids(self, split: str) -> Sequence[str]:
         if split not in self.splits:
-            detail = f"{self.name} has no split {split!r}; there are: {', '.join(self.splits)}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail)
+            raise unknown_split(self.name, split, self.splits)
         return [f"{split}-{number}" for number in range(self.splits[split])]
 
     def payload(self, task_id: str) -> TaskPayload:
@@ -125,5 +117,5 @@ class TaskCatalog(ABC):
         # A number is written in one way only, so that no task has two ids.
         number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else -1
         if not 0 <= number < self.splits.get(split, 0) or str(number) != digits:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self.name} has no task {task_id!r}")
+            raise unknown_task(self.name, task_id)
         return self.make_task(split, number)

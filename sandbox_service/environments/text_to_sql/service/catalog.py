@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.inspection import Environment, Split
 from sandbox_contract.messages import Tool
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
+from sandbox_service.environments.shared.service.reference_messages import one_call
 from sandbox_service.environments.text_to_sql.box.tools import DESCRIBE, LIST_TABLES, QUERY, SUBMIT, TOOLS
-from sandbox_service.errors import ServiceError
 
 from .tasks import SqlTask, load_tasks
 
@@ -54,9 +53,7 @@ class TextToSqlCatalog:
             default_split="train",
             action_format=_ACTION_FORMAT,
             tools=tuple(Tool.model_validate(tool) for tool in TOOLS),
-            capabilities=Capabilities(
-                fork=True, files=True, agent_code=True, deterministic=True, many_per_worker=False
-            ),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
             params=nothing,
@@ -66,9 +63,7 @@ class TextToSqlCatalog:
         try:
             return self._splits[split]
         except KeyError:
-            known = ", ".join(self._splits)
-            detail = f"text_to_sql has no split {split!r}; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+            raise unknown_split("text_to_sql", split, self._splits) from None
 
     def payload(self, task_id: str) -> TaskPayload:
         task = self._task(task_id)
@@ -96,7 +91,7 @@ class TextToSqlCatalog:
             (QUERY, {"sql": task.query}),
             (SUBMIT, {"sql": task.query}),
         )
-        return [_message(number, name, arguments) for number, (name, arguments) in enumerate(calls)]
+        return [one_call(number, name, arguments) for number, (name, arguments) in enumerate(calls)]
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:
@@ -107,10 +102,4 @@ class TextToSqlCatalog:
         try:
             return load_tasks()[task_id]
         except KeyError:
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"text_to_sql has no task {task_id!r}") from None
-
-
-def _message(number: int, name: str, arguments: dict[str, str]) -> dict[str, JsonValue]:
-    function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
-    call: dict[str, JsonValue] = {"id": f"call_{number}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+            raise unknown_task("text_to_sql", task_id) from None

@@ -2,7 +2,8 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, EnvironmentsConfig
-from sandbox_service.environments.registry import build_registry
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from sandbox_service.environments.registry import Registry, build_registry
 from sandbox_service.errors import ServiceError
 
 REGISTRY = build_registry(EnvironmentsConfig())
@@ -19,10 +20,7 @@ def test_every_catalog_keeps_what_its_descriptor_promises(name: str) -> None:
     catalog = REGISTRY.catalog(name)
     descriptor, spec = catalog.describe(), catalog.spec
     assert descriptor.name == spec.name == name
-    assert descriptor.capabilities.fork == spec.fork
-    assert descriptor.capabilities.agent_code == spec.agent_code
-    assert descriptor.capabilities.deterministic == spec.deterministic
-    assert descriptor.capabilities.many_per_worker == spec.many_per_worker
+    assert descriptor.capabilities == spec.capabilities
     assert descriptor.default_split in {split.name for split in descriptor.splits}
     for split in descriptor.splits:
         ids = catalog.task_ids(split.name)
@@ -35,7 +33,7 @@ def test_every_catalog_keeps_what_its_descriptor_promises(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(REGISTRY.catalogs))
 def test_unknown_splits_and_tasks_have_their_codes(name: str) -> None:
     catalog = REGISTRY.catalog(name)
-    with pytest.raises(ServiceError) as caught:
+    with pytest.raises(ServiceError, match=f"there are: .*{catalog.describe().default_split}") as caught:
         catalog.task_ids("no such split")
     assert caught.value.code is ErrorCode.UNKNOWN_SPLIT
     with pytest.raises(ServiceError) as caught:
@@ -61,6 +59,18 @@ def test_files_of_tasks_that_cannot_be_served_are_found_before_anything_starts(w
     with pytest.raises(ServiceError, match=r"mine\.jsonl") as caught:
         registry.check_tasks()
     assert caught.value.code is ErrorCode.TASK_INVALID
+
+
+class CheckedCatalog(EchoCatalog):
+    """As another package may bring it."""
+
+    def check_files(self):
+        raise ServiceError(ErrorCode.TASK_INVALID, "tasks.jsonl is missing")
+
+
+def test_any_catalog_may_check_its_files_before_anything_starts() -> None:
+    with pytest.raises(ServiceError, match=r"tasks\.jsonl is missing"):
+        Registry({"mine": CheckedCatalog()}).check_tasks()
 
 
 def test_an_environment_that_cannot_be_described_hides_no_other(wrong) -> None:

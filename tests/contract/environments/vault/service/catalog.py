@@ -1,9 +1,8 @@
 """Tasks of the vault: add up the numbers in two drawers, and enter the sum."""
 
-from sandbox_contract.inspection import Capabilities, Environment, Split
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.inspection import Environment, Split
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
-from sandbox_service.errors import ServiceError
+from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 
 SPLITS = {"train": ["vault-0", "vault-1", "vault-2"], "test": ["vault-3"]}
 TRAITS = {"agent_code": False, "many_per_worker": True, "fork": True, "deterministic": True}
@@ -26,7 +25,7 @@ class VaultCatalog:
             splits=[Split(name=name, size=len(ids)) for name, ids in SPLITS.items()],
             default_split="train",
             action_format="Calls of the tools look and enter.",
-            capabilities=Capabilities(files=False, **TRAITS),
+            capabilities=self.spec.capabilities,
             reward_range=(0.0, 1.0),
             max_steps=MAX_STEPS,
             params={"type": "object", "properties": {}, "additionalProperties": False},
@@ -34,12 +33,12 @@ class VaultCatalog:
 
     def task_ids(self, split):
         if split not in SPLITS:
-            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, f"there is no split {split!r}")
+            raise unknown_split("vault", split, SPLITS)
         return SPLITS[split]
 
     def payload(self, task_id):
         if not any(task_id in ids for ids in SPLITS.values()):
-            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"there is no task {task_id!r}")
+            raise unknown_task("vault", task_id)
         left, right = 31415926 + int(task_id[-1]), 27182818
         task = {"drawers": {"left": left, "right": right}, "category": "sums", "max_steps": MAX_STEPS}
         return TaskPayload(task=task, grading={"code": str(left + right)}, max_steps=MAX_STEPS)
