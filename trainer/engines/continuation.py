@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from trainer.types import VersionSpan
 
 from .generation import Finish, Generation
+from .seeds import continued_seed
 
 if TYPE_CHECKING:
     from .generation import GenerationRequest
-
-
-STRIDE = 1_000_003
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,7 @@ class Continuation:
         return len(self.token_ids) >= self.request.max_tokens
 
     def next_request(self) -> GenerationRequest:
-        """Return the request for the missing tokens.
-
-        Its seed differs with the number of tokens so far: with the same seed, tokens would be sampled with
-        the random numbers of the first ones.
-        """
+        """Return the request for the missing tokens, with a seed of its own."""
         done = len(self.token_ids)
         if done == 0:
             return self.request
@@ -46,7 +40,7 @@ class Continuation:
             self.request,
             token_ids=self.request.token_ids + self.token_ids,
             max_tokens=self.request.max_tokens - done,
-            seed=None if seed is None else (seed + STRIDE * done) % 2**63,
+            seed=None if seed is None else continued_seed(seed, done),
         )
 
     def then(self, part: Generation) -> Continuation:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from trainer.errors import EngineError
+
 if TYPE_CHECKING:
     from trainer.types import EpisodeKey, VersionSpan
 
@@ -61,6 +63,16 @@ class Generation:
     """Contiguous spans over ``token_ids``."""
     cached: int | None = None
     """Prompt tokens that the engine took from its prefix cache; None where it does not say."""
+
+    def check_complete(self) -> None:
+        """Raise EngineError if it was interrupted, has no token, or another number of log-probabilities."""
+        if self.finish is Finish.ABORT:
+            raise EngineError("the turn was interrupted and not continued")
+        if not self.token_ids or len(self.logprobs) != len(self.token_ids):
+            raise EngineError(
+                f"the engine sent {len(self.token_ids)} tokens and {len(self.logprobs)} log-probabilities "
+                "for a turn"
+            )
 
 
 class Policy(Protocol):

@@ -21,6 +21,7 @@ from sandbox_contract.messages import Message
 from trainer.chat import HEAD_TOKENS
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest
+from trainer.engines.seeds import turn_seed
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import StopReason
 
@@ -49,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 30.0
 """Seconds added to the limit of a generation, for the policy's own queues and retries."""
-_SEED_STEP = 1_000_003
-"""Difference of the seeds of a session's calls, so that no two calls sample alike."""
 _CHARACTERS = 4
 """Approximate characters of a token."""
 
@@ -332,7 +331,7 @@ class Session:
             token_ids=prompt.token_ids,
             max_tokens=room,
             sampling=self._sampling,
-            seed=(self._key.seed * _SEED_STEP + number) % 2**31,
+            seed=turn_seed(self._key.seed, number),
             limit_s=limit_s,
         )
         try:
@@ -342,13 +341,7 @@ class Session:
             if not limit.expired():
                 raise
             raise Stalled(f"no answer of the policy within {limit_s + _GRACE_S:g} s") from error
-        if generation.finish is Finish.ABORT:
-            raise EngineError("the call was interrupted and not continued")
-        if not generation.token_ids or len(generation.logprobs) != len(generation.token_ids):
-            raise EngineError(
-                f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
-                "log-probabilities for a call"
-            )
+        generation.check_complete()
         return generation
 
     def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from trainer.chat import HEAD_TOKENS
-from trainer.errors import EngineError
 from trainer.model_gateway.forest import Call, Forest
 from trainer.tool_answers import named
 from trainer.types import Line
@@ -77,12 +76,8 @@ class Conversation:
         return self._left() if self._left() >= self._least_room else 0
 
     def add_turn(self, generation: Generation, sampling_s: float = 0.0) -> Message:
-        """Add a sampled turn and return its message. Raises EngineError for an invalid generation."""
-        if not generation.token_ids or len(generation.logprobs) != len(generation.token_ids):
-            raise EngineError(
-                f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
-                "log-probabilities for a turn"
-            )
+        """Add a sampled turn and return its message. Raises EngineError for an incomplete generation."""
+        generation.check_complete()
         call = Call(self._turns, generation, sampling_s=sampling_s, line=len(self.lines))
         self._forest.add(call, self._tokens, self._behind)
         head = self._tokens[-HEAD_TOKENS:]

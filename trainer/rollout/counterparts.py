@@ -16,6 +16,7 @@ from sandbox_client import ModelCounterpart
 from sandbox_client.counterparts import counterpart_failure
 from trainer.config.counterpart import PolicyCounterpart
 from trainer.engines.generation import Sampling
+from trainer.engines.seeds import other_draw
 from trainer.errors import EngineError
 from trainer.model_gateway.budget import SessionLimits
 from trainer.model_gateway.calls import CallError, ModelCall
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 
 _ENGINE_FAILED = 503
-_SEED_OFFSET = 500_009
-"""Difference of the seeds of an episode's two sessions, so that they do not sample alike."""
 
 
 class EpisodeCounterpart(Protocol):
@@ -104,7 +103,7 @@ class Counterparts:
             turn_seconds=self._config.generate_timeout_s,
         )
         drawn = Sampling(sampling.temperature, sampling.top_p, sampling.top_k, self._chat.stop_ids)
-        theirs = EpisodeKey(f"{key.trajectory_id}/counterpart", key.task, key.seed + _SEED_OFFSET)
+        theirs = EpisodeKey(f"{key.trajectory_id}/counterpart", key.task, other_draw(key.seed))
         return Session(theirs, self._policy, self._chat, drawn, limits)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sandbox_client import SandboxError
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
+from trainer.engines.seeds import turn_seed
 from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Trajectory
 
@@ -48,8 +49,6 @@ _LEAST_TURN = 16
 """Tokens that a turn needs to hold an action; with less room, the context is full."""
 _GRACE_S = 30.0
 """Seconds added to a call's own deadline, for the network, queues and retries."""
-_SEED_STEP = 1_000_003
-"""Difference of the seeds of an episode's turns, so that no two turns sample alike."""
 _CHECKED_GROUPS = 8
 """Groups at the beginning of a run whose turns are all checked for drift."""
 _CHARACTERS = 4
@@ -287,20 +286,17 @@ class _Played:
             sampling=Sampling(
                 sampling.temperature, sampling.top_p, sampling.top_k, self._player.chat.stop_ids
             ),
-            seed=(self._seed * _SEED_STEP + turn) % 2**31,
+            seed=turn_seed(self._seed, turn),
             limit_s=limit_s,
         )
         call = self._player.policy.generate(request)
         try:
-            generation = await self.phases.within("generate", limit_s + self._player.grace_s, call)
+            return await self.phases.within("generate", limit_s + self._player.grace_s, call)
         except Stalled:
             # With a turn played, the policy took the time; before one, the engines may be at fault.
             if turn and self._player.clock() >= self._deadline:
                 return None
             raise
-        if generation.finish is Finish.ABORT:
-            raise EngineError("the turn was interrupted and not continued")
-        return generation
 
     async def _add_observation(self, result: StepResult) -> None:
         """Add the observation to the conversation, or begin another session with it."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.messages import Message
 from trainer.appended_lines import cut_torn_line
 from trainer.engines.generation import GenerationRequest, Sampling
+from trainer.engines.seeds import other_draw
 from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey
 
@@ -48,9 +49,6 @@ You attempted a task and did not solve it. This is the task and your attempt:
 
 {instruction}"""
 _HINT = "\n\nNote from an earlier attempt, which failed: "
-_SEED_OFFSET = 500_009
-"""Difference of the seeds of both attempts: with the same random numbers, the new one would mostly repeat the
-first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,8 @@ class HintedPolicy:
         hint = self._hints.get(request.key.trajectory_id)
         if hint is not None:
             if request.seed is not None:
-                request = replace(request, seed=(request.seed + _SEED_OFFSET) % 2**31)
+                # With the random numbers of the first attempt, the new one would mostly repeat it.
+                request = replace(request, seed=other_draw(request.seed) % 2**31)
             place, room = len(hint.opening), self._context - len(request.token_ids) - len(hint.tokens)
             if request.token_ids[:place] == hint.opening and room >= request.max_tokens:
                 hinted = (*hint.opening, *hint.tokens, *request.token_ids[place:])

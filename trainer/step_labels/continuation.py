@@ -39,8 +39,8 @@ _Answer = TypeVar("_Answer")
 
 _COPIES = 8
 """Copies of an instance at a time. Each may take a box, of which a service has so many."""
-_SEED_STEP = 1_000_003
-"""Difference of the seeds of a continuation's turns, so that no two turns sample alike."""
+_TURN_STRIDE = 1_000_003
+"""Distance of the seeds of a continuation's turns."""
 
 
 class ContinuingPolicy(Protocol):
@@ -176,8 +176,8 @@ class ContinuationLabeller:
         """Play a copy to its end, and return its grade."""
         messages, tools = repeated.said, repeated.tools
         while not copy.finished and copy.step_index < self._config.max_turns:
-            turn_seed = (seed + _SEED_STEP * copy.step_index) % 2**31
-            turn = await self._policy.write_turn(messages, tools, turn_seed)
+            its_seed = continuation_turn_seed(seed, copy.step_index)
+            turn = await self._policy.write_turn(messages, tools, its_seed)
             if turn is None:
                 break
             result = await copy.step(turn)
@@ -188,6 +188,14 @@ class ContinuationLabeller:
     def _solved(self, verdict: EvaluateResult) -> float:
         least = self._config.solved_from
         return float(verdict.success if least is None else verdict.score >= least)
+
+
+def continuation_turn_seed(seed: int, step: int) -> int:
+    """Return the seed of a continuation's turn: turns are a stride apart, so that no two sample alike.
+
+    Those of an episode that is sampled for training are ``trainer.engines.seeds.turn_seed``.
+    """
+    return (seed + _TURN_STRIDE * step) % 2**31
 
 
 def continuation_seed(seed: int, episode: RecordedEpisode, steps: int, number: int) -> int:

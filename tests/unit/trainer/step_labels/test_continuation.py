@@ -15,7 +15,7 @@ from tests.fakes.recorded import message
 from trainer.config.step_labels import ContinuationConfig
 from trainer.errors import EngineError, LabelFailed
 from trainer.recorded.types import RecordedEpisode, RowOrigin
-from trainer.step_labels.continuation import ContinuationLabeller
+from trainer.step_labels.continuation import ContinuationLabeller, continuation_turn_seed
 
 STEPS = 3
 
@@ -258,3 +258,9 @@ async def test_the_instance_has_the_recorded_seed() -> None:
 
     await labels_of(recorded("a"), Watched(STEPS))
     assert seeds == [4]
+
+
+@pytest.mark.parametrize(("seed", "step", "turn_seed"), [(0, 0, 0), (5, 2, 2000011), (2**31 - 1, 1, 1000002)])
+def test_turns_of_a_continuation_are_a_stride_apart(seed, step, turn_seed) -> None:
+    """The values stay as they are, so that labels are repeated."""
+    assert continuation_turn_seed(seed, step) == turn_seed
