@@ -20,7 +20,7 @@ import httpx
 
 __all__ = ["CallFailed", "Client", "Toll", "counted_load"]
 
-_PATIENCE_S = 90.0
+_PATIENCE_S = 180.0
 _CALL_S = 180.0
 _PAUSE_S = 0.2
 _THINKS_S = 0.01

@@ -230,25 +230,32 @@ class EnginePool:
         place.reviving = asyncio.create_task(self._revive(place))
 
     async def _revive(self, place: _Member) -> None:
-        """Check a lost engine until it answers again or is given up."""
-        gone_in_a_row = 0
+        """Wait for a lost engine; one that takes too long is given up until it answers all the same."""
         try:
             async with asyncio.timeout(self._limits.revive_s):
-                while not place.up and gone_in_a_row < GONE_LIMIT:
-                    try:
-                        await place.engine.check_health()
-                        place.up = True
-                    except EngineGone:
-                        gone_in_a_row += 1
-                        await asyncio.sleep(self._limits.retry_s)
-                    except Exception as error:  # noqa: BLE001 - only the deadline ends this
-                        gone_in_a_row = 0
-                        logger.info("%s is not back: %s", place.engine.name, error)
-                        await asyncio.sleep(self._limits.retry_s)
+                await self._returned(place)
         except TimeoutError:
             logger.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+            place.given_up = True
+            self._changed.set()
+            await self._returned(place)
         place.given_up = not place.up
         self._changed.set()
+
+    async def _returned(self, place: _Member) -> None:
+        """Check an engine until it answers or is gone for good."""
+        gone_in_a_row = 0
+        while not place.up and gone_in_a_row < GONE_LIMIT:
+            try:
+                await place.engine.check_health()
+                place.up = True
+            except EngineGone:
+                gone_in_a_row += 1
+                await asyncio.sleep(self._limits.retry_s)
+            except Exception as error:  # noqa: BLE001 - an engine that starts fails in many ways
+                gone_in_a_row = 0
+                logger.info("%s is not back: %s", place.engine.name, error)
+                await asyncio.sleep(self._limits.retry_s)
 
     async def _watch(self) -> None:
         while True:

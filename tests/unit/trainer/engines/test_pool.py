@@ -92,6 +92,18 @@ async def test_without_any_engine_left_a_request_fails_at_once():
         await EnginePool([engine], LIMITS).generate(request())
 
 
+async def test_an_engine_that_was_given_up_is_used_again_when_it_is_back_after_all():
+    engine = FakeEngine()
+    engine.die()
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.01))
+    with pytest.raises(EngineError, match="no engine is left"):
+        await pool.generate(request())
+    engine.dead = False
+    await until(lambda: all(health.up for health in pool.health()))
+    assert (await pool.generate(request())).token_ids == (4, 5, 6, 7)
+    await pool.close()
+
+
 async def test_a_request_that_nobody_answers_ends_at_its_deadline_and_names_the_turn():
     engine = FakeEngine(slow=asyncio.Event())
     pool = EnginePool([engine], replace(LIMITS, generate_s=0.02))
