@@ -258,8 +258,12 @@ class HarborCatalog:
         return found
 
     def _load(self, path: Path, known: Mapping[str, HarborTask]) -> HarborTask:
-        task = load_task(path, self._offered)
         config = self._config
+        try:
+            task = load_task(path, self._offered)
+        except (OSError, ValueError, ArithmeticError, RecursionError) as error:
+            # The files of one author must not keep those of all others from being served.
+            raise TaskRefused(f"it cannot be read: {error}") from error
         if task.id in known:
             raise TaskRefused("another folder has a task of this name")
         _check_resources("environment", task.toml.environment, config)

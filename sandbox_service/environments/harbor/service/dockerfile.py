@@ -68,21 +68,34 @@ def read_dockerfile(text: str, offered: Collection[str]) -> BoxRecipe:
         raise NeedsImage(first)
     recipe, workdir = BoxRecipe(), "/"
     for line in rest:
-        word, _, operand = line.partition(" ")
-        word, operand = word.upper(), operand.strip()
-        if word == "WORKDIR" and str(PurePosixPath(workdir, operand)) == WORKDIR:
-            workdir = WORKDIR
-        elif word == "COPY":
-            recipe.copies.append(_copy(operand, workdir))
-        elif word == "ENV":
-            recipe.variables |= _variables(operand)
-        elif word == "RUN":
-            recipe.packages += _pins(operand, offered)
-        elif word not in _WITHOUT_EFFECT:
-            raise NeedsImage(line)
+        try:
+            workdir = _follow(line, workdir, recipe, offered)
+        except (ValueError, RecursionError):
+            # Docker has its own rules for quotes and lists, so the build decides.
+            raise NeedsImage(line) from None
     if workdir != WORKDIR:
         raise NeedsImage(f"no WORKDIR {WORKDIR}")
     return recipe
+
+
+def _follow(line: str, workdir: str, recipe: BoxRecipe, offered: Collection[str]) -> str:
+    """Add one instruction to a recipe and return the working directory after it.
+
+    Raises NeedsImage, ValueError and RecursionError.
+    """
+    word, _, operand = line.partition(" ")
+    word, operand = word.upper(), operand.strip()
+    if word == "WORKDIR" and str(PurePosixPath(workdir, operand)) == WORKDIR:
+        return WORKDIR
+    if word == "COPY":
+        recipe.copies.append(_copy(operand, workdir))
+    elif word == "ENV":
+        recipe.variables |= _variables(operand)
+    elif word == "RUN":
+        recipe.packages += _pins(operand, offered)
+    elif word not in _WITHOUT_EFFECT:
+        raise NeedsImage(line)
+    return workdir
 
 
 def _instructions(text: str) -> list[str]:
@@ -94,6 +107,8 @@ def _instructions(text: str) -> list[str]:
 
 def _copy(rest: str, workdir: str) -> Copy:
     words = json.loads(rest) if rest.startswith("[") else rest.split()
+    if not all(isinstance(word, str) for word in words):
+        raise NeedsImage(f"COPY {rest}")
     if len(words) < 2 or any(word.startswith("--") or "*" in word or "?" in word for word in words):
         raise NeedsImage(f"COPY {rest}")
     *sources, target = words
@@ -106,16 +121,17 @@ def _copy(rest: str, workdir: str) -> Copy:
 
 
 def _variables(rest: str) -> dict[str, str]:
-    if "$" in rest:
-        raise NeedsImage(f"ENV {rest}")
     first, _, value = rest.partition(" ")
-    if "=" not in first:
-        return {first: value.strip()}
-    return dict(word.split("=", 1) for word in shlex.split(rest))
+    variables = {first: value.strip()}
+    if "=" in first:
+        variables = dict(word.split("=", 1) for word in shlex.split(rest))
+    if "$" in rest or "\0" in rest or "" in variables:
+        raise NeedsImage(f"ENV {rest}")
+    return variables
 
 
 def _pins(rest: str, offered: Collection[str]) -> list[str]:
-    words = [] if any(sign in rest for sign in "&|;<>$`[") else shlex.split(rest)
+    words = [] if any(sign in rest for sign in "&|;<>$`[#") else shlex.split(rest)
     for command in _PIP:
         if words[: len(command)] == command:
             wanted = [word for word in words[len(command) :] if word not in _PIP_OPTIONS]

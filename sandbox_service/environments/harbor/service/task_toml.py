@@ -43,6 +43,8 @@ UNSUPPORTED: dict[str, str] = {
 _REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
+_MOST_MIB = 2**31
+"""A bound of sizes that every computation with them can represent."""
 _UNITS = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -61,6 +63,8 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of an environment variable")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} has a null byte")
         for found in _REFERENCE.finditer(value):
             if found["default"] is None:
                 raise ValueError(f"${{{found['name']}}} names a variable of the host, which no box gets")
@@ -82,11 +86,20 @@ def _inside(path: str) -> str:
 def _mebibytes(size: str) -> str:
     if not _SIZE.fullmatch(size.strip()):
         raise ValueError(f"{size!r} is not a size such as 2G")
+    if _amount(size) > _MOST_MIB:
+        raise ValueError(f"must be at most {_MOST_MIB} MiB")
     return size
+
+
+def _amount(size: str) -> float:
+    """Return the mebibytes of a size such as 2G; 0 for any other text."""
+    found = _SIZE.fullmatch(size.strip())
+    return 0 if found is None else float(found["number"]) * _UNITS[found["unit"].upper()]
 
 
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 User = Annotated[str | int, AfterValidator(_ordinary_user)]
+Mebibytes = Annotated[int, Field(gt=0, le=_MOST_MIB)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 NetworkMode = Literal["public", "no-network"]
 """``public`` is accepted, because it is the default of the format; boxes have no network all the same."""
@@ -137,8 +150,8 @@ class EnvironmentTable(_Table):
     """The image to use, when there is no Dockerfile."""
     os: Literal["linux"] = "linux"
     cpus: Annotated[FiniteFloat, Field(gt=0)] | None = None
-    memory_mb: Annotated[int, Field(gt=0)] | None = None
-    storage_mb: Annotated[int, Field(gt=0)] | None = None
+    memory_mb: Mebibytes | None = None
+    storage_mb: Mebibytes | None = None
     memory: Annotated[str, AfterValidator(_mebibytes)] | None = None
     """The former name of ``memory_mb``, such as ``2G``."""
     storage: Annotated[str, AfterValidator(_mebibytes)] | None = None
@@ -154,12 +167,12 @@ class EnvironmentTable(_Table):
     @property
     def memory_mib(self) -> int:
         """Return the memory that the task asks for; 0 when it asks for none."""
-        return self.memory_mb or _size_of(self.memory)
+        return self.memory_mb or math.ceil(_amount(self.memory or ""))
 
     @property
     def storage_mib(self) -> int:
         """Return the storage that the task asks for; 0 when it asks for none."""
-        return self.storage_mb or _size_of(self.storage)
+        return self.storage_mb or math.ceil(_amount(self.storage or ""))
 
 
 class CollectTable(_Table):
@@ -199,11 +212,6 @@ class VerifierTable(_Table):
     def is_separate(self) -> bool:
         """Return whether the tests see the artifacts only."""
         return self.environment_mode == "separate" or self.environment is not None
-
-
-def _size_of(size: str | None) -> int:
-    found = None if size is None else _SIZE.fullmatch(size.strip())
-    return 0 if found is None else math.ceil(float(found["number"]) * _UNITS[found["unit"].upper()])
 
 
 class SolutionTable(_Table):
@@ -274,12 +282,11 @@ def _with_artifacts(value: object) -> object:
 
 def parse_task_toml(text: str) -> TaskToml:
     """Return the task that the text describes. Raises TaskRefused with every reason."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TaskRefused(f"task.toml is not TOML: {error}") from None
     reasons: list[str] = []
-    kept = _without_unsupported(document, "", reasons)
+    try:
+        kept = _without_unsupported(tomllib.loads(text), "", reasons)
+    except (ValueError, RecursionError) as error:
+        raise TaskRefused(f"task.toml is not TOML: {error}") from None
     try:
         parsed = TaskToml.model_validate(kept)
     except ValidationError as error:

@@ -64,6 +64,13 @@ def test_refused_tasks_can_be_left_out(tmp_path: Path) -> None:
     assert catalog(folder, skip_unsupported=True).task_ids("mine") == ("b",)
 
 
+def test_a_task_whose_files_cannot_be_read_keeps_no_other_from_being_served(tmp_path: Path) -> None:
+    folder = pack(tmp_path, a="", b=f'[[steps]]\nname = "{"x" * 300}"')
+    (folder / "b/steps").mkdir()
+    assert "b: it cannot be read: [Errno 36] File name too long" in refusal(catalog(folder))
+    assert catalog(folder, skip_unsupported=True).task_ids("mine") == ("a",)
+
+
 @pytest.mark.parametrize(
     ("toml", "words"),
     [

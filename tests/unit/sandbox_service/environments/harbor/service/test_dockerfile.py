@@ -52,6 +52,15 @@ def test_bases_like_the_box_need_no_image(base: str) -> None:
         f"{BASE}USER agent\n",
         f'{BASE}ENTRYPOINT ["x"]\n',
         f"{BASE}ADD x /app/\n",
+        f"{BASE}RUN mkdir data # it's where the data lies\n",
+        f"{BASE}RUN echo it's\n",
+        f'{BASE}ENV A="x\n',
+        f"{BASE}ENV A=1 B\n",
+        f"{BASE}ENV =1\n",
+        f"{BASE}ENV A=\0\n",
+        f'{BASE}COPY ["a", "b"\n',
+        f"{BASE}COPY [1, 2]\n",
+        f"{BASE}COPY {'[' * 9999}\n",
     ],
 )
 def test_anything_else_needs_an_image(text: str) -> None:

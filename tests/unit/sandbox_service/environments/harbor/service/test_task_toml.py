@@ -115,7 +115,14 @@ def test_a_key_without_effect_is_accepted(text: str) -> None:
         ('[[steps]]\nname = "../x"', "steps.0.name"),
         ('[[steps]]\nname = "a"\n[[steps]]\nname = "a"', "two steps are named 'a'"),
         ("[environment", "not TOML"),
+        (f"x = {'[' * 3000}{']' * 3000}", "not TOML"),
+        (f"x = {'9' * 5000}", "not TOML"),
+        (f"{'a.' * 3000}a = 1", "not TOML"),
+        (f"[environment]\nmemory_mb = {'9' * 400}", "environment.memory_mb"),
+        (f'[environment]\nstorage = "{"9" * 400}G"', "environment.storage: must be at most"),
+        ('[environment.env]\nA = "\\u0000"', "the value of A has a null byte"),
     ],
+    ids=lambda value: value[:40],
 )
 def test_what_is_wrong_is_named(text: str, words: str) -> None:
     assert words in refusal(text)
