@@ -73,8 +73,18 @@ def bundled_tasks() -> dict[str, Path]:
 
 
 def operator_catalog(config: HarborConfig, max_evaluate_s: float) -> HarborCatalog:
-    """Return the catalog of the bundled examples and of the operator's folders."""
-    folders = bundled_tasks() | {folder.name: folder for folder in config.tasks}
+    """Return the catalog of the bundled examples and of the operator's folders.
+
+    Raises ServiceError(TASK_INVALID) if two folders have one name, which is that of their split.
+    """
+    folders = bundled_tasks()
+    for folder in config.tasks:
+        # Paths such as "." and ".." do not have the name themselves.
+        name = folder.name if folder.name.strip(".") else folder.resolve().name
+        if name in folders:
+            detail = f"environments.harbor.tasks: two folders are named {name!r}: {folders[name]}, {folder}"
+            raise ServiceError(ErrorCode.TASK_INVALID, f"{detail}; rename one, since splits have these names")
+        folders[name] = folder
     return HarborCatalog(
         "harbor", config, folders, reward_range=config.reward_range, max_evaluate_s=max_evaluate_s
     )

@@ -7,7 +7,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import HarborConfig
 from sandbox_service.environments.base import BoxResources
-from sandbox_service.environments.harbor.service.catalog import HarborCatalog, bundled_tasks
+from sandbox_service.environments.harbor.service.catalog import HarborCatalog, bundled_tasks, operator_catalog
 from sandbox_service.errors import ServiceError
 
 STEPS = '[[steps]]\nname = "a"\n[steps.verifier]\ntimeout_sec = 100.0\n[[steps]]\nname = "b"'
@@ -40,6 +40,26 @@ def test_the_bundled_tasks_are_served() -> None:
     assert [split.name for split in made.describe().splits] == ["examples"]
     for task_id in made.task_ids("examples"):
         assert made.reference(task_id)
+
+
+def split_names(*folders: Path) -> list[str]:
+    made = operator_catalog(HarborConfig(tasks=folders), 14400)
+    return [split.name for split in made.describe().splits]
+
+
+def test_splits_have_the_names_of_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pack(tmp_path / "tasks", t1=""))
+    assert (
+        split_names(Path.cwd()) == split_names(Path()) == split_names(Path("t1/..")) == ["examples", "tasks"]
+    )
+
+
+@pytest.mark.parametrize("names", [["a/tasks", "b/tasks"], ["examples"]])
+def test_two_folders_of_one_name_are_refused(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(
+        ServiceError, match=r"tasks: two folders are named '(tasks|examples)': .*; rename one"
+    ):
+        split_names(*(pack(tmp_path / name, t1="") for name in names))
 
 
 def test_tests_and_solution_are_no_part_of_the_task() -> None:
