@@ -119,7 +119,7 @@ class HarborConfig(TaskFolderConfig):
     """The harbor environment: folders of tasks in Harbor's format."""
 
     tasks: tuple[Path, ...] = ()
-    """Folders with tasks, or single tasks; each adds a split named after the folder. No two may have the same name."""
+    """Folders with tasks, or single tasks; each adds a split named after the folder, so names must differ."""
     reward_range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest reward; any other number is none. The least one is that of an agent's failure."""
 

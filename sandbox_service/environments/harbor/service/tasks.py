@@ -31,12 +31,14 @@ TASK_FILE = "task.toml"
 _INSTRUCTION = "instruction.md"
 _TESTS, _SOLUTION, _ENVIRONMENT, _STEPS = "tests", "solution", "environment", "steps"
 _DOCKERFILE = "Dockerfile"
+_IGNORE = ".dockerignore"
 _COPIED = ("/app", "/logs/agent", "/logs/artifacts")
 _TEST_SCRIPT, _SOLUTION_SCRIPT = "test.sh", "solve.sh"
 _REFUSED_FILES = {
     "trajectory.json": "an episode cannot begin with an earlier trajectory",
     f"{_ENVIRONMENT}/docker-compose.yaml": "a task has one container",
     f"{_ENVIRONMENT}/docker-compose.yml": "a task has one container",
+    f"{_ENVIRONMENT}/{_DOCKERFILE}{_IGNORE}": f"its lines belong into {_IGNORE}",
 }
 
 
@@ -158,6 +160,9 @@ def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
         recipe, why = _recipe(folder, toml, offered), ""
     except NeedsImage as reason:
         recipe, why = None, str(reason)
+        if toml.environment.docker_image is None and not (folder / _ENVIRONMENT / _DOCKERFILE).is_file():
+            needed = f"{_ENVIRONMENT}/{_DOCKERFILE} or environment.docker_image"
+            raise TaskRefused(f"{why} has no effect without an image: {needed} is missing") from None
     return HarborTask(folder.name, folder, toml, steps, recipe, why)
 
 
@@ -233,6 +238,8 @@ def _recipe(folder: Path, toml: TaskToml, offered: Collection[str]) -> BoxRecipe
         recipe = read_dockerfile(text, offered)
     else:
         recipe = BoxRecipe(copies=[Copy((".",), "./")])
+    if recipe.copies and (folder / _ENVIRONMENT / _IGNORE).exists():
+        raise NeedsImage(f"{_ENVIRONMENT}/{_IGNORE}")
     if environment.workdir not in (None, WORKDIR):
         raise NeedsImage(f"workdir {environment.workdir}")
     return recipe

@@ -62,6 +62,29 @@ def test_an_image_like_our_box_needs_a_working_directory(task: Path) -> None:
     assert set(load_task(task).files()) == {"src/deep/a.py", "one.txt"}
 
 
+def test_files_that_docker_would_leave_out_need_an_image(task: Path) -> None:
+    write(task, {"environment/.dockerignore": "src/deep"})
+    loaded = load_task(task)
+    assert (loaded.recipe, loaded.why_image) == (None, "environment/.dockerignore")
+    write(task, {"environment/Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\n"})
+    assert load_task(task).recipe is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("environment/.dockerignore", "src", "environment/.dockerignore"),
+        ("task.toml", '[environment]\nworkdir = "/srv"', "workdir /srv"),
+    ],
+)
+def test_what_only_an_image_can_have_is_refused_without_one(
+    task: Path, file: str, text: str, name: str
+) -> None:
+    (task / "environment/Dockerfile").unlink()
+    write(task, {file: text})
+    assert f"{name} has no effect without an image" in refusal(task)
+
+
 @pytest.mark.parametrize(
     ("place", "target", "words"),
     [
@@ -124,7 +147,9 @@ def test_a_missing_file_is_named(task: Path, missing: str, words: str) -> None:
     assert words in refusal(task)
 
 
-@pytest.mark.parametrize("name", ["trajectory.json", "environment/docker-compose.yaml"])
+@pytest.mark.parametrize(
+    "name", ["trajectory.json", "environment/docker-compose.yaml", "environment/Dockerfile.dockerignore"]
+)
 def test_files_with_an_effect_that_boxes_cannot_have_are_refused_by_name(task: Path, name: str) -> None:
     (task / name).write_text("x")
     assert f"{name} is not supported" in refusal(task)
