@@ -26,12 +26,12 @@ class ApiKey:
     """The tenant that the key belongs to."""
     rights: Rights = Rights.WRITE
 
-    def toml(self) -> str:
-        """Return the lines for a configuration file."""
-        entry = f'"{self.tenant}"'
+    def entry(self) -> str:
+        """Return its line under ``[server.api_keys]``, which a configuration file may have once."""
+        owner = f'"{self.tenant}"'
         if self.rights is not Rights.WRITE:
-            entry = f'{{tenant = {entry}, rights = "{self.rights}"}}'
-        return f'[server.api_keys]\n"{self.digest}" = {entry}'
+            owner = f'{{tenant = {owner}, rights = "{self.rights}"}}'
+        return f'"{self.digest}" = {owner}'
 
 
 def new_api_key(tenant: str, rights: Rights = Rights.WRITE) -> ApiKey:

@@ -51,5 +51,5 @@ def new(
         return
     notes().print("The key, which is shown only once; give it to clients as SANDBOX_API_KEY:")
     results().print(key.secret, soft_wrap=True, markup=False)
-    notes().print("Add this to the file of serve --config:")
-    results().print(key.toml(), soft_wrap=True, markup=False)
+    notes().print("Add this line to the file of serve --config, under [server.api_keys]:", markup=False)
+    results().print(key.entry(), soft_wrap=True, markup=False)
