@@ -47,9 +47,12 @@ def read_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            row = json.loads(line)
+            # JSON can write half of a surrogate pair, which no file and no message can have.
+            json.dumps(row, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise invalid(f"{path}:{number}", f"not valid JSON: {error}") from None
+        yield number, row
 
 
 def validated(row: object, place: str) -> CodeTask:

@@ -40,7 +40,13 @@ class _Row(BaseModel):
 
 def load_mbpp(path: Path) -> tuple[CodeTask, ...]:
     """Return all tasks of the file. Raises ServiceError(TASK_INVALID)."""
-    return tuple(_task(row, f"{path}:{line}") for line, row in read_rows(path))
+    tasks: dict[str, CodeTask] = {}
+    for line, row in read_rows(path):
+        task = _task(row, f"{path}:{line}")
+        if task.id in tasks:
+            raise invalid(f"{path}:{line}", f"task_id: {task.id!r} occurs twice")
+        tasks[task.id] = task
+    return tuple(tasks.values())
 
 
 def _task(data: object, place: str) -> CodeTask:
@@ -49,23 +55,23 @@ def _task(data: object, place: str) -> CodeTask:
         setup, code = _unix(row.test_setup_code), _unix(row.code)
         tests = tuple(_unix(test) for test in (*row.test_list, *row.challenge_test_list))
         names, live, modules = _names(code, [setup, *tests])
+        if not names:
+            raise invalid(place, "test_list: no test uses a name that code defines")
+        create = {"command": "create", "path": "solution.py", "file_text": code + "\n"}
+        imports = "".join(f"import {module}\n" for module in modules)
+        return CodeTask(
+            id=f"MBPP/{row.task_id}",
+            prompt=_prompt(row.text, names, setup, tests[0]),
+            grader=TestsGrader(
+                kind="tests", names=names, live=live, tests=tests, setup=imports + setup, timeout_s=15.0
+            ),
+            category="mbpp",
+            reference=(ReferenceCall(tool="str_replace_editor", arguments={**create}),),
+        )
     except ValidationError as error:
         raise mismatch(place, error) from None
     except SyntaxError as error:
         raise invalid(place, f"code or test_list: not Python: {error}") from None
-    if not names:
-        raise invalid(place, "test_list: no test uses a name that code defines")
-    create = {"command": "create", "path": "solution.py", "file_text": code + "\n"}
-    imports = "".join(f"import {module}\n" for module in modules)
-    return CodeTask(
-        id=f"MBPP/{row.task_id}",
-        prompt=_prompt(row.text, names, setup, tests[0]),
-        grader=TestsGrader(
-            kind="tests", names=names, live=live, tests=tests, setup=imports + setup, timeout_s=15.0
-        ),
-        category="mbpp",
-        reference=(ReferenceCall(tool="str_replace_editor", arguments={**create}),),
-    )
 
 
 def _unix(code: str) -> str:

@@ -7,8 +7,15 @@ import warnings
 
 
 def parse_python(code: str) -> ast.Module:
-    """Return the syntax tree. Raises SyntaxError; ValueError for NUL bytes."""
+    """Return the syntax tree of a program that can be compiled. Raises SyntaxError for any other text."""
     with warnings.catch_warnings():
         # Published sets hold regular expressions in plain strings, with escapes that Python only tolerates.
         warnings.simplefilter("ignore")
-        return ast.parse(code)
+        try:
+            # A return outside of a function is found when the tree is compiled, not when it is made.
+            compile(code, "<program>", "exec", dont_inherit=True)
+            return ast.parse(code)
+        except (RecursionError, MemoryError):
+            raise SyntaxError("an expression is nested too deeply, or has too many operands") from None
+        except ValueError as error:
+            raise SyntaxError(str(error)) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import keyword
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
@@ -27,12 +28,23 @@ from sandbox_service.environments.shared.box.tool_specs import ArgumentError, ch
 
 from .source import parse_python
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 1000
+"""Bytes of a file's name, as file systems bound it, and of its path, to which the workspace's is added."""
+
 
 def _valid_path(path: str) -> str:
     parts = PurePosixPath(path).parts
-    if not path or path.startswith("/") or ".." in parts or "\0" in path or not parts:
+    if path.startswith("/") or path.endswith(("/", "/.")) or ".." in parts or "\0" in path or not parts:
         raise ValueError("must be a path inside the workspace, such as data/table.csv")
+    if len(path.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+        raise ValueError(f"must have at most {_LONGEST_PATH} bytes, and {_LONGEST_NAME} in each name")
     return path
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must have more than white space, since an empty answer scores 0")
+    return text
 
 
 def _valid_base64(text: str) -> str:
@@ -46,13 +58,13 @@ def _valid_base64(text: str) -> str:
 def _valid_python(code: str) -> str:
     try:
         parse_python(code)
-    except (SyntaxError, ValueError) as error:
+    except SyntaxError as error:
         raise ValueError(f"must be Python: {error}") from None
     return code
 
 
 def _valid_name(name: str) -> str:
-    if not name.isidentifier():
+    if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError("must be a Python name")
     return name
 
@@ -60,7 +72,7 @@ def _valid_name(name: str) -> str:
 FilePath = Annotated[str, AfterValidator(_valid_path)]
 Python = Annotated[str, AfterValidator(_valid_python)]
 PythonName = Annotated[str, AfterValidator(_valid_name)]
-Answers = Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)]
+Answers = Annotated[tuple[Annotated[str, AfterValidator(_not_blank)], ...], Field(min_length=1)]
 Letter = Annotated[str, StringConstraints(pattern=r"^[A-Z]$")]
 Share = Annotated[float, Field(gt=0, le=1)]
 Tolerance = Annotated[FiniteFloat, Field(ge=0)]
@@ -192,6 +204,16 @@ class CodeTask(_Model):
     """Whether the prompt is sent as it is, without the lines on input files and the place of the answer."""
     reference: tuple[ReferenceCall, ...] = ()
     """Calls that solve the task; a final submit is added when it is missing."""
+
+    @model_validator(mode="after")
+    def _files_have_places(self) -> Self:
+        places = {PurePosixPath(path): path for path in self.files}
+        if twice := next((path for path in self.files if path not in places.values()), None):
+            raise ValueError(f"files: {twice} is there twice")
+        for place in (*places, PurePosixPath(self.artifact)):
+            if folder := next((places[parent] for parent in place.parents if parent in places), None):
+                raise ValueError(f"files: {folder} is a file, and the folder of {place}")
+        return self
 
     @property
     def artifact(self) -> str:

@@ -9,6 +9,8 @@ from sandbox_service.errors import ServiceError
 
 ROW = {"id": "a", "prompt": "Say yes.", "grader": {"kind": "exact", "answers": ["yes"]}}
 TESTS = {"kind": "tests", "names": ["f"], "tests": ["assert f() == 1"]}
+MANY_OPERANDS = f"assert f() == {'+'.join('1' * 20_000)}"
+DEEP = f"assert {'not ' * 200_000}f()"
 
 
 def test_tasks_are_read_in_order_and_empty_lines_passed_over(tmp_path: Path) -> None:
@@ -42,9 +44,24 @@ def test_the_result_file_depends_on_the_grader(tmp_path: Path) -> None:
             "grader.tests.tests.0: Value error, must be Python",
         ),
         ({"grader": {**TESTS, "names": ["f()"]}}, "grader.tests.names.0:"),
+        ({"grader": {**TESTS, "names": ["class"]}}, "grader.tests.names.0:"),
+        *(
+            ({"grader": {**TESTS, "tests": [code]}}, "grader.tests.tests.0: Value error, must be Python")
+            for code in ("return 1", "break", "await f()", "assert 1\0", MANY_OPERANDS, DEEP)
+        ),
+        ({"grader": {"kind": "exact", "answers": ["yes", " \n"]}}, "grader.exact.answers.1:"),
         ({"files": {"../x": "y"}}, "files.../x"),
         ({"files": {"/etc/x": "y"}}, "files./etc/x"),
         ({"files": {"x": {"base64": "%"}}}, "files.x.EncodedFile.base64:"),
+        ({"files": {"data/": "y"}}, "files.data/"),
+        ({"files": {"x" * 256: "y"}}, "files.xxx"),
+        ({"files": {"x/" * 500 + "x": "y"}}, "files.x/x"),
+        ({"files": {"a": "1", "./a": "2"}}, "task: Value error, files: a is there twice"),
+        (
+            {"files": {"a/b/c": "1", "a": "2"}},
+            "task: Value error, files: a is a file, and the folder of a/b/c",
+        ),
+        ({"files": {"out": "1"}, "answer_file": "out/x"}, "task: Value error, files: out is a file, and"),
         ({"answer_file": "a/../../b"}, "answer_file:"),
         ({"max_steps": 0}, "max_steps:"),
         ({"promt": "x"}, "promt: Extra inputs"),
@@ -68,6 +85,7 @@ def test_an_error_names_file_line_and_field(tmp_path: Path, change: dict, field:
         (b"{", ":1: not valid JSON"),
         (b"[]\n", ":1: task: Input should be"),
         (b"[" * 100_000, ":1: not valid JSON"),
+        (b'{"id": "a", "files": {"x": "\\ud800"}}', ":1: not valid JSON"),
         (b"\xff\xfe", "is not UTF-8 text at byte 0"),
         (json.dumps(ROW).encode() * 1 + b"\n" + json.dumps(ROW).encode(), ":2: id: 'a' occurs twice"),
     ],

@@ -71,6 +71,9 @@ def test_references_pass_and_constants_do_not(tmp_path: Path, play: Any, submit:
         ({"code": None}, ":1: code:"),
         ({"code": "def f("}, ":1: code or test_list: not Python"),
         ({"test_list": ["assert ("]}, ":1: code or test_list: not Python"),
+        ({"test_list": [f"assert add({'+'.join('1' * 20_000)})"]}, ":1: code or test_list: not Python"),
+        ({"test_list": ["return add(1, 2)"]}, ":1: code or test_list: not Python"),
+        ({"test_list": ["assert add(1, 2)"] * 101}, ":1: tests: Tuple should have at most 100 items"),
         ({"test_list": ["assert other(1)"], "challenge_test_list": []}, ":1: test_list: no test uses"),
     ],
 )
@@ -78,6 +81,11 @@ def test_broken_rows_are_named_by_file_line_and_field(tmp_path: Path, change: di
     with pytest.raises(ServiceError) as caught:
         load_mbpp(write(tmp_path, {**ROW, **change}))
     assert words in caught.value.detail
+
+
+def test_a_task_that_occurs_twice_is_named_by_file_and_line(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match=r":3: task_id: 'MBPP/1' occurs twice"):
+        load_mbpp(write(tmp_path, ROW, TREE, ROW))
 
 
 @pytest.fixture
