@@ -219,7 +219,10 @@ class HarborCatalog:
         task = self._task(task_id)
         messages: list[dict[str, JsonValue]] = []
         for step in task.steps:
-            files = task.solution(step)
+            try:
+                files = task.solution(step)
+            except (TaskRefused, OSError) as error:
+                raise ServiceError(ErrorCode.TASK_INVALID, f"{task_id}: {error}") from error
             if not files:
                 return []
             command = solving_command(files, task.toml.solution.env)

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,22 +84,33 @@ def content_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def read_files(task: Path, folder: Path) -> dict[str, TaskFile]:
+def list_files(task: Path, folder: Path) -> dict[str, Path]:
     """Return the files below a folder of a task by their relative paths; none where there is no folder.
 
-    Raises TaskRefused for bad links and when the folder is larger than MAX_FILES or MAX_BYTES.
+    Raises TaskRefused for bad links.
     """
-    found: dict[str, TaskFile] = {}
-    size = 0
-    shown = folder.relative_to(task).as_posix()
+    found: dict[str, Path] = {}
     for path, status in _entries(folder):
         if stat.S_ISDIR(status.st_mode):
             continue
         if stat.S_ISLNK(status.st_mode):
             _check_link(task, path, path.relative_to(task).as_posix())
-        size += path.stat().st_size
-        if len(found) >= MAX_FILES or size > MAX_BYTES:
-            raise TaskRefused(f"{shown} has more than {MAX_FILES} files or {MAX_BYTES} bytes")
-        executable = bool(path.stat().st_mode & 0o100)
-        found[path.relative_to(folder).as_posix()] = TaskFile(path.read_bytes(), executable)
+        found[path.relative_to(folder).as_posix()] = path
     return found
+
+
+def check_size(shown: str, files: Mapping[str, Path]) -> None:
+    """Raise TaskRefused if files for a box are larger than MAX_FILES or MAX_BYTES; ``shown`` names them."""
+    if len(files) > MAX_FILES or sum(path.stat().st_size for path in files.values()) > MAX_BYTES:
+        raise TaskRefused(f"{shown} has more than {MAX_FILES} files or {MAX_BYTES} bytes")
+
+
+def read_files(shown: str, files: Mapping[str, Path]) -> dict[str, TaskFile]:
+    """Return the contents of files for a box, by the paths that they have there.
+
+    Raises TaskRefused as check_size does, and OSError.
+    """
+    check_size(shown, files)
+    return {
+        place: TaskFile(path.read_bytes(), bool(path.stat().st_mode & 0o100)) for place, path in files.items()
+    }

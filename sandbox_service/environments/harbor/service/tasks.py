@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from sandbox_service.environments.base import BoxResources
 
 from .dockerfile import WORKDIR, BoxRecipe, Copy, NeedsImage, read_dockerfile
-from .task_files import TaskFile, check_links, read_files
+from .task_files import TaskFile, check_links, check_size, list_files, read_files
 from .task_toml import (
     AgentTable,
     Artifact,
@@ -29,7 +29,7 @@ from .verifiers import VerifierPlace, verifier_place
 
 TASK_FILE = "task.toml"
 _INSTRUCTION = "instruction.md"
-_TESTS, _SOLUTION, _ENVIRONMENT, _STEPS = "tests", "solution", "environment", "steps"
+_TESTS, _SOLUTION, _ENVIRONMENT, _STEPS, _WORKDIR = "tests", "solution", "environment", "steps", "workdir"
 _DOCKERFILE = "Dockerfile"
 _IGNORE = ".dockerignore"
 _COPIED = ("/app", "/logs/agent", "/logs/artifacts")
@@ -99,25 +99,42 @@ class HarborTask:
         return _text(self.folder, path) if path.is_file() else None
 
     def files(self) -> dict[str, TaskFile]:
-        """Return the files of the initial working directory that no image has. Raises TaskRefused."""
-        if self.recipe is None:
-            return {}
-        found = read_files(self.folder, self.folder / _ENVIRONMENT)
-        return _copied(found, self.recipe.copies)
+        """Return the files of the initial working directory that no image has.
+
+        Raises TaskRefused and OSError, as the methods below do.
+        """
+        return read_files(_ENVIRONMENT, self._copied())
 
     def step_files(self, step: TaskStep) -> dict[str, TaskFile]:
         """Return the files that are added to the working directory when a step begins."""
-        return read_files(self.folder, step.folder / "workdir") if step.name else {}
+        return read_files(_WORKDIR, self._added(step))
 
     def tests(self, step: TaskStep) -> dict[str, TaskFile]:
-        """Return the tests of a step: its own where it has any, else the task's. Raises TaskRefused."""
-        own = step.folder / _TESTS
-        return read_files(self.folder, own if own.is_dir() else self.folder / _TESTS)
+        """Return the tests of a step: its own where it has any, else the task's."""
+        return read_files(_TESTS, self._own_or_shared(step, _TESTS))
 
     def solution(self, step: TaskStep) -> dict[str, TaskFile]:
         """Return the files of the oracle; none where the task has no solution."""
-        own = step.folder / _SOLUTION
-        return read_files(self.folder, own if own.is_dir() else self.folder / _SOLUTION)
+        return read_files(_SOLUTION, self._own_or_shared(step, _SOLUTION))
+
+    def check_files(self) -> None:
+        """Check, without reading them, that the files that boxes are sent are there and not too large."""
+        check_size(_ENVIRONMENT, self._copied())
+        for step in self.steps:
+            check_size(_WORKDIR, self._added(step))
+            if step.place.image is None:
+                check_size(_TESTS, self._own_or_shared(step, _TESTS))
+
+    def _copied(self) -> dict[str, Path]:
+        found = list_files(self.folder, self.folder / _ENVIRONMENT)
+        return _copied(found, [] if self.recipe is None else self.recipe.copies)
+
+    def _added(self, step: TaskStep) -> dict[str, Path]:
+        return list_files(self.folder, step.folder / _WORKDIR) if step.name else {}
+
+    def _own_or_shared(self, step: TaskStep, name: str) -> dict[str, Path]:
+        own = step.folder / name
+        return list_files(self.folder, own if own.is_dir() else self.folder / name)
 
 
 def resources_of(environment: EnvironmentTable) -> BoxResources:
@@ -142,7 +159,7 @@ def find_tasks(root: Path) -> Iterator[Path]:
 def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
     """Return the task of a folder; ``offered`` are the pins of packages that boxes have.
 
-    Raises TaskRefused with the reasons.
+    Raises TaskRefused with the reasons, and OSError.
     """
     check_links(folder)
     for name, why in _REFUSED_FILES.items():
@@ -163,7 +180,9 @@ def load_task(folder: Path, offered: Collection[str] = ()) -> HarborTask:
         if toml.environment.docker_image is None and not (folder / _ENVIRONMENT / _DOCKERFILE).is_file():
             needed = f"{_ENVIRONMENT}/{_DOCKERFILE} or environment.docker_image"
             raise TaskRefused(f"{why} has no effect without an image: {needed} is missing") from None
-    return HarborTask(folder.name, folder, toml, steps, recipe, why)
+    task = HarborTask(folder.name, folder, toml, steps, recipe, why)
+    task.check_files()
+    return task
 
 
 def _check_artifacts(step: TaskStep) -> None:
@@ -245,9 +264,9 @@ def _recipe(folder: Path, toml: TaskToml, offered: Collection[str]) -> BoxRecipe
     return recipe
 
 
-def _copied(files: dict[str, TaskFile], copies: list[Copy]) -> dict[str, TaskFile]:
+def _copied(files: dict[str, Path], copies: list[Copy]) -> dict[str, Path]:
     """Return files under the paths to which COPY instructions copy them. Raises TaskRefused."""
-    found: dict[str, TaskFile] = {}
+    found: dict[str, Path] = {}
     for copy in copies:
         for source in copy.sources:
             origin = PurePosixPath(source.lstrip("/"))

@@ -129,6 +129,16 @@ def test_a_task_whose_tests_may_take_too_long_is_refused(tmp_path: Path) -> None
     assert catalog(folder, skip_unsupported=True).payload("a").evaluate_s == 14400
 
 
+def test_a_solution_that_is_too_large_leaves_the_task_without_a_reference(tmp_path: Path) -> None:
+    made = catalog(pack(tmp_path, a=""))
+    (tmp_path / "a/solution").mkdir()
+    with (tmp_path / "a/solution/large").open("wb") as file:
+        file.truncate(17 * 1024**2)
+    with pytest.raises(ServiceError, match="a: solution has more than") as caught:
+        made.reference("a")
+    assert caught.value.code is ErrorCode.TASK_INVALID
+
+
 def test_artifacts_lie_below_the_tasks_folders(tmp_path: Path) -> None:
     declared = '[[artifacts]]\nsource = "src"\ndestination = "results/src"\nexclude = ["*.pyc"]'
     folder = pack(tmp_path, a=declared, b='artifacts = ["/logs/artifacts/"]')

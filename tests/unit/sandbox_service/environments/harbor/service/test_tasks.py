@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.environments.harbor.service.task_files import read_files
+from sandbox_service.environments.harbor.service.task_files import list_files, read_files
 from sandbox_service.environments.harbor.service.task_toml import TaskRefused
 from sandbox_service.environments.harbor.service.tasks import find_tasks, load_task
 
@@ -130,8 +130,17 @@ def test_a_pipe_among_the_files_is_refused(task: Path) -> None:
 def test_a_folder_that_is_too_large_is_refused(task: Path) -> None:
     with (task / "tests/large").open("wb") as file:
         file.truncate(17 * 1024**2)
-    with pytest.raises(TaskRefused, match="tests has more than"):
-        read_files(task, task / "tests")
+    assert "tests has more than" in refusal(task)
+    with pytest.raises(TaskRefused, match="own tests has more than"):
+        read_files("own tests", list_files(task, task / "tests"))
+
+
+def test_only_files_that_are_copied_count(task: Path) -> None:
+    with (task / "environment/large").open("wb") as file:
+        file.truncate(17 * 1024**2)
+    assert set(load_task(task).files()) == {"code/deep/a.py", "two.txt"}
+    write(task, {"environment/Dockerfile": f"{DOCKERFILE}COPY large /app/\n"})
+    assert "environment has more than" in refusal(task)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +187,16 @@ def test_a_separate_verifier_is_not_given_what_is_not_copied(task: Path) -> None
 
 def test_a_file_that_the_dockerfile_copies_and_the_task_lacks_is_named(task: Path) -> None:
     (task / "environment/one.txt").unlink()
-    loaded = load_task(task)
-    with pytest.raises(TaskRefused, match=r"copies one\.txt"):
-        loaded.files()
+    assert "environment/Dockerfile copies one.txt" in refusal(task)
+
+
+def test_the_files_of_a_step_are_checked(task: Path) -> None:
+    write(task, {"task.toml": '[[steps]]\nname = "one"', "steps/one/instruction.md": "1"})
+    write(task, {"steps/one/workdir/large": ""})
+    load_task(task)
+    with (task / "steps/one/workdir/large").open("wb") as file:
+        file.truncate(17 * 1024**2)
+    assert "workdir has more than" in refusal(task)
 
 
 def test_a_folder_is_a_task_or_has_tasks(task: Path) -> None:
