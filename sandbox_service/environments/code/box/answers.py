@@ -107,24 +107,36 @@ def _f1(common: int, given: int, wanted: int) -> float:
 
 
 def token_f1(answer: str, wanted: list[str]) -> float:
-    """Return the best F1 over the bags of words of the answer and each wanted text; articles do not count."""
-    given = [token for token in _tokens(answer) if token not in _ARTICLES]
-    scores = []
-    for text in wanted:
-        tokens = [token for token in _tokens(text) if token not in _ARTICLES]
-        common = sum((Counter(given) & Counter(tokens)).values())
-        scores.append(_f1(common, len(given), len(tokens)))
-    return max(scores, default=0.0)
+    """Return the best F1 over the bags of words of the answer and each wanted text.
+
+    Articles do not count, unless a wanted text has no other words, such as the grade A.
+    """
+    words = _tokens(answer)
+    scores = [_without_words(answer, wanted)]
+    for tokens in map(_tokens, wanted):
+        counted = [token for token in tokens if token not in _ARTICLES]
+        given = [token for token in words if token not in _ARTICLES] if counted else words
+        counted = counted or tokens
+        common = sum((Counter(given) & Counter(counted)).values())
+        scores.append(_f1(common, len(given), len(counted)))
+    return max(scores)
 
 
 def rouge_l(answer: str, wanted: list[str]) -> float:
     """Return the best ROUGE-L F-measure (Lin 2004, beta 1) over the wanted texts."""
     given = _tokens(answer)[:_MAX_TOKENS]
-    scores = []
+    scores = [_without_words(answer, wanted)]
     for text in wanted:
         tokens = _tokens(text)[:_MAX_TOKENS]
         scores.append(_f1(_common_subsequence(given, tokens), len(given), len(tokens)))
-    return max(scores, default=0.0)
+    return max(scores)
+
+
+def _without_words(answer: str, wanted: list[str]) -> float:
+    """Return 1 if the answer is one of the wanted texts without words, such as a plus sign; otherwise 0."""
+    return float(
+        exact(answer, [text for text in wanted if text.strip() and not _tokens(text)], ignore_case=True)
+    )
 
 
 def _common_subsequence(first: list[str], second: list[str]) -> int:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +124,18 @@ def test_token_f1_is_the_best_over_all_right_texts() -> None:
     assert token_f1("red fox red", ["red fox"]) == pytest.approx(0.8)
     assert token_f1("wolf", ["red fox", "Wolf!"]) == 1
     assert token_f1("", ["a"]) == 0
+
+
+def test_articles_are_words_of_a_text_that_has_no_others() -> None:
+    assert token_f1("a.", ["A"]) == 1
+    assert token_f1("B", ["A"]) == token_f1("", ["A"]) == 0
+    assert token_f1("grade A", ["A"]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("score", [token_f1, rouge_l])
+def test_a_text_without_words_is_right_as_it_is(score: Callable[[str, list[str]], float]) -> None:
+    assert score(" + ", ["minus", "+"]) == 1
+    assert score("-", ["+"]) == score("", ["+"]) == score("plus", ["+"]) == 0
 
 
 def slow_subsequence(first: list[str], second: list[str]) -> int:
