@@ -54,8 +54,25 @@ class Objective(StrEnum):
     """A loss over log-probabilities of whole completions, such as DPO."""
     SCORES = "scores"
     """A loss over scores of sequences or their steps, which trains a reward model."""
-    REINFORCE = "reinforce"
-    """The configured policy loss."""
+    POLICY = "policy"
+    """The policy loss of the run's algorithm, on tokens that engines sampled."""
+
+    @property
+    def plays_episodes(self) -> bool:
+        """Whether engines play its episodes. Only then sampling and algorithm of the run matter to its batch:
+        temperature, teacher, critic, minibatches and epochs.
+        """
+        return self is Objective.POLICY
+
+    @property
+    def needs_annotation(self) -> bool:
+        """Whether it compares with log-probabilities or values from before the update."""
+        return self is not Objective.SFT
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether it may compare with log-probabilities of a reference model."""
+        return self is not Objective.SCORES
 
 
 @dataclass(frozen=True, slots=True)

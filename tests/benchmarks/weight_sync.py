@@ -235,7 +235,7 @@ def _batch(draws: tuple[tuple[int, ...], ...], step: int) -> Batch:
         turns = np.zeros(len(ids), dtype=np.int32)
         mask = np.arange(len(ids)) > 0
         samples.append(Sample(f"{index}", f"{index}", index, ids, mask, none, none, turns, turns))
-    return Batch(step, Objective.REINFORCE, tuple(samples))
+    return Batch(step, Objective.POLICY, tuple(samples))
 
 
 def _tell(found: object) -> None:

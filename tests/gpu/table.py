@@ -245,7 +245,7 @@ def random_batch(step: int, sizes: Sizes, words: int) -> Batch:
                 advantages_T=np.where(mask, rng.normal(), 0.0).astype(np.float32),
             )
         )
-    return Batch(step, Objective.REINFORCE, tuple(samples))
+    return Batch(step, Objective.POLICY, tuple(samples))
 
 
 def _beside_an_engine(

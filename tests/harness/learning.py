@@ -35,7 +35,7 @@ def small_model(folder, family="qwen2", tied=True, hidden=32, layers=2, words=WO
     return folder
 
 
-def small_batch(step=0, rows=7, words=WORDS, shortest=6, longest=24, objective=Objective.REINFORCE, seed=0):
+def small_batch(step=0, rows=7, words=WORDS, shortest=6, longest=24, objective=Objective.POLICY, seed=0):
     """Rows of several lengths with two turns each, with advantages and returns."""
     rng = np.random.default_rng((seed, step))
     samples = []

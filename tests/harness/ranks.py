@@ -101,9 +101,7 @@ def learner_of(model, case, way, rank=0, world=1):
 
 def batch_of(case, step):
     """A step's batch."""
-    made = small_batch(
-        step, rows=case.get("rows", 7), objective=Objective(case.get("objective", "reinforce"))
-    )
+    made = small_batch(step, rows=case.get("rows", 7), objective=Objective(case.get("objective", "policy")))
     weights = case.get("weights", (1.0,))
     samples = [replace(each, weight=weights[row % len(weights)]) for row, each in enumerate(made.samples)]
     return replace(made, samples=tuple(samples))

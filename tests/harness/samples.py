@@ -56,6 +56,6 @@ def outcomes(*rewards: float, group: int = 0, first: int = 0) -> tuple[Sample, .
     )
 
 
-def batch(*samples: Sample, objective: Objective = Objective.REINFORCE) -> Batch:
+def batch(*samples: Sample, objective: Objective = Objective.POLICY) -> Batch:
     """They make a batch of step 0."""
     return Batch(step=0, objective=objective, samples=samples)

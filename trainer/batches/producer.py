@@ -276,7 +276,7 @@ class BatchProducer:
         samples = await self._groups.samples(indices)
         self._groups.keep_only({*indices, *self._ledger.ready})
         replayed = frozenset(assembled.replayed)
-        return Batch(step, Objective.REINFORCE, samples, dict(assembled.facts), replayed)
+        return Batch(step, Objective.POLICY, samples, dict(assembled.facts), replayed)
 
     def _assemble_step(
         self, step: int, selected: Selection, groups: Sequence[ScoredGroup]

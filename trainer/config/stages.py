@@ -232,7 +232,7 @@ class ProcessRewardModelStageConfig(ScoringStageConfig):
 class RlStageConfig(BaseStageConfig):
     """Reinforcement learning on episodes that are played in sandboxes, by the run's ``algorithm``."""
 
-    objective: ClassVar[Objective] = Objective.REINFORCE
+    objective: ClassVar[Objective] = Objective.POLICY
 
     kind: Literal["rl"] = "rl"
     steps: Positive

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.advantage.credit import credit
-from trainer.types import Objective
 from trainer.update.outline import filled, is_filled
 from trainer.update.preferences import preference_credit
 
@@ -207,8 +206,7 @@ class TrainingLoop:
         with clock.phase("annotate"):
             # From here on the learner computes, and needs the memory of GPUs that it shares.
             self.weight_sync.sleep_engines()
-            if stage.objective is not Objective.SFT:
-                batch = self.learner.annotate(batch)
+            batch = self.learner.annotate(batch)
         batch = self._credit(batch, stage)
         with clock.phase("take", more=True):
             batch = self._with_tokens(batch, stage, self.learner.to_learn(batch))

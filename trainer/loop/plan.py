@@ -38,7 +38,7 @@ class Stage:
     @property
     def plays(self) -> bool:
         """Whether engines play its episodes; otherwise it learns from given data."""
-        return self.objective is Objective.REINFORCE
+        return self.objective.plays_episodes
 
     def local(self, step: int) -> int:
         """Return the step as counted by the stage, from 0."""
@@ -77,7 +77,7 @@ def plan_of(config: RunConfig) -> StagePlan:
 
 
 def _stage(given: StageConfig, config: RunConfig, index: int, first: int) -> Stage:
-    plays = given.objective is Objective.REINFORCE
+    plays = given.objective.plays_episodes
     return Stage(
         index=index,
         name=given.name,

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from trainer.models.folders import public_name
-from trainer.types import Batch, Objective
 
 from .checkpoint import (
     TensorWriter,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.config import LearnerSettings, OptimizerConfig
-    from trainer.types import FloatT, Sample
+    from trainer.types import Batch, FloatT, Sample
 
     from .optimizer import Optimizer
     from .reference import Reference
@@ -144,7 +143,7 @@ class Learner:
     def to_annotate(self, batch: Batch) -> frozenset[int]:
         """Return indices of the samples whose tokens ``annotate`` needs on this rank."""
         asks = self._scores_policy(batch) or self.reference is not None
-        asks = asks and batch.objective is not Objective.SFT
+        asks = asks and batch.objective.needs_annotation
         return self._share.to_score(batch) if asks else frozenset()
 
     def to_learn(self, batch: Batch) -> frozenset[int]:
@@ -162,11 +161,11 @@ class Learner:
         to the update, whose first forward pass computes the same. With several updates they are left out
         where nothing that is learned depends on them.
         """
-        if batch.objective is Objective.SFT:
+        if not batch.objective.needs_annotation:
             return batch
         rows = [Row(sample.token_ids_T, sample.mask_T, sample.output) for sample in batch.samples]
         samples = list(batch.samples)
-        temperature = self._temperature if batch.objective is Objective.REINFORCE else 1.0
+        temperature = self._temperature if batch.objective.plays_episodes else 1.0
         if self._scores_policy(batch):
             scores = self._scorer.score(rows, temperature)
             samples = [
@@ -178,7 +177,7 @@ class Learner:
                     replace(sample, values_T=values_T)
                     for sample, values_T in zip(samples, scores.values, strict=True)
                 ]
-        if self.reference is not None and batch.objective is not Objective.SCORES:
+        if self.reference is not None and batch.objective.has_reference:
             with self.reference.in_place():
                 found = self._scorer.score(rows, temperature).logprobs
             samples = [
@@ -186,7 +185,7 @@ class Learner:
                 for sample, logprobs_T in zip(samples, found, strict=True)
             ]
         scoring = self._teacher if self._updater.teacher is None else None
-        if scoring is not None and batch.objective is Objective.REINFORCE:
+        if scoring is not None and batch.objective.plays_episodes:
             samples = [
                 replace(sample, teacher_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, scoring.score(rows), strict=True)
@@ -203,9 +202,9 @@ class Learner:
         stage = self._begun()
         optimizer = stage.optimizer
         data = TrainingTensors.of(batch)
-        reinforce = batch.objective is Objective.REINFORCE
+        sampled = batch.objective.plays_episodes
         coefficient = stage.kl.value if kl_coefficient is None else kl_coefficient
-        seen = RowTable(data.rows, 3, self.device) if reinforce else None
+        seen = RowTable(data.rows, 3, self.device) if sampled else None
         compared = self._scores_policy(batch) or self._asks_once
         once = min(self.settings.learner.minibatches, len(data.rows)) if compared else 1
         sums, norms, first = Sums(), [], set[int]()
@@ -227,7 +226,7 @@ class Learner:
             metrics |= stage.adapt(self._trained, batch.facts)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
-        passes = self.settings.learner.epochs if reinforce else 1
+        passes = self.settings.learner.epochs if sampled else 1
         return {
             **self._meter.metrics(data.rows, passes, seconds),
             **metrics,
@@ -315,7 +314,7 @@ class Learner:
 
     def _scores_policy(self, batch: Batch) -> bool:
         """Return whether log-probabilities of the model are needed before the first update."""
-        if batch.objective is not Objective.REINFORCE:
+        if not batch.objective.plays_episodes:
             return True
         return self.settings.algorithm.compares_policies and not self._asks_once
 
@@ -345,7 +344,7 @@ class Learner:
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
-        if batch.objective is not Objective.REINFORCE:
+        if not batch.objective.plays_episodes:
             yield from minibatches(rows, 1, (self.settings.seed, batch.step))
             return
         for epoch in range(self.settings.learner.epochs):

@@ -108,16 +108,16 @@ class Updater:
         """
         model = self.model
         totals = _totals(data, minibatch)
-        temperature = self.temperature if data.kind is Objective.REINFORCE else 1.0
+        temperature = self.temperature if data.objective.plays_episodes else 1.0
         lengths = [len(row) for row in data.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
-        model.core.detach_values = self.algorithm.value.detach and data.kind is Objective.REINFORCE
+        model.core.detach_values = self.algorithm.value.detach and data.objective.plays_episodes
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
                 micro = lay_out(data.rows, indices, self.layout, model.device, temperature)
-                if self.teacher is not None and data.kind is Objective.REINFORCE:
+                if self.teacher is not None and data.objective.plays_episodes:
                     micro = replace(micro, teacher_KV=self.teacher.logits(micro))
                 outputs = model(micro)
                 output = self._loss(outputs, micro, data, totals, kl_coefficient)
@@ -144,21 +144,21 @@ class Updater:
         kl_coefficient: float,
     ) -> ObjectiveOutput:
         algorithm = self.algorithm
-        reinforce = data.kind is Objective.REINFORCE
+        sampled = data.objective.plays_episodes
         inputs = self._inputs(outputs, micro, data)
         weights_1K = row_token_weights(
             inputs.mask_BT,
             data.weight(micro.rows, self.model.device),
-            algorithm.aggregation if reinforce else _AGGREGATIONS[data.kind],
+            algorithm.aggregation if sampled else _AGGREGATIONS[data.objective],
             totals,
             algorithm.constant_length,
             inputs.sequences_BT,
         )
-        if data.kind is Objective.SCORES:
+        if data.objective is Objective.SCORES:
             return score_loss(outputs, inputs, weights_1K)
-        if reinforce:
+        if sampled:
             return objective(inputs, algorithm, weights_1K, kl_coefficient)
-        name = "loss/sft" if data.kind is Objective.SFT else None
+        name = "loss/sft" if data.objective is Objective.SFT else None
         return likelihood_loss(inputs, weights_1K, name)
 
     def _inputs(self, outputs: TokenOutputs, micro: MicroBatch, data: TrainingTensors) -> LossInputs:
@@ -201,7 +201,7 @@ def _totals(data: TrainingTensors, minibatch: Sequence[int]) -> Totals:
     Weights of fine-tuning are relative to all data, not to the batch: divided by those of its own rows, a
     batch of poor episodes would move the model as far as one of good ones.
     """
-    counted = [1.0] * len(data.rows) if data.kind is Objective.SFT else data.weights
+    counted = [1.0] * len(data.rows) if data.objective is Objective.SFT else data.weights
     return Totals(
         tokens=sum(counted[index] * int(data.rows[index].kept_T.sum()) for index in minibatch),
         sequences=sum(counted[index] for index in minibatch),

@@ -24,7 +24,7 @@ _COLUMNS = ("logprobs_T", "old_logprobs_T", "ref_logprobs_T", "values_T", "advan
 class TrainingTensors:
     """Samples with a weight and with a token to train on; the others would change nothing."""
 
-    kind: Objective
+    objective: Objective
     rows: list[Row]
     weights: list[float]
     columns: dict[str, list[FloatT]]

@@ -19,7 +19,7 @@ async def test_a_batch_has_all_episodes_of_its_groups_with_their_rewards(tmp_pat
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
-    assert batch.objective is Objective.REINFORCE
+    assert batch.objective is Objective.POLICY
     assert ids(batch) == [f"{group}.{member}" for group in range(4) for member in range(2)]
     assert [float(sample.rewards_T.sum()) for sample in batch.samples] == [0.0, 1.0] * 4
     assert batch.facts["reward/mean"] == 0.5

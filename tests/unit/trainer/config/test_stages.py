@@ -48,7 +48,7 @@ def test_stages_follow_one_another(tmp_path):
     assert [(stage.name, stage.objective, stage.first, stage.last) for stage in plan.stages] == [
         ("sft", Objective.SFT, 0, 3),
         ("preferences", Objective.PREFERENCES, 3, 7),
-        ("rl", Objective.REINFORCE, 7, 12),
+        ("rl", Objective.POLICY, 7, 12),
     ]
     assert plan.total == 12
 

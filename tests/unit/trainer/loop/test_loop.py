@@ -70,7 +70,7 @@ class Journal:
             self.calls.append(("take_sft", step))
             return Batch(step, stage.objective, (row(),))
         self.calls.append(("take", step))
-        batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
+        batch = Batch(step, Objective.POLICY, (row(),), {"reward/mean": 0.5})
         return outlined(batch).batch() if self.hollow else batch
 
     def weights_synced(self, version):
@@ -262,7 +262,7 @@ def test_the_warm_start_has_its_own_optimizer_and_syncs_nothing():
     calls = played(RunConfig(steps=1, warm_start=WARM))
     first_sync = [call[0] for call in calls].index("publish")
     before = [call[0] for call in calls[:first_sync]]
-    assert before == ["begin", *["take_sft", "update", "record"] * 2, "checkpoint", "begin"]
+    assert before == ["begin", *["take_sft", "annotate", "update", "record"] * 2, "checkpoint", "begin"]
     assert calls[0] == ("begin", 1e-5, 2)
 
 

@@ -33,7 +33,7 @@ def group_of(*episodes, **reward):
 
 
 def credited(group):
-    batch = Batch(0, Objective.REINFORCE, group.samples())
+    batch = Batch(0, Objective.POLICY, group.samples())
     return credit(batch, AlgorithmConfig.model_validate({"advantage": {"kind": "dr_grpo"}})).samples
 
 
@@ -85,7 +85,7 @@ def test_the_agents_credit_does_not_pass_through_its_counterparts_tokens(advanta
             for row in group_of(episode).samples()
         ]
         config = AlgorithmConfig.model_validate({"advantage": advantage})
-        return credit(Batch(0, Objective.REINFORCE, tuple(rows)), config).samples[0].advantages_T.tolist()
+        return credit(Batch(0, Objective.POLICY, tuple(rows)), config).samples[0].advantages_T.tolist()
 
     assert agents(two_sided(0, 1.0, side=side)) == agents(trajectory(SPEC, 0, points=1.0, turns=2))
 

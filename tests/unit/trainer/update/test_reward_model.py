@@ -217,7 +217,7 @@ def test_a_stage_before_ppo_leaves_other_losses_alone(folder, stage):
     train(model, stage, 1)
     model.restore_policy()
     model.begin_stage(stage.optimizer, 2, reference=False)
-    batch = replace(pairs(0), objective=Objective.REINFORCE)
+    batch = replace(pairs(0), objective=Objective.POLICY)
     samples = tuple(replace(each, advantages_T=each.mask_T.astype(np.float32)) for each in batch.samples)
     assert np.isfinite(model.update(replace(batch, samples=samples))["loss/policy"])
 

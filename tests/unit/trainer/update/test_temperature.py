@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.harness.learning import WORDS, run_config, small_batch, small_model
+from trainer.types import Objective
 from trainer.update.learner import Learner
 from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
@@ -71,7 +72,7 @@ def test_an_engine_that_samples_with_the_same_weights_does_not_differ_from_the_l
 
 
 def test_demonstrations_and_probes_are_at_temperature_one(folder):
-    batch = small_batch(objective="sft")
+    batch = small_batch(objective=Objective.SFT)
     losses = [learner_of(folder, temperature).update(batch) for temperature in (TEMPERATURE, 1.0)]
     assert losses[0]["policy/grad_norm"] == losses[1]["policy/grad_norm"]
     probes = [learner_of(folder, temperature).probe([(1, 2, 3)]) for temperature in (TEMPERATURE, 1.0)]
