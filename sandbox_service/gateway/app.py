@@ -25,13 +25,9 @@ from .compat.agentgym.routes import AgentGymRoutes
 from .compat.agentscope.manager_routes import ManagerRoutes
 from .compat.agentscope.openapi import compat_documentation
 from .compat.agentscope.routes import CompatRoutes
-from .console import ConsoleRoutes
-from .console_access import credentials, is_console, is_open
-from .console_answers import error_page
-from .console_release import ReleaseRoutes
-from .console_runs import RunRoutes
-from .console_search import SearchRoutes
-from .console_tasks import TaskRoutes
+from .console.access import credentials, is_console, is_open
+from .console.answers import error_page
+from .console.routers import console_routers
 from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
@@ -248,14 +244,7 @@ def build_app(
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
     authenticator = Authenticator(config.keys, insecure=config.insecure, host_names=config.host_names)
-    # The console's own routes come last, since they answer all other paths of the console.
-    consoles = (
-        RunRoutes(config.console_runs).build_router(),
-        TaskRoutes(dispatcher, registry).build_router(),
-        SearchRoutes(dispatcher, registry, queue).build_router(),
-        ReleaseRoutes(dispatcher).build_router(),
-        ConsoleRoutes(dispatcher, metrics, authenticator, queue).build_router(),
-    )
+    consoles = console_routers(dispatcher, registry, metrics, authenticator, queue, config.console_runs)
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
         _rest(dispatcher, registry, metrics, bodies, config, consoles),

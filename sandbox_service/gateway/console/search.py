@@ -25,20 +25,19 @@ from sandbox_service.console.search_form import (
     read_line_format,
 )
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.episode_export import EpisodeDownload, download_plan
+from sandbox_service.gateway.episode_search import search_episodes
+from sandbox_service.gateway.inspection import exchange_of
 from sandbox_service.trajectories.lines import LineFormat
 
-from .console_answers import as_page, page
-from .episode_export import EpisodeDownload, download_plan
-from .episode_search import search_episodes
-from .inspection import exchange_of
+from .answers import as_page, page
 
 if TYPE_CHECKING:
     from sandbox_service.console.search_form import SearchForm
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.dispatch import Dispatcher
+    from sandbox_service.gateway.fair_queue import FairQueue
     from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery, EpisodeSummary, Place
-
-    from .dispatch import Dispatcher
-    from .fair_queue import FairQueue
 
 
 _LISTED = 50
@@ -58,7 +57,7 @@ class SearchedEpisodes:
         return self.found[_LISTED - 1].place if len(self.found) > _LISTED else self.looked_at.end
 
 
-class SearchRoutes:
+class ConsoleSearch:
     """Handlers of the search's pages."""
 
     def __init__(self, dispatcher: Dispatcher, registry: Registry, queue: FairQueue | None) -> None:

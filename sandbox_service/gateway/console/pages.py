@@ -23,12 +23,8 @@ from sandbox_service.console.rendering import static_files
 from sandbox_service.console.search_form import SEARCH
 from sandbox_service.console.traffic import traffic_of
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.search import EpisodeQuery
-
-from .console_access import CONSOLE, LOGIN, LOGOUT, check_same_site, is_secure, local_path, set_cookie
-from .console_answers import as_page, checked_id, named_instance, page, visitor_of
-from .episode_search import search_episodes
-from .inspection import (
+from sandbox_service.gateway.episode_search import search_episodes
+from sandbox_service.gateway.inspection import (
     LIVE_STATES,
     exchange_of,
     fleet_stats,
@@ -36,17 +32,20 @@ from .inspection import (
     newest_instances,
     trajectory_page,
 )
+from sandbox_service.trajectories.search import EpisodeQuery
+
+from .access import CONSOLE, LOGIN, LOGOUT, check_same_site, is_secure, local_path, set_cookie
+from .answers import as_page, checked_id, named_instance, page, visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandbox_service.console.comparison import SideBySide
     from sandbox_service.console.player import EpisodeView
-
-    from .auth import Authenticator
-    from .dispatch import Dispatcher
-    from .fair_queue import FairQueue
-    from .metrics import Metrics
+    from sandbox_service.gateway.auth import Authenticator
+    from sandbox_service.gateway.dispatch import Dispatcher
+    from sandbox_service.gateway.fair_queue import FairQueue
+    from sandbox_service.gateway.metrics import Metrics
 
 
 _EVENTS = 200
@@ -63,7 +62,7 @@ _LONGEST_SEQUENCE = 18
 """Digits of an event's sequence, which is also the cursor after it."""
 
 
-class ConsoleRoutes:
+class ConsolePages:
     """Handlers of the console's pages."""
 
     def __init__(

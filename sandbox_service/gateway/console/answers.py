@@ -16,13 +16,13 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Rights
 from sandbox_service.console.rendering import SECURITY_HEADERS, render
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.inspection import exchange_of
+from sandbox_service.gateway.responses import HttpResponse, error_headers
 
-from .console_access import cookie_key
-from .inspection import exchange_of
-from .responses import HttpResponse, error_headers
+from .access import cookie_key
 
 if TYPE_CHECKING:
-    from .exchange import HttpExchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 _T = TypeVar("_T")

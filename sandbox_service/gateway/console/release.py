@@ -13,17 +13,16 @@ from fastapi import APIRouter, Request, Response
 from sandbox_contract.episodes import ReleaseInstanceRequest, ReleaseInstanceResult
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.auth import check_rights
+from sandbox_service.gateway.inspection import LIVE_STATES, exchange_of, instance_status
 
-from .auth import check_rights
-from .console_access import CONSOLE, check_same_site
-from .console_answers import as_page, named_instance, page
-from .inspection import LIVE_STATES, exchange_of, instance_status
+from .access import CONSOLE, check_same_site
+from .answers import as_page, named_instance, page
 
 if TYPE_CHECKING:
     from sandbox_contract.inspection import InstanceStatus
-
-    from .dispatch import Dispatcher
-    from .exchange import HttpExchange
+    from sandbox_service.gateway.dispatch import Dispatcher
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 _PATH = f"{CONSOLE}/episodes/{{instance_id}}/release"
@@ -31,7 +30,7 @@ _ASKED, _RELEASED, _ENDED, _UNKNOWN = "asked", "released", "ended", "unknown"
 """Outcomes that the page shows."""
 
 
-class ReleaseRoutes:
+class ConsoleRelease:
     """Handlers of the page and its form."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:

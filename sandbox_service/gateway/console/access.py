@@ -15,7 +15,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from .exchange import HttpExchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 CONSOLE = "/console"

@@ -10,23 +10,22 @@ from fastapi import APIRouter, Request, Response
 from sandbox_service.console.search_form import TASKS, FormError, query_of
 from sandbox_service.console.task_page import check_environment, read_order, read_task_form, task_page
 from sandbox_service.console.task_table import ENOUGH_GRADED
+from sandbox_service.gateway.episode_search import search_episodes
+from sandbox_service.gateway.inspection import exchange_of
 
-from .console_answers import as_page, page
-from .episode_search import search_episodes
-from .inspection import exchange_of
+from .answers import as_page, page
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
-
-    from .dispatch import Dispatcher
 
 
 _SEARCHES = 5
 """Searches of a page, each of which looks at a bounded number of episodes."""
 
 
-class TaskRoutes:
+class ConsoleTasks:
     """The handler of the page."""
 
     def __init__(self, dispatcher: Dispatcher, registry: Registry) -> None:

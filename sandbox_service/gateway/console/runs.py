@@ -14,10 +14,10 @@ from sandbox_service.console.run_comparison import COMPARE_RUNS, MOST_RUNS, comp
 from sandbox_service.console.run_folder import RunFolders
 from sandbox_service.console.run_views import group_page, run_list, run_page, step_page, token_page
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.inspection import exchange_of
 
-from .console_access import CONSOLE
-from .console_answers import as_page, page
-from .inspection import exchange_of
+from .access import CONSOLE
+from .answers import as_page, page
 
 if TYPE_CHECKING:
     from sandbox_service.console.run_folder import TrainingRun
@@ -31,7 +31,7 @@ _LONGEST_NUMBER = 9
 _LONGEST_METRIC = 200
 
 
-class RunRoutes:
+class ConsoleRuns:
     """Handlers of the pages."""
 
     def __init__(self, folders: Mapping[str, str]) -> None:
