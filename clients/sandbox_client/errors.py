@@ -1,7 +1,7 @@
 """The exceptions of a call; their classes say whose failure it is.
 
     SandboxError              anything; carries code, failure_class, retryable, request_id, retry_after_s
-      RequestError            the request is wrong: mend it
+      RequestError            the request is wrong: correct it
         AuthenticationError   no key, a wrong key, or not allowed
         NotFoundError         no such environment, task, instance, file or route
         ConflictError         the instance is not in a state for it

@@ -81,10 +81,8 @@ def _show(findings: Sequence[MachineFinding]) -> None:
     table.add_column(overflow="fold")
     for finding in findings:
         text = Text(finding.found)
-        if finding.mend:
-            text.append(
-                f"\nto mend: {finding.mend}" if finding.status is not Status.OK else f"\n{finding.mend}"
-            )
+        if finding.fix:
+            text.append(f"\nfix: {finding.fix}" if finding.status is not Status.OK else f"\n{finding.fix}")
             text.stylize("dim", len(finding.found))
         table.add_row(
             Text(finding.status.value, style=_STYLES[finding.status]),

@@ -1,1 +1,1 @@
-"""Examine a machine before a service runs on it, and say how to mend what is wrong."""
+"""Examine a machine before a service runs on it, and say how to fix what is wrong."""

@@ -44,8 +44,8 @@ def with_required(findings: Iterable[MachineFinding], wanted: frozenset[str]) ->
     """Return the findings, with a problem for each wanted capability that the machine does not have."""
     graded = required(findings, wanted)
     named: frozenset[str] = frozenset().union(*(finding.offers | finding.lacks for finding in graded))
-    mend = "correct what the warnings say about its check, or enable it in the configuration"
+    fix = "correct what the warnings say about its check, or enable it in the configuration"
     return graded + [
-        problem("required", name, "could not be found out, or is not enabled", mend, name)
+        problem("required", name, "could not be found out, or is not enabled", fix, name)
         for name in sorted(wanted - named)
     ]

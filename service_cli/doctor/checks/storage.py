@@ -52,16 +52,16 @@ def _folder(check: str, path: Path, machine: ExaminedMachine, *, written: bool =
     """Check one folder; ``written`` are those that the service itself must be able to fill."""
     facts = machine.read_disk(path)
     if written and not facts.writable:
-        mend = f"make {path} and give it to the user of the service, or configure another path"
-        return problem("disk", check, f"{path} cannot be written by this user", mend)
+        fix = f"make {path} and give it to the user of the service, or configure another path"
+        return problem("disk", check, f"{path} cannot be written by this user", fix)
     found = f"{path}: {facts.free_mib} MiB free on {facts.mount}"
     if facts.free_mib >= _ENOUGH_MIB and _has_inodes(facts):
         return ok("disk", check, found)
     how = problem if written and facts.free_mib < _LEAST_MIB else warning
     if not _has_inodes(facts):
         found = f"{found}, and only {facts.free_inodes} files more"
-    mend = f"free space on {facts.mount}, or configure a path on a larger file system"
-    return how("disk", check, found, mend)
+    fix = f"free space on {facts.mount}, or configure a path on a larger file system"
+    return how("disk", check, found, fix)
 
 
 def _has_inodes(facts: DiskFacts) -> bool:
@@ -75,8 +75,8 @@ def check_store(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     schema = replace(_schema(condition), offers=frozenset(shared))
     findings = [schema, *_apart(condition.clock_ahead_s)]
     if condition.kind == "sqlite":
-        mend = "for several nodes, set store.url to a PostgreSQL database"
-        findings.append(absent("store", "shared", "a file, which serves one node", mend, "postgresql"))
+        fix = "for several nodes, set store.url to a PostgreSQL database"
+        findings.append(absent("store", "shared", "a file, which serves one node", fix, "postgresql"))
     return findings
 
 
@@ -88,15 +88,15 @@ def _schema(condition: StoreCondition) -> MachineFinding:
             found = f"{condition.detail}: empty, the first start creates its tables"
             return ok("store", "schema", found)
         case StoreState.OLDER:
-            mend = "back it up; the first start upgrades it, and earlier releases then refuse it"
-            return warning("store", "schema", f"{condition.detail}: schema of an earlier release", mend)
+            fix = "back it up; the first start upgrades it, and earlier releases then refuse it"
+            return warning("store", "schema", f"{condition.detail}: schema of an earlier release", fix)
         case StoreState.FOREIGN:
-            mend = "set store.url to the service's own database, or start the release that wrote this one"
+            fix = "set store.url to the service's own database, or start the release that wrote this one"
         case StoreState.UNREACHABLE:
-            mend = "start the database, and correct host, user and password in store.url"
+            fix = "start the database, and correct host, user and password in store.url"
         case StoreState.INVALID:
-            mend = "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
-    return problem("store", condition.state.value, condition.detail, mend, "postgresql")
+            fix = "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+    return problem("store", condition.state.value, condition.detail, fix, "postgresql")
 
 
 def _apart(ahead_s: float | None) -> list[MachineFinding]:
@@ -114,15 +114,15 @@ def check_clock(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     facts = machine.read_clock()
     findings = []
     if facts.source in _SLOW_CLOCKS:
-        mend = "boot with clocksource=tsc, or use a virtual machine with its host's clock (kvm-clock)"
+        fix = "boot with clocksource=tsc, or use a virtual machine with its host's clock (kvm-clock)"
         found = f"{facts.source}, which is slow to read: each step reads it many times"
-        findings.append(warning("clock", "source", found, mend))
+        findings.append(warning("clock", "source", found, fix))
     else:
         findings.append(ok("clock", "source", facts.source or "unknown"))
     if abs(facts.jumped_s) > _JUMP_S:
         found = f"the wall clock moved by {facts.jumped_s:+.2f} s against the monotonic clock just now"
-        mend = "let the time service adjust the clock gradually; leases do not mind, but records are misdated"
-        findings.append(warning("clock", "steady", found, mend))
+        fix = "let the time service adjust the clock gradually; leases do not mind, but records are misdated"
+        findings.append(warning("clock", "steady", found, fix))
     else:
         findings.append(ok("clock", "steady", "runs with the monotonic clock"))
     return [*findings, _synchronized(facts)]
@@ -133,8 +133,8 @@ def _synchronized(facts: ClockFacts) -> MachineFinding:
         return ok("clock", "synchronized", f"within {facts.error_s:.1f} s", "synchronized-clock")
     if facts.synchronized is None:
         found = "cannot be asked here"
-        mend = "ask on the host of this container: timedatectl"
+        fix = "ask on the host of this container: timedatectl"
     else:
         found = "no time service corrects it"
-        mend = "run a time service such as chrony: records of several nodes are otherwise out of order"
-    return absent("clock", "synchronized", found, mend, "synchronized-clock")
+        fix = "run a time service such as chrony: records of several nodes are otherwise out of order"
+    return absent("clock", "synchronized", found, fix, "synchronized-clock")

@@ -32,34 +32,32 @@ def check_kernel(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
     else:
         has = f"ABI {facts.landlock_abi}" if facts.landlock_abi else "absent"
         found = f"{has}: solutions under grading get no sockets of the family AF_UNIX"
-        mend = "use Linux 6.12 or later with Landlock enabled (lsm=landlock,... at boot)"
-        findings.append(warning("kernel", "landlock", found, mend))
+        fix = "use Linux 6.12 or later with Landlock enabled (lsm=landlock,... at boot)"
+        findings.append(warning("kernel", "landlock", found, fix))
     missing = sorted(_CONTROLLERS - facts.controllers)
     if facts.cgroup_version == 0 or missing:
         found = f"no controllers {', '.join(missing)}: boxes are bounded less tightly"
-        mend = (
-            "mount the control groups, and delegate these controllers to the service (Delegate= of systemd)"
-        )
-        findings.append(warning("kernel", "control groups", found, mend))
+        fix = "mount the control groups, and delegate these controllers to the service (Delegate= of systemd)"
+        findings.append(warning("kernel", "control groups", found, fix))
     else:
         findings.append(ok("kernel", "control groups", f"version {facts.cgroup_version}"))
     if facts.user_namespaces == 0 or not facts.unprivileged_namespaces:
         found = "users without rights may make none: their process and gVisor boxes have no namespaces"
-        mend = (
+        fix = (
             "set user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 and "
             "kernel.apparmor_restrict_unprivileged_userns=0, as far as this kernel has them"
         )
         needed = machine.read_user().uid != 0 and kind_of_boxes(config, machine) != "docker"
         how = warning if needed else _unused
-        findings.append(how("kernel", "user namespaces", found, mend))
+        findings.append(how("kernel", "user namespaces", found, fix))
     else:
         findings.append(ok("kernel", "user namespaces", "allowed"))
     return findings
 
 
-def _unused(subject: str, check: str, found: str, mend: str) -> MachineFinding:
+def _unused(subject: str, check: str, found: str, fix: str) -> MachineFinding:
     """Return a finding about something that the boxes in use do not need."""
-    del mend
+    del fix
     return ok(subject, check, f"{found}; not needed here")
 
 
@@ -68,13 +66,13 @@ def check_user(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
     facts = machine.read_user()
     findings = [ok("user", "service", f"{facts.name} (uid {facts.uid})")]
     if not facts.ids_free:
-        mend = "stop a service on this machine that is no longer needed"
+        fix = "stop a service on this machine that is no longer needed"
         found = "all ranges of user ids for boxes are taken by other services"
-        findings.append(problem("user", "ids of boxes", found, mend))
+        findings.append(problem("user", "ids of boxes", found, fix))
     elif facts.uid == 0 and not facts.mapped and kind_of_boxes(config, machine) != "docker":
         found = "this user namespace lacks the user ids of boxes (from 1,000,000,000 on)"
-        mend = "run the service in a container or namespace that maps them, or use Docker boxes"
-        findings.append(problem("user", "ids of boxes", found, mend))
+        fix = "run the service in a container or namespace that maps them, or use Docker boxes"
+        findings.append(problem("user", "ids of boxes", found, fix))
     else:
         findings.append(ok("user", "ids of boxes", "free"))
     if facts.environments_group:
@@ -92,8 +90,8 @@ def check_limits(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
     size = f"{facts.cores} cores, {facts.memory_mib} MiB"
     findings = [_open_files(facts), _processes(facts)]
     if facts.memory_mib < _MEMORY_MIB:
-        mend = f"give the machine or the container at least {_MEMORY_MIB} MiB"
-        findings.append(warning("limits", "memory", f"{size}: little for Ray, gateway and boxes", mend))
+        fix = f"give the machine or the container at least {_MEMORY_MIB} MiB"
+        findings.append(warning("limits", "memory", f"{size}: little for Ray, gateway and boxes", fix))
     else:
         findings.append(ok("limits", "memory", size))
     return findings
@@ -103,10 +101,10 @@ def _open_files(facts: LimitFacts) -> MachineFinding:
     if facts.open_files is None or facts.open_files >= _OPEN_FILES:
         return ok("limits", "open files", _count(facts.open_files))
     how = problem if facts.open_files < _FEWEST_OPEN_FILES else warning
-    mend = (
+    fix = (
         f"raise the hard limit to {_OPEN_FILES} or more (LimitNOFILE= of systemd, --ulimit nofile= of Docker)"
     )
-    return how("limits", "open files", f"{facts.open_files}: few connections and boxes", mend)
+    return how("limits", "open files", f"{facts.open_files}: few connections and boxes", fix)
 
 
 def _processes(facts: LimitFacts) -> MachineFinding:
@@ -120,10 +118,8 @@ def _processes(facts: LimitFacts) -> MachineFinding:
     if not low:
         return ok("limits", "processes", _count(facts.processes))
     found = ", ".join(f"{bound} {name}" for name, bound in low.items())
-    mend = (
-        f"raise them to {_PROCESSES} or more (TasksMax= and LimitNPROC= of systemd, --pids-limit of Docker)"
-    )
-    return warning("limits", "processes", found, mend)
+    fix = f"raise them to {_PROCESSES} or more (TasksMax= and LimitNPROC= of systemd, --pids-limit of Docker)"
+    return warning("limits", "processes", found, fix)
 
 
 def _count(bound: int | None) -> str:

@@ -55,7 +55,7 @@ def test_a_bare_machine_runs_the_service_and_is_told_what_it_lacks() -> None:
     assert set(found) == {"boxes: kind", "processes: own user ids"}
     assert worst(found.values()) is Status.WARNING
     absent = next(each for each in findings_of(bare) if each.check == "absent")
-    assert absent.mend == "sandbox-service envs setup appworld"
+    assert absent.fix == "sandbox-service envs setup appworld"
 
 
 FAULTS = {
@@ -228,11 +228,11 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("machine", "words", "check", "status", "mend"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_found_and_says_how_to_mend_it(machine, words, check, status, mend) -> None:
+@pytest.mark.parametrize(("machine", "words", "check", "status", "fix"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_found_and_says_how_to_fix_it(machine, words, check, status, fix) -> None:
     finding = only(machine, *words)[check]
     assert finding.status is status
-    assert mend in finding.mend
+    assert fix in finding.fix
     assert finding.found
 
 
@@ -292,7 +292,7 @@ def test_gvisor_that_is_required_has_to_be_registered_with_the_flag_that_boxes_n
     findings = required(findings_of(FakeMachine(engine_facts=facts)), {"runsc"})
     (finding,) = [each for each in findings if each.status is Status.PROBLEM]
     assert "without the flag" in finding.found
-    assert "runsc install -- --host-uds=create --network=none" in finding.mend
+    assert "runsc install -- --host-uds=create --network=none" in finding.fix
 
 
 def test_auto_uses_gvisor_where_the_engine_has_it() -> None:
@@ -326,5 +326,5 @@ def test_each_check_of_a_subject_has_a_name_of_its_own() -> None:
 
 def test_findings_are_plain_data_for_scripts() -> None:
     (first, *_) = as_json(findings_of(FakeMachine()))
-    assert set(first) == {"subject", "check", "status", "found", "mend", "offers", "lacks"}
+    assert set(first) == {"subject", "check", "status", "found", "fix", "offers", "lacks"}
     assert first["status"] == "ok"
