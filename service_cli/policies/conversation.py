@@ -29,7 +29,7 @@ class EpisodeConversation:
         self._info: JsonObject = {}
         self._session = 0
         self.stop = "policy"
-        """The end of the episode as the environment told it; ``policy`` while it goes on."""
+        """The end of the episode as the environment reported it; ``policy`` while it goes on."""
         self.understood: bool | None = None
         """Whether the last step held an action that the environment understood; None if it does not say."""
 

@@ -13,7 +13,7 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.agents.launchers import make_launcher
 from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
-from trainer.distillation.player import taught_player
+from trainer.distillation.player import player_with_teacher
 from trainer.distillation.server import TeacherServer
 from trainer.errors import ConfigError, TeacherFailed
 from trainer.offline.prepare import prepare_stage
@@ -157,9 +157,9 @@ async def build(
 
     players: list[_Player] = []
     closed: list[Callable[[], Awaitable[None]]] = [client.aclose, *([close] if close is not None else [])]
-    let_go = partial(_let_go, players, closed)
+    close_all = partial(_close_all, players, closed)
     async with AsyncExitStack() as unless_started:
-        unless_started.push_async_callback(let_go)
+        unless_started.push_async_callback(close_all)
         chat = ChatTokenizer(model, config.chat)
         watch = ProgressMonitor()
         own = partial(make_player, config, folder, client, policy_of(chat), chat, watch)
@@ -169,7 +169,7 @@ async def build(
             await player.start()
         parts = Dependencies(
             service=client,
-            player=await _taught(
+            player=await _with_teacher(
                 _rewarded(player, config.reward, folder, model, watch, closed), config, chat, watch, closed
             ),
             watch=watch,
@@ -177,7 +177,7 @@ async def build(
             tracker=open_tracker(config.tracker_settings, folder),
             prepare=player.prepare_instance,
             recorded=_recorded(config, folder, client, chat, watch),
-            close=let_go,
+            close=close_all,
         )
         producer = BatchProducer(config.batch_settings, folder, parts)
         unless_started.push_async_callback(producer.close)
@@ -212,7 +212,7 @@ _PROBE = "Compute 12 * 37, then call tool(x=[1, 2]).\n\tÄ line\u00a0of “text�
 """Words, digits, white space and other scripts, on which tokenizers differ."""
 
 
-async def _taught(
+async def _with_teacher(
     player: AttemptPlayer,
     config: RunConfig,
     chat: ChatTokenizer,
@@ -232,7 +232,7 @@ async def _taught(
         await teacher.check_tokenizer(_PROBE, chat.encode(_PROBE))
     except TeacherFailed as error:
         raise ConfigError(f"algorithm.distillation.teacher: {error}") from error
-    return taught_player(player, teacher, watch, wanted.timeout_s, wanted.concurrency)
+    return player_with_teacher(player, teacher, watch, wanted.timeout_s, wanted.concurrency)
 
 
 def _recorded(
@@ -258,7 +258,7 @@ def _recorded(
     return data
 
 
-async def _let_go(players: Sequence[_Player], closed: Sequence[Callable[[], Awaitable[None]]]) -> None:
+async def _close_all(players: Sequence[_Player], closed: Sequence[Callable[[], Awaitable[None]]]) -> None:
     for player in players:
         await player.close()
     for close in closed:

@@ -1,4 +1,4 @@
-"""Sources of the ``data`` commands: files, a service's address, and settings, told apart word by word."""
+"""Sources of the ``data`` commands: files, a service's address, and settings, distinguished word by word."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sandbox_settings import Branch, Positive, Seconds
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _URL = re.compile(r"https?://[^/\s]+")
 _KINDS = {"function": "function", "command": "command", "url": "remote"}
-"""Kinds by the setting that tells them."""
+"""Kinds by the setting that only they have."""
 
 
 def _reachable(host: str) -> str:

@@ -24,7 +24,7 @@ def installed(group: PluginGroup, own: Collection[str]) -> Callable[[str], str]:
 
 
 def kind_or_plugin(own: Collection[str]) -> Callable[[object], str | None]:
-    """Return what tells the kind of given settings; any kind that is not in ``own`` is a plugin."""
+    """Return the function that finds the kind of settings; any kind that is not in ``own`` is a plugin."""
 
     def tag(given: object) -> str | None:
         kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", None)

@@ -23,7 +23,7 @@ class RecordedFiles(Branch):
     format: Literal[
         "auto", "messages", "played", "run", "conversations", "steps", "completion", "preference"
     ] = "auto"
-    """Format of the rows. auto: told by the columns of each file's first row. messages: exports of the
+    """Format of the rows. auto: recognized by the columns of each file's first row. messages: exports of the
     trajectory store and plain SFT files. played: files of ``sandbox-service run --output``. run: a run's
     ``trajectories.jsonl``. conversations: AgentTraj and ShareGPT. steps: thought, action and observation.
     completion: prompt and completion, with a label or without. preference: prompt, chosen and rejected.

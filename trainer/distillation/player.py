@@ -29,7 +29,7 @@ class TokenScorer(Protocol):
         ...
 
 
-def taught_player(
+def player_with_teacher(
     player: AttemptPlayer, teacher: TokenScorer, watch: ProgressMonitor, timeout_s: float, concurrency: int
 ) -> CompletedPlayer:
     """Return a player whose episodes a teacher scores, so many at a time; ``timeout_s`` limits one."""

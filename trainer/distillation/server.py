@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
-_MENDED_BY_NO_ATTEMPT = (401, 403, 404)
+_NOT_RETRYABLE = (401, 403, 404)
 _REFUSED = 400
 _SHOWN = 300
 """Characters of an answer that are quoted."""
@@ -55,7 +55,7 @@ class TeacherServer:
     async def score(self, token_ids: Sequence[int]) -> tuple[float, ...]:
         """Return the log-probability of each token given those before it, 0 for the first.
 
-        Raises TeacherFailed; ConfigError for a request that no attempt would mend.
+        Raises TeacherFailed; ConfigError for a request that will always fail.
         """
         for attempt in range(1, self._config.attempts + 1):
             try:
@@ -97,7 +97,7 @@ class TeacherServer:
             answer = await self._client.post("/completions", json=request)
         except httpx.HTTPError as error:
             raise TeacherFailed(f"{self._where} cannot be asked: {type(error).__name__}: {error}") from error
-        if answer.status_code in _MENDED_BY_NO_ATTEMPT:
+        if answer.status_code in _NOT_RETRYABLE:
             raise ConfigError(
                 f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}; check "
                 "algorithm.distillation.teacher"

@@ -1,4 +1,4 @@
-"""The interface through which an evolution tells its progress."""
+"""The interface through which an evolution reports its progress."""
 
 from __future__ import annotations
 

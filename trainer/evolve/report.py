@@ -26,7 +26,7 @@ _HEAD = (
     "iteration",
     "explored",
     "solved",
-    "mended by reflection",
+    "solved by reflection",
     "selected",
     "tasks",
     "trained on",

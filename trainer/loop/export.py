@@ -83,8 +83,8 @@ class Exporter:
         dimensions = note.dimensions if note.kind == "process" else None
         bias = self._learner.export_reward_model(folder, dimensions)
         if self._rank == 0:
-            told = {"mean": note.mean - bias, "tokenizer": folder_fingerprint(folder)}
-            write_note(folder, note.model_copy(update=told))
+            found = {"mean": note.mean - bias, "tokenizer": folder_fingerprint(folder)}
+            write_note(folder, note.model_copy(update=found))
 
     def last(self) -> None:
         """Write the model at the end of the run; collective. Waits for pushes in progress."""

@@ -1,7 +1,7 @@
 """Note the newest complete checkpoint in a run's folder, apart from the checkpoints.
 
 A run whose checkpoints were lost would begin again at its first step, under metrics and a journal of later
-ones; the note tells such a run from a new one.
+ones; by the note such a run is not taken for a new one.
 """
 
 from __future__ import annotations

@@ -163,4 +163,4 @@ def _is_desirable(episode: RecordedEpisode, desirable_score: float | None) -> bo
     if desirable_score is None and episode.success is not None:
         return episode.success
     missing = "success" if desirable_score is None else "score"
-    raise DataError(f"{episode.origin}: has no {missing}, which would tell whether it is desirable")
+    raise DataError(f"{episode.origin}: has no {missing}, which would say whether it is desirable")

@@ -46,7 +46,7 @@ class JudgeEndpoint(Protocol):
     """Sends one request."""
 
     async def complete(self, messages: Sequence[ChatMessage]) -> Answer:
-        """Return the answer. Raises JudgeFailed; ConfigError for a request that no attempt would mend."""
+        """Return the answer. Raises JudgeFailed; ConfigError for a request that will always fail."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Read recorded data from files: all rows are checked before any is returned.
 
-A file's format is told by the columns of its first row, or named. One error lists the bad rows of all files,
-each with file, row and reason.
+A file's format is recognized by the columns of its first row, or named. One error lists the bad rows of all
+files, each with file, row and reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RowFormat:
 
     columns: frozenset[str]
     """All columns that it knows."""
-    told_by: tuple[frozenset[str], ...]
+    recognized_by: tuple[frozenset[str], ...]
     """Sets of columns; a row that has all columns of one of them is in this format."""
     read: Callable[[JsonObject, RowOrigin], Sequence[Record]]
     """Return the records of a row. Raises RowError."""
@@ -196,33 +196,35 @@ class _NumberedRow:
 
 def _numbered(path: Path, files: RecordedFiles, progress: Progress | None) -> Iterator[_NumberedRow]:
     report = (lambda size: progress(path, size)) if progress is not None else None
-    told: RowFormat | RowError | None = FORMATS.get(files.format)
+    recognized: RowFormat | RowError | None = FORMATS.get(files.format)
     ignored = frozenset(files.ignore_columns)
     for count, (number, value) in enumerate(file_rows(path, report), 1):
-        if told is None and isinstance(value, dict):
-            told = _told_format(value)
-        yield _NumberedRow(number, value, told or RowError("its format cannot be told"), ignored)
+        if recognized is None and isinstance(value, dict):
+            recognized = _recognize_format(value)
+        yield _NumberedRow(number, value, recognized or RowError("its format is not recognized"), ignored)
         if count == files.limit:
             return
 
 
-def _told_format(row: JsonObject) -> RowFormat | RowError:
+def _recognize_format(row: JsonObject) -> RowFormat | RowError:
     for known in FORMATS.values():
-        if any(columns <= row.keys() for columns in known.told_by):
+        if any(columns <= row.keys() for columns in known.recognized_by):
             return known
     columns = ", ".join(row) or "none"
     if "operation" in row and "sequence" in row:
         return RowError("is an event; export episodes in place of events")
     if set(row) <= {"text"}:
         return RowError(
-            "has only a text, in which the assistant's turns cannot be told from others; give messages"
+            "has only a text, in which the assistant's turns cannot be separated from others; give messages"
         )
-    return RowError(f"its format cannot be told by its columns ({columns}); known ones are {_format_hint()}")
+    return RowError(
+        f"its format is not recognized by its columns ({columns}); known ones are {_format_hint()}"
+    )
 
 
 def _format_hint() -> str:
     return ", ".join(
-        f"{name} ({' or '.join('+'.join(sorted(columns)) for columns in known.told_by)})"
+        f"{name} ({' or '.join('+'.join(sorted(columns)) for columns in known.recognized_by)})"
         for name, known in FORMATS.items()
     )
 

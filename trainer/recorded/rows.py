@@ -34,7 +34,7 @@ def file_rows(path: Path, progress: BytesRead | None = None) -> Iterator[Numbere
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         endings = ", ".join(_READERS)
-        raise DataError(f"{path}: cannot tell what this file is by its ending; known ones are {endings}")
+        raise DataError(f"{path}: the ending of its name is not that of a format; known ones are {endings}")
     try:
         yield from reader(path, progress or (lambda size: None))
     except OSError as error:

@@ -121,12 +121,12 @@ class ReflectivePlayer(EpisodePlayer):
         forks = TurnForks(turn, self.instances, create_s) if turn is not None else None
         try:
             first = await self.play_attempt(spec, member, sampling, forks=forks)
-            return await self._mended(first, spec, member, sampling, forks)
+            return await self._after_reflection(first, spec, member, sampling, forks)
         finally:
             if forks is not None:
                 forks.close()
 
-    async def _mended(
+    async def _after_reflection(
         self,
         first: Trajectory,
         spec: GroupSpec,

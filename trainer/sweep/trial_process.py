@@ -104,14 +104,14 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 def _follow(
     process: subprocess.Popen[bytes], metrics: Path, on_step: Callable[[Mapping[str, float]], None]
 ) -> None:
-    told = 0
+    reported = 0
     while True:
         running = process.poll() is None
         steps = list(read_metrics(metrics).values())
         # The last step may get more metrics as long as the run goes on.
-        for values in steps[told : len(steps) - running]:
+        for values in steps[reported : len(steps) - running]:
             on_step(values)
-        told = max(told, len(steps) - running)
+        reported = max(reported, len(steps) - running)
         if not running:
             return
         time.sleep(_POLL_S)

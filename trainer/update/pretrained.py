@@ -108,7 +108,7 @@ class Reader:
 
 
 def _sampled(path: Path) -> Iterator[bytes]:
-    """Yield what tells a safetensors file from another: size, header, and the middle of each tensor."""
+    """Yield what distinguishes safetensors files: size, header, and the middle of each tensor."""
     yield f"{path.name} {path.stat().st_size}".encode()
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -8,7 +8,7 @@ import pytest
 from tests.harness.episodes_played import FAILURE, played
 from trainer.batches.payloads import group_from_payload, group_to_payload
 from trainer.config import SamplingConfig
-from trainer.distillation.player import taught_player
+from trainer.distillation.player import player_with_teacher
 from trainer.errors import ConfigError, TeacherFailed, TrainerError
 from trainer.rollout.completion import MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
@@ -41,7 +41,7 @@ class Teacher:
 
 
 def player_of(teacher, trajectory, timeout_s=5.0, concurrency=16):
-    return taught_player(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s, concurrency)
+    return player_with_teacher(OneEpisode(trajectory), teacher, ProgressMonitor(), timeout_s, concurrency)
 
 
 async def play(teacher, trajectory, spec=SPEC):

@@ -231,7 +231,7 @@ BAD = [
     ("{", "not valid JSON"),
     ([], "a row must be an object with columns"),
     ({"text": "The sky is blue."}, "has only a text"),
-    ({"question": "?"}, r"cannot be told by its columns \(question\); known ones are run"),
+    ({"question": "?"}, r"is not recognized by its columns \(question\); known ones are run"),
     ({"sequence": 0, "operation": "step"}, "is an event; export episodes"),
     ({"messages": [ASK, SAY], "scores": 1}, "unknown column scores; correct the name, or list it"),
     ({"messages": [ASK, SAY], "score": float("nan")}, "score: Input should be a finite number"),
@@ -288,7 +288,7 @@ def test_a_row_of_another_format_than_the_files_first_is_a_bad_row(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
-        ("rows.csv", "a,b", "cannot tell what this file is by its ending"),
+        ("rows.csv", "a,b", "the ending of its name is not that of a format"),
         ("rows.jsonl", "\n", "the file has no rows"),
         ("rows.json", "{}", "must be an array of rows"),
         ("rows.json", "[", "not valid JSON"),
