@@ -110,11 +110,6 @@ def _line(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
         pid = parents[pid]
 
 
-def processes_of(part: str) -> list[int]:
-    """Return the ids of a part's processes."""
-    return [process.pid for process, found in parts_of() if found == part]
-
-
 def memory_mb(part: str) -> float | None:
     """Return the share of memory (PSS) of a part's processes; None where the kernel does not show it."""
     shares = [pss_mb(process) for process, found in parts_of() if found == part]

@@ -26,8 +26,8 @@ import httpx
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from sandbox_service.config import Durability, ServiceConfig
-from service_cli.bench.processes import processes_of
 from tests.harness.counted_steps import Client, Toll
+from tests.harness.part_processes import processes_of
 
 _CLIENTS = 8
 _EPISODE = 50

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from tests.harness.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_model
-from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.learning import load_model, run_config, small_batch, small_model
 from trainer.errors import ConfigError
 from trainer.update import attention
 from trainer.update.learner import Learner
 from trainer.update.logprobs import token_statistics
-from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 from trainer.update.varlen import varlen_attention
 

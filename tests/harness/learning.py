@@ -6,6 +6,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from trainer.config import RunConfig
 from trainer.types import Batch, Objective, Sample
+from trainer.update.loading import fill
+from trainer.update.model import make_model
 
 WORDS = 64
 
@@ -60,6 +62,14 @@ def small_batch(step=0, rows=7, words=WORDS, shortest=6, longest=24, objective=O
             )
         )
     return Batch(step, objective, tuple(samples))
+
+
+def load_model(folder, settings):
+    """Return the model of a folder with its weights, unsharded, on the CPU."""
+    cpu = torch.device("cpu")
+    core = make_model(folder, settings, cpu)
+    fill(core, cpu, cpu)
+    return core
 
 
 def run_config(**branches):

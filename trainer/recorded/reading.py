@@ -88,24 +88,7 @@ _KINDS: Mapping[type, str] = {
 
 def read_episodes(files: RecordedFiles, progress: Progress | None = None) -> tuple[RecordedEpisode, ...]:
     """Return the episodes of files, in order. Raises DataError."""
-    return _of_kind(RecordedEpisode, files, progress)
-
-
-def read_preferences(files: RecordedFiles, progress: Progress | None = None) -> tuple[Preference, ...]:
-    """Return the preferences of files, in order. Raises DataError."""
-    return _of_kind(Preference, files, progress)
-
-
-def read_completions(
-    files: RecordedFiles, progress: Progress | None = None
-) -> tuple[LabelledCompletion, ...]:
-    """Return the labelled completions of files, in order.
-
-    Raises DataError, also where all labels are the same: KTO learns from the difference between both classes.
-    """
-    found = _of_kind(LabelledCompletion, files, progress)
-    check_labels(found)
-    return found
+    return only_kind(RecordedEpisode, read_records(files, progress))
 
 
 def check_labels(completions: Sequence[LabelledCompletion]) -> None:
@@ -227,12 +210,6 @@ def _format_hint() -> str:
         f"{name} ({' or '.join('+'.join(sorted(columns)) for columns in known.recognized_by)})"
         for name, known in FORMATS.items()
     )
-
-
-def _of_kind(
-    kind: type[SomeRecord], files: RecordedFiles, progress: Progress | None
-) -> tuple[SomeRecord, ...]:
-    return only_kind(kind, read_records(files, progress))
 
 
 def only_kind(kind: type[SomeRecord], records: Sequence[Record]) -> tuple[SomeRecord, ...]:

@@ -16,7 +16,6 @@ from trainer.errors import ConfigError
 
 from .head import adjusted, chunked_statistics
 from .language import computes_in_half, make_language
-from .loading import fill
 from .naming import WeightOrigin
 from .pretrained import PretrainedFiles
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from trainer.config import LearnerSettings
 
     from .packing import MicroBatch
-
-
-_CPU = torch.device("cpu")
 
 
 class TokenOutputs(NamedTuple):
@@ -145,10 +141,3 @@ def make_model(folder: Path, settings: LearnerSettings, device: torch.device) ->
         detach_values=algorithm.value.detach,
         logits_tokens=learner.logits_tokens,
     )
-
-
-def load_model(folder: Path, settings: LearnerSettings) -> ActorCritic:
-    """Return the model of a folder with its weights, unsharded, on the CPU. Raises ConfigError."""
-    core = make_model(folder, settings, _CPU)
-    fill(core, _CPU, _CPU)
-    return core

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from .wish import Draw
 
 
-_COMMON_EXTRAS = ("helmet", "lock", "panniers")
-
-
 def cancel(draw: Draw) -> Wish | None:
     """Ask to cancel a booking."""
     for booking in draw.bookings("booked"):

@@ -7,8 +7,9 @@ import pytest
 
 from service_cli.bench.context import Sizes, medians, percentiles, rounded
 from service_cli.bench.machine import available_memory_mb, describe_machine
-from service_cli.bench.processes import CpuSnapshot, CpuUse, cpu_snapshot, memory_mb, processes_of
+from service_cli.bench.processes import CpuSnapshot, CpuUse, cpu_snapshot, memory_mb
 from service_cli.bench.suites import SUITES
+from tests.harness.part_processes import processes_of
 from tests.harness.waiting import wait_until
 
 

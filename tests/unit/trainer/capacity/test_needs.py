@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.harness.learning import run_config, small_model
+from tests.harness.learning import load_model, run_config, small_model
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 from trainer.update.memory import scoring_memory, shape_of
 from trainer.update.mesh import Mesh
-from trainer.update.model import load_model
 from trainer.update.teacher import scoring_settings
 
 EIGHT = Machine(gpus=8, gpu_memory=80 * GIB)

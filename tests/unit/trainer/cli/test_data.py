@@ -6,10 +6,11 @@ from typer.testing import CliRunner
 
 from tests.fakes.recorded import episode
 from tests.fakes.training import FakeDriver
+from tests.harness.recorded_files import read_completions, read_preferences
 from trainer.cli.app import build_cli
 from trainer.config.recorded import RecordedFiles
 from trainer.recorded.episode_rows import write_episodes
-from trainer.recorded.reading import read_completions, read_episodes, read_preferences
+from trainer.recorded.reading import read_episodes
 
 COMMANDS = ("inspect", "convert", "statistics", "select", "pairs", "decontaminate", "label-steps")
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.fakes.evolution import episode
+from tests.harness.recorded_files import read_preferences
 from trainer.config.evolve import EvolvePreferences
 from trainer.config.recorded import RecordedFiles
 from trainer.evolve.selection import ValuedEpisode
 from trainer.evolve.training_data import write_preference_data
-from trainer.recorded.reading import read_preferences
 from trainer.types import Line
 
 METHOD = EvolvePreferences.model_validate({"kind": "preferences", "loss": {"kind": "dpo"}})

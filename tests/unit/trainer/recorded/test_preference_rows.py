@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.recorded import calling
+from tests.harness.recorded_files import read_completions, read_preferences
 from trainer.config.recorded import RecordedFiles
 from trainer.errors import DataError
 from trainer.recorded.preference_rows import write_completions, write_preferences
-from trainer.recorded.reading import read_completions, read_preferences
 
 ASK = {"role": "user", "content": "Which way?"}
 NORTH = {"role": "assistant", "content": "north"}

@@ -10,12 +10,13 @@ from sandbox_contract.messages import Message
 from service_cli.policies.conversation import EpisodeConversation
 from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
 from service_cli.policies.records import EpisodeFile
+from tests.harness.recorded_files import read_completions, read_preferences
 from trainer.batches.payloads import group_to_json
 from trainer.config.recorded import RecordedFiles
 from trainer.errors import DataError
 from trainer.recorded.episode_rows import write_episodes
 from trainer.recorded.preference_rows import write_completions, write_preferences
-from trainer.recorded.reading import read_completions, read_episodes, read_preferences
+from trainer.recorded.reading import check_labels, read_episodes
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
 from trainer.types import (
     FailureNote,
@@ -224,7 +225,7 @@ def test_a_prompt_with_a_completion_is_an_episode_and_with_a_label_a_labelled_co
 def test_labels_of_one_class_are_refused(tmp_path: Path, label: bool) -> None:
     rows = [{"prompt": "?", "completion": text, "label": label} for text in "ab"]
     with pytest.raises(DataError, match=f"all 2 labels are {str(label).lower()}; .*both classes"):
-        read_completions(files(write(tmp_path, *rows)))
+        check_labels(read_completions(files(write(tmp_path, *rows))))
 
 
 BAD = [

@@ -8,10 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.harness.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_config, tiny_model
-from tests.harness.learning import run_config
+from tests.harness.learning import load_model, run_config
 from trainer.errors import ConfigError
 from trainer.update.architecture import PACKED, attention_for, text_config
-from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 
 CPU = torch.device("cpu")

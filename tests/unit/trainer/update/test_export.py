@@ -9,11 +9,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 from tests.harness.architectures import ARCHITECTURES, tiny_model
-from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.learning import load_model, run_config, small_batch, small_model
 from tests.harness.multimodal import FAMILIES, architecture_of, multimodal_model, with_prediction_layers
 from trainer.errors import ConfigError
 from trainer.update.learner import Learner
-from trainer.update.model import load_model
 from trainer.update.weights import adapter_weights, merged_weights
 
 

@@ -5,10 +5,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.harness.architectures import tiny_model
-from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.learning import load_model, run_config, small_batch, small_model
 from trainer.update.flops import Meter, Work, peak_flops
 from trainer.update.learner import Learner
-from trainer.update.model import load_model
 from trainer.update.packing import Row
 
 

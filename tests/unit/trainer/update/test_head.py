@@ -6,10 +6,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.harness.learning import WORDS, run_config, small_model
+from tests.harness.learning import WORDS, load_model, run_config, small_model
 from trainer.errors import ConfigError
 from trainer.update.head import chunked_statistics
-from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 
 CPU = torch.device("cpu")

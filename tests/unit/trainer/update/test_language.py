@@ -4,12 +4,11 @@ import torch
 import torch.distributed as dist
 
 from tests.harness.architectures import tiny_model
-from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.learning import load_model, run_config, small_batch, small_model
 from trainer.errors import ConfigError
 from trainer.update.learner import Learner
 from trainer.update.memory import rank_memory, shape_of
 from trainer.update.mesh import Mesh
-from trainer.update.model import load_model
 
 HALF = {"dtype": "bfloat16", "lora": {"rank": 4}}
 

@@ -7,10 +7,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tests.harness.architectures import ARCHITECTURES, tiny_model
-from tests.harness.learning import run_config, small_model
+from tests.harness.learning import load_model, run_config, small_model
 from tests.harness.memory import WORLD, peaks_of_two_ranks
 from trainer.errors import ConfigError
-from trainer.update.model import load_model, make_model
+from trainer.update.model import make_model
 
 CPU = torch.device("cpu")
 

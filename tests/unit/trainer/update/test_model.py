@@ -3,9 +3,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from tests.harness.learning import WORDS, run_config, small_model
+from tests.harness.learning import WORDS, load_model, run_config, small_model
 from trainer.errors import ConfigError
-from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 
 CPU = torch.device("cpu")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.harness.learning import WORDS, run_config, small_batch, small_model
+from tests.harness.learning import WORDS, load_model, run_config, small_batch, small_model
 from trainer.types import Objective
 from trainer.update.learner import Learner
-from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out
 
 TEMPERATURE = 0.6
