@@ -4,6 +4,7 @@
       OverCapacityError     no room now; carries retry_after_s
       MovedError            another supervisor has the instance; carries its name
       NodeFullError         a node's disk has no room for a box, and another one's may have
+      UnsentError           a request does not fit into a message to a box, so nothing was sent
       TrialTimeoutError     a busy machine kept a kind of box from being tried
       VersionMismatchError  a node has another version of the service than the gateways
 
@@ -75,6 +76,10 @@ class NodeFullError(ServiceError):
 
     def __reduce__(self) -> tuple[type[NodeFullError], tuple[str, float | None]]:
         return (type(self), (self.detail, self.retry_after_s))
+
+
+class UnsentError(ServiceError):
+    """A request does not fit into a message to a box: nothing was sent; box and instance are as before."""
 
 
 def is_of_node(error: ServiceError) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, UnsentError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
 
@@ -48,11 +48,13 @@ class BoxCalls:
         """Return the runner's answer: a REPLY, or an ERROR that leaves the instance as it is.
 
         ``received`` is the request whose timeout is to be recorded. Raises ServiceError if the state of the
-        instance is gone or the instance ended meanwhile, and NotStartedError if the state can be rebuilt and
-        the operation is no part of it.
+        instance is gone or the instance ended meanwhile, NotStartedError if the state can be rebuilt and the
+        operation is no part of it, and UnsentError if the frame is too large: the instance is as before.
         """
         try:
             reply = await box.execute(frame, timeout_s)
+        except UnsentError:
+            raise
         except ServiceError as error:
             raise self._termination.handle_failure(instance, error, received) from error
         if reply.op is Op.ERROR:

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import NodeFullError, ServiceError
+from sandbox_service.errors import NodeFullError, ServiceError, UnsentError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Frame, Op
 
@@ -72,6 +72,8 @@ class InstanceSetup:
             )
             try:
                 reply = await box.execute(request, limit)
+            except UnsentError:
+                raise
             except ServiceError as error:
                 if box.discarded:
                     # Its slot went with the box. In a box that lives, the slot is cleared.

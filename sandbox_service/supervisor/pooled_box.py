@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
+from sandbox_service.errors import ServiceError, UnsentError
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.wire.frames import Frame, Op
 
@@ -24,6 +24,8 @@ _GRACE_S = 30.0
 deadline itself, but on a busy machine it may be scheduled late."""
 _PING_S = 30.0
 """Seconds in which a runner that is late with an operation must answer a ping."""
+_WITH_TASK = (Op.CREATE, Op.EVALUATE)
+"""Operations with which the supervisor sends data of the task; the others carry what the caller sent."""
 
 
 class PooledBox:
@@ -53,12 +55,15 @@ class PooledBox:
     async def execute(self, frame: Frame, deadline_s: float) -> Frame:
         """Send an operation whose deadline the runner enforces.
 
-        Raises ServiceError. The box is destroyed if its runner is dead: its connection is closed, or it is
-        late and does not answer a ping either. One late operation does not end the other instances.
+        Raises ServiceError, and UnsentError if the frame is too large to be sent. The box is destroyed if its
+        runner is dead: its connection is closed, or it is late and does not answer a ping either. One late
+        operation does not end the other instances, nor does one that was not sent.
         """
         try:
             return await self.request(frame, deadline_s + _GRACE_S)
         except ServiceError as error:
+            if error.code is ErrorCode.BODY_TOO_LARGE:
+                raise _unsent(frame, error) from error
             if error.code is not ErrorCode.STEP_TIMEOUT or not await self._is_alive():
                 self.discard(error.detail)
             raise
@@ -107,3 +112,11 @@ class PooledBox:
     def discard(self, reason: str) -> None:
         """Destroy the box at once; the instances in it lose their state."""
         self.pool.discard(self.serial, reason)
+
+
+def _unsent(frame: Frame, error: ServiceError) -> UnsentError:
+    """Return the error of a frame that is too large, by whose data it carries."""
+    if frame.op in _WITH_TASK:
+        detail = f"the task's data do not fit into a message to its box ({error.detail})"
+        return UnsentError(ErrorCode.TASK_INVALID, detail)
+    return UnsentError(error.code, f"the request does not fit into a message to the box ({error.detail})")

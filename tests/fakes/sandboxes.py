@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.wire.frames import Frame, Op
+from sandbox_service.wire.frames import MAX_BODY, Frame, Op
 
 from .runner import FakeRunner
 
@@ -43,6 +43,8 @@ class FakeSandbox:
         """Operations that get no answer before their deadline, which is said to have passed at once."""
         self.kept_from_starting = 0
         """Number of next steps that wait behind a neighbour that ends their worker."""
+        self.largest_body = MAX_BODY
+        """Bytes of a body that can be sent."""
         self.hang_destroy = False
         self.resets = 0
         self.sent: list[Frame] = []
@@ -68,6 +70,8 @@ class FakeSandbox:
         await asyncio.sleep(0)
         if not self.alive:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the box is gone")
+        if len(frame.body) > self.largest_body:
+            raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"frame too large: body {len(frame.body)}")
         if frame.op in self.hanging:
             raise ServiceError(ErrorCode.STEP_TIMEOUT, f"no answer within {timeout_s:g} s")
         if frame.op is Op.STEP and self.kept_from_starting:

@@ -55,6 +55,20 @@ async def test_a_task_that_asks_for_more_time_of_grading_than_is_allowed_is_refu
         assert await service.states() == {}
 
 
+async def test_a_task_that_is_too_large_for_a_box_is_refused_and_the_box_keeps_its_instances() -> None:
+    async with supervised() as service:
+        neighbour = await service.create()
+        (box,) = service.factory.alive
+        box.largest_body = 50
+        error = error_of(await service.call(Op.CREATE, "", {"environment": "echo", "task_id": "echo-10"}))
+        assert error.code is ErrorCode.TASK_INVALID
+        assert "the task's data do not fit" in error.detail
+        await settle()
+        assert service.factory.alive == [box]
+        assert await service.states() == {neighbour: "active"}
+        assert _pool(service)["instances"] == 1
+
+
 async def test_a_body_that_is_no_json_is_refused() -> None:
     async with supervised() as service:
         assert await service.refusal(Op.CREATE, raw=b"{nope") is ErrorCode.INVALID_REQUEST

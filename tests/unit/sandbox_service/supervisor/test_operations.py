@@ -321,3 +321,25 @@ async def test_other_tasks_are_graded_within_the_services_deadline() -> None:
         service.factory.home_of(instance).hanging.add(Op.EVALUATE)
         answer = await service.call(Op.EVALUATE, instance, {"instance_id": instance})
         assert "no answer within 35 s" in error_of(answer).detail
+
+
+@pytest.mark.parametrize(
+    ("op", "fields", "code"),
+    [
+        (Op.EVALUATE, {"params": {"note": "x" * 200}}, ErrorCode.TASK_INVALID),
+        (Op.RUN_AGENT, {"command": ["echo", "x" * 200]}, ErrorCode.BODY_TOO_LARGE),
+    ],
+)
+async def test_a_request_that_is_too_large_for_its_box_costs_no_instance_of_the_box(
+    op: Op, fields: dict[str, object], code: ErrorCode
+) -> None:
+    async with supervised(factory=FakeSandboxFactory(capacity=2)) as service:
+        instance, neighbour = [await service.create("diary", "echo-1") for _ in range(2)]
+        (box,) = service.factory.alive
+        box.largest_body = 200
+        assert await service.refusal(op, instance, {"instance_id": instance, **fields}) is code
+        assert service.factory.alive == [box]
+        assert await service.states() == {instance: "active", neighbour: "active"}
+        for each in (instance, neighbour):
+            await service.step(each)
+            assert (await service.evaluate(each))["success"] is True
