@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sandbox_service.wire.frames import MAX_BODY
 
 from .task_toml import TaskRefused
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 MAX_FILES = 4000
 MAX_BYTES = 16 * 1024**2
 """Bounds of one folder that is sent to a box."""
+MAX_MESSAGE = MAX_BODY - 2 * 1024**2
+"""Bytes of a message to a box that its files may take; the rest is for instructions and variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,21 @@ def check_size(shown: str, files: Mapping[str, Path]) -> None:
     """Raise TaskRefused if files for a box are larger than MAX_FILES or MAX_BYTES; ``shown`` names them."""
     if len(files) > MAX_FILES or sum(path.stat().st_size for path in files.values()) > MAX_BYTES:
         raise TaskRefused(f"{shown} has more than {MAX_FILES} files or {MAX_BYTES} bytes")
+
+
+def check_message(shown: str, folders: Iterable[Mapping[str, Path]]) -> None:
+    """Raise TaskRefused if files for a box do not fit into one message; ``shown`` names them."""
+    size = sum(_sent_bytes(place, path) for files in folders for place, path in files.items())
+    if size > MAX_MESSAGE:
+        raise TaskRefused(
+            f"{shown} takes {size / 1024**2:.1f} MiB in base64; a message to a box has room for "
+            f"{MAX_MESSAGE / 1024**2:g} MiB"
+        )
+
+
+def _sent_bytes(place: str, path: Path) -> int:
+    empty = {place: {"base64": "", "executable": False}}
+    return len(json.dumps(empty)) + (path.stat().st_size + 2) // 3 * 4
 
 
 def read_files(shown: str, files: Mapping[str, Path]) -> dict[str, TaskFile]:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from sandbox_service.environments.base import BoxResources
 
 from .dockerfile import WORKDIR, BoxRecipe, Copy, NeedsImage, read_dockerfile
-from .task_files import TaskFile, check_links, check_size, list_files, read_files
+from .task_files import TaskFile, check_links, check_message, check_size, list_files, read_files
 from .task_toml import (
     AgentTable,
     Artifact,
@@ -119,11 +119,16 @@ class HarborTask:
 
     def check_files(self) -> None:
         """Check, without reading them, that the files that boxes are sent are there and not too large."""
-        check_size(_ENVIRONMENT, self._copied())
-        for step in self.steps:
-            check_size(_WORKDIR, self._added(step))
-            if step.place.image is None:
-                check_size(_TESTS, self._own_or_shared(step, _TESTS))
+        copied, added = self._copied(), [self._added(step) for step in self.steps]
+        tests = [self._own_or_shared(step, _TESTS) for step in self.steps if step.place.image is None]
+        check_size(_ENVIRONMENT, copied)
+        for name, folders in ((_WORKDIR, added), (_TESTS, tests)):
+            for files in folders:
+                check_size(name, files)
+        check_message("environment, with the workdir of all steps,", [copied, *added])
+        if not self.needs_verifiers:
+            # Otherwise each step's tests have a message of their own, which has room for one folder.
+            check_message("tests, of all steps together,", tests)
 
     def _copied(self) -> dict[str, Path]:
         found = list_files(self.folder, self.folder / _ENVIRONMENT)

@@ -135,6 +135,40 @@ def test_a_folder_that_is_too_large_is_refused(task: Path) -> None:
         read_files("own tests", list_files(task, task / "tests"))
 
 
+def sparse(path: Path, mib: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(mib * 1024**2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"steps/one/tests/data": 13, "steps/two/tests/data": 13}, "tests, of all steps together, takes"),
+        ({"tests/data": 12}, "tests, of all steps together, takes 32.0 MiB"),
+        ({"environment/data": 12, "steps/one/workdir/data": 12}, "environment, with the workdir of all"),
+        ({"steps/one/workdir/data": 12, "steps/two/workdir/data": 12}, "has room for 30 MiB"),
+        ({"environment/data": 11, "steps/one/workdir/data": 11, "tests/data": 11}, ""),
+    ],
+    ids=["tests", "shared-tests", "environment", "workdirs", "fits"],
+)
+def test_files_that_do_not_fit_into_one_message_together_are_refused(
+    task: Path, sizes: dict[str, int], words: str
+) -> None:
+    (task / "environment/Dockerfile").unlink()
+    (task / "task.toml").write_text('[[steps]]\nname = "one"\n[[steps]]\nname = "two"')
+    for step in ("one", "two"):
+        write(task / "steps" / step, {"instruction.md": "1"})
+    for name, mib in sizes.items():
+        sparse(task / name, mib)
+        if "/tests/" in name:
+            write((task / name).parent, {"test.sh": "true"})
+    if words:
+        assert words in refusal(task)
+    else:
+        assert len(load_task(task).steps) == 2
+
+
 def test_only_files_that_are_copied_count(task: Path) -> None:
     with (task / "environment/large").open("wb") as file:
         file.truncate(17 * 1024**2)
