@@ -155,9 +155,10 @@ class BoxInstances:
             raise
 
     def _dismantle(self, instance: BoxInstance) -> None:
-        """Remove an instance that the host will not release."""
-        self.instances.pop(instance.instance_id, None)
-        self._releases.drop(instance)
+        """Remove an instance that the host will not release, unless it is gone."""
+        if self.instances.get(instance.instance_id) is instance:
+            del self.instances[instance.instance_id]
+            self._releases.drop(instance)
 
     def _forward(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         instance = self.instances.get(frame.instance_id)
@@ -237,13 +238,17 @@ class BoxInstances:
             meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
         copy = BoxInstance(copy_id, worker, serial, source.origin)
         self.instances[copy_id] = copy
-        worker.instances.add(copy_id)
 
         def copied(reply: Frame) -> None:
+            # Not before: the end of its connection comes with a refusal, and would remove the copy as well.
+            worker.instances.add(copy_id)
             if reply.op is Op.REPLY:
                 self.workers.adopt(worker, int(reply.meta["pid"]))
                 reply = frame.reply(meta={"step_index": reply.meta["step_index"]})
-            else:
+                if worker.lost:
+                    detail = "the copy's worker ended while it was made"
+                    reply = frame.error(BoxErrorCode.SANDBOX_FAILED, detail)
+            if reply.op is Op.ERROR:
                 self._dismantle(copy)
             answer(reply)
 

@@ -111,8 +111,8 @@ class Worker:
     def _create(self, frame: Frame) -> Frame:
         agent = None
         if "workspace" in frame.meta:
-            control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
-            agent = RunnerAgent(control, str(frame.meta["workspace"]))
+            (control,) = self._take_sockets(frame)
+            agent = RunnerAgent(ControlSocket(control), str(frame.meta["workspace"]))
         episode = WorldEpisode(frame, self._world_class, agent, *self._cpu_s)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode
@@ -131,18 +131,39 @@ class Worker:
         episode.acted = episode.acted or frame.op is Op.FILE_WRITE
         return reply
 
+    def _take_sockets(self, frame: Frame) -> list[socket.socket]:
+        """Return the sockets that came with a frame: for the worker of a copy, and for an agent's control."""
+        count = int(frame.op is Op.FORK) + int("workspace" in frame.meta)
+        return [socket.socket(fileno=self._descriptors.pop(0)) for _ in range(count)]
+
     def _fork(self, frame: Frame) -> Frame | None:
+        if self._many:
+            source = self._source(frame)
+            copy_id = str(frame.meta["copy_id"])
+            self.episodes[copy_id] = source.twin(copy_id)
+            return frame.reply(meta={"step_index": source.step_index})
+        # Before anything can refuse the copy: left in the queue, they would become those of the next copy.
+        carried = self._take_sockets(frame)
+        try:
+            return self._fork_process(frame, *carried)
+        except BaseException:
+            for each in carried:
+                each.close()
+            raise
+
+    def _source(self, frame: Frame) -> WorldEpisode:
         source = self._episode(frame)
         if source.half_ended:
             # A copy would be a step ahead of its record.
             detail = "the episode could not be ended: repeat its last step first"
             raise Refusal(BoxErrorCode.SANDBOX_FAILED, detail)
+        return source
+
+    def _fork_process(
+        self, frame: Frame, end: socket.socket, control: socket.socket | None = None
+    ) -> Frame | None:
+        source = self._source(frame)
         copy_id = str(frame.meta["copy_id"])
-        if self._many:
-            self.episodes[copy_id] = source.twin(copy_id)
-            return frame.reply(meta={"step_index": source.step_index})
-        end = socket.socket(fileno=self._descriptors.pop(0))
-        control = socket.socket(fileno=self._descriptors.pop(0)) if source.agent is not None else None
         pid = copy_process(frame, source, end, control)
         if pid is not None:
             return frame.reply(meta={"step_index": source.step_index, "pid": pid})

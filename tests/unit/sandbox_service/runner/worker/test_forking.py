@@ -122,3 +122,17 @@ def test_the_worker_of_a_copy_is_killed_at_its_deadline(agent_box: RunnerBox, in
     )
     assert agent_box.release("copy")
     assert agent_box.act(instance, do="workspace")["instance"] == instance
+
+
+def test_an_instance_is_copied_after_refused_copies(agent_box: RunnerBox, instance: str) -> None:
+    end = {"do": "end", "seal": "break"}
+    assert error_code(agent_box.step(instance, end, step_index=0)) == "sandbox_failed"
+    for name in ("one", "two", "three"):
+        refused = agent_box.request(Op.FORK, instance, meta={"copy_id": name, "deadline_s": 20})
+        assert error_code(refused) == "sandbox_failed"
+    assert agent_box.step(instance, end, step_index=0).op is Op.REPLY
+    assert fork(agent_box, instance, "copy") == 1
+    graded = agent_box.request(Op.EVALUATE, "copy", meta={"deadline_s": 20}, body={})
+    assert graded.op is Op.REPLY, graded.body
+    assert agent_box.release("copy")
+    assert {event.instance_id for event in agent_box.events}.isdisjoint({"one", "two", "three"})
