@@ -42,6 +42,17 @@ class RunSegment:
     loss_mask: tuple[bool, ...]
     logprobs: tuple[float, ...]
     turns: tuple[RunTurn, ...] = ()
+    opponent: bool = False
+    """Whether the agent's opponent sampled it."""
+    partner: bool = False
+    """Whether a trained counterpart of the agent sampled it, which has its reward."""
+
+    @property
+    def counterpart(self) -> str:
+        """The counterpart that sampled it; empty for the agent."""
+        if self.opponent:
+            return "opponent"
+        return "partner" if self.partner else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +103,28 @@ class RunEpisode:
     terms: dict[str, float] = field(default_factory=dict)
 
     @property
+    def scored(self) -> bool:
+        """Whether it has a score, so that its reward is one."""
+        return self.score is not None and self.failure is None
+
+    @property
+    def agent_segments(self) -> tuple[RunSegment, ...]:
+        """The segments without those of a counterpart."""
+        return tuple(segment for segment in self.segments if not segment.counterpart)
+
+    @property
     def turns(self) -> tuple[RunTurn, ...]:
-        """All turns, over all segments."""
-        return tuple(turn for segment in self.segments for turn in segment.turns)
+        """The agent's turns, over all segments."""
+        return tuple(turn for segment in self.agent_segments for turn in segment.turns)
 
     @property
     def sampled(self) -> int:
-        """Number of sampled tokens."""
-        return sum(sum(segment.loss_mask) for segment in self.segments)
+        """Number of tokens that the agent sampled."""
+        return sum(sum(segment.loss_mask) for segment in self.agent_segments)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Weight versions that sampled tokens of it."""
+        """Weight versions that sampled the agent's tokens."""
         return tuple(sorted({span.version for turn in self.turns for span in turn.versions}))
 
 
@@ -124,8 +145,8 @@ class RunGroup:
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean reward of the episodes with a verdict."""
-        rewards = [each.reward for each in self.trajectories if each.failure is None]
+        """Mean reward of the episodes with a score."""
+        rewards = [each.reward for each in self.trajectories if each.scored]
         return sum(rewards) / len(rewards) if rewards else None
 
 

@@ -140,9 +140,9 @@ class EpisodeColumn:
     episode: RunEpisode
     lines: tuple[ShownLine, ...]
     above_mean: float | None
-    """Its reward minus the mean of its group; None without a verdict."""
+    """Its reward minus the mean of its group; None without a score."""
     bar: tuple[BarPart, ...]
-    """Its reward between the least and the greatest of the group and 0; empty without a verdict."""
+    """Its reward between the least and the greatest of the group and 0; empty without a score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +224,13 @@ def step_page(run: TrainingRun, step: int) -> StepPage | None:
 def group_page(group: RunGroup) -> GroupPage:
     """Return the page of a group."""
     mean = group.mean_reward
-    rewards = [each.reward for each in group.trajectories if each.failure is None]
+    rewards = [each.reward for each in group.trajectories if each.scored]
     columns = tuple(
         EpisodeColumn(
             episode,
             _lines(episode),
-            None if mean is None or episode.failure is not None else episode.reward - mean,
-            () if episode.failure is not None else _reward_bar(episode.reward, rewards),
+            episode.reward - mean if mean is not None and episode.scored else None,
+            _reward_bar(episode.reward, rewards) if episode.scored else (),
         )
         for episode in group.trajectories
     )
@@ -302,7 +302,7 @@ def _facts(episode: RunEpisode) -> dict[int, TurnFacts]:
     Turns of earlier records, which lack the places, belong to the assistant's lines in order, if they are as
     many.
     """
-    sampled = [(segment, turn) for segment in episode.segments for turn in segment.turns]
+    sampled = [(segment, turn) for segment in episode.agent_segments for turn in segment.turns]
     places = [turn.line for _, turn in sampled]
     if all(place is None for place in places):
         spoken = [place for place, line in enumerate(episode.lines) if line.role == "assistant"]

@@ -60,6 +60,8 @@ class ShownSegment:
     """A segment, or the part of it that is on the page."""
 
     number: int
+    counterpart: str
+    """The counterpart that sampled it; empty for the agent."""
     tokens: tuple[ShownToken, ...]
     length: int
     sampled: int
@@ -148,6 +150,7 @@ def _segment(
     sampled = [value for value, kept in zip(segment.logprobs, segment.loss_mask, strict=False) if kept]
     return ShownSegment(
         number=number,
+        counterpart=segment.counterpart,
         tokens=tokens,
         length=len(segment.token_ids),
         sampled=len(sampled),

@@ -25,6 +25,7 @@ def group(*episodes):
         RunEpisode(
             f"5.{number}",
             lines=tuple(RunLine(*line) for line in said),
+            score=reward,
             reward=reward or 0.0,
             failure=RunFailure("sandbox", "sandbox_lost") if reward is None else None,
         )
@@ -96,7 +97,12 @@ def test_a_step_holds_the_tokens_of_one_group_at_a_time(tmp_path):
     turns = [{"start": 0, "end": 5000}]
     with (tmp_path / "trajectories.jsonl").open("w") as lines:
         for index in range(12):
-            episode = {"id": f"{index}.0", "segments": [{**segment, "turns": turns}], "reward": 1.0}
+            episode = {
+                "id": f"{index}.0",
+                "segments": [{**segment, "turns": turns}],
+                "score": 1.0,
+                "reward": 1.0,
+            }
             spec = {"index": index, "task": {"environment": "code", "task_id": "t"}}
             lines.write(json.dumps({"spec": spec, "trajectories": [episode] * 4}) + "\n")
     consumed = {"step": 0, "trajectories": [f"{index}.0" for index in range(13)]}
