@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ def solving_command(files: Mapping[str, TaskFile], variables: Mapping[str, str])
     lines = ["set -e"]
     for path, file in files.items():
         target = shlex.quote(f"/solution/{path}")
-        lines.append(f"mkdir -p $(dirname {target})")
+        lines.append(f"mkdir -p {shlex.quote(posixpath.dirname(f'/solution/{path}'))}")
         lines.append(f"base64 -d > {target} <<'END'\n{base64.b64encode(file.content).decode()}\nEND")
         if file.executable:
             lines.append(f"chmod +x {target}")
