@@ -17,7 +17,7 @@ test-packages-atif: REQUIREMENT := atif==1.8.0
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-$(STAMP): pyproject.toml clients/pyproject.toml $(wildcard constraints/*.txt) scripts/setup.sh scripts/install.py
+$(STAMP): pyproject.toml clients/pyproject.toml $(wildcard constraints/*.txt) scripts/setup.sh scripts/python.sh scripts/install.py
 	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
@@ -48,7 +48,7 @@ imports: $(STAMP) ## Dependency rules.
 	$(BIN)/lint-imports
 
 $(BIN)/uv:
-	$(PYTHON) -m venv $(VENV)
+	python=$$(PYTHON="$(PYTHON)" sh scripts/python.sh) && "$$python" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt uv
 
 # Neither needs the environment: a lock that no longer installs must be replaceable.
@@ -60,7 +60,7 @@ lock-check: $(BIN)/uv ## Compare them with what the package index resolves to no
 
 SITE_VENV := var/site-venv
 $(SITE_VENV)/.installed: constraints/docs.txt | $(BIN)/uv
-	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(SITE_VENV)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SITE_VENV)
 	$(BIN)/uv pip install --quiet --python $(SITE_VENV) --no-deps -r constraints/docs.txt
 	@touch $@
 
@@ -111,7 +111,7 @@ trainer-image: $(STAMP) ## Build the container image of the trainer; ENGINE=vllm
 
 CHART_TOOLS := var/chart-tools
 $(CHART_TOOLS)/.installed: scripts/chart_tools.txt | $(BIN)/uv
-	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(CHART_TOOLS)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CHART_TOOLS)
 	$(BIN)/uv pip install --quiet --python $(CHART_TOOLS) -r scripts/chart_tools.txt
 	@touch $@
 
@@ -121,7 +121,7 @@ chart: $(STAMP) $(CHART_TOOLS)/.installed ## Write the chart's schema and render
 
 SUPPLY_TOOLS := var/supply-tools
 $(SUPPLY_TOOLS)/.installed: scripts/supply_tools.txt | $(BIN)/uv
-	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(SUPPLY_TOOLS)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SUPPLY_TOOLS)
 	$(BIN)/uv pip install --quiet --python $(SUPPLY_TOOLS) -r scripts/supply_tools.txt
 	@touch $@
 
@@ -143,8 +143,8 @@ audit: $(SUPPLY_TOOLS)/.installed ## Report known vulnerabilities of the locked 
 	done
 
 dist: $(BIN)/uv ## Build the source distributions and wheels of a release into dist.
-	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist clients
-	$(BIN)/uv build --quiet --python "$(PYTHON)" --out-dir dist .
+	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist clients
+	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist .
 
 # Of var only what make and the tests make again: it also has runs, models, databases and recorded episodes.
 clean: ## Remove the virtual environments, the caches of checks, and what was built but dist.

@@ -5,19 +5,9 @@ set -eu
 venv=$1
 cd "$(dirname "$0")/.."
 . scripts/debian.sh
-supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 python=$venv/bin/python
 # Without pip it is half made, and install.py makes it again, for which it takes another interpreter.
-if ! "$python" -m pip --version >/dev/null 2>&1; then
-    for python in "${PYTHON:-python3.11}" python3.12 python3; do
-        "$python" -c "$supported" >/dev/null 2>&1 && break
-        python=
-    done
-    [ -n "$python" ] || {
-        echo "Python 3.11 or 3.12 is needed; set PYTHON=/path/to/python3.11" >&2
-        exit 1
-    }
-fi
+"$python" -m pip --version >/dev/null 2>&1 || python=$(sh scripts/python.sh)
 "$python" scripts/install.py "$venv"
 
 has_numa() { "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null; }

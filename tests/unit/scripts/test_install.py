@@ -271,7 +271,7 @@ def test_a_folder_that_is_no_virtual_environment_is_not_emptied(command, tmp_pat
 def test_setup_takes_another_interpreter_than_that_of_a_half_made_environment(tmp_path, half_made):
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    for name in ("setup.sh", "debian.sh"):
+    for name in ("setup.sh", "python.sh", "debian.sh"):
         shutil.copy(ROOT / "scripts" / name, scripts)
     (scripts / "install.py").write_text("import sys; print('run by', sys.executable)")
     command = ["sh", str(scripts / "setup.sh"), str(half_made)]

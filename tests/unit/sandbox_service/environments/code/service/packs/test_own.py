@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
+from sandbox_service.environments.code.box.answers import numeric
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.code.service.packs.own import load_own, own_splits
 from tests.harness.cheats import ADAPTIVE_PUZZLE
@@ -36,6 +37,14 @@ def test_prompts_name_what_the_tests_use() -> None:
 def test_prompts_name_their_input_files() -> None:
     for task in TASKS.values():
         assert all(f"`{path}`" in task.prompt for path in task.files), task.id
+
+
+def test_a_whole_number_is_not_right_one_more_or_less() -> None:
+    for task in TASKS.values():
+        if task.grader.kind == "numeric" and task.grader.answer.is_integer():
+            rel_tol, abs_tol = task.grader.rel_tol, task.grader.abs_tol
+            for other in (task.grader.answer - 1, task.grader.answer + 1):
+                assert not numeric(str(other), task.grader.answer, rel_tol=rel_tol, abs_tol=abs_tol), task.id
 
 
 def test_references_compute_their_answers() -> None:
