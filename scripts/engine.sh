@@ -2,6 +2,7 @@
 # A Docker engine for CI and for whoever asks with `make engine`. Verbs: start, stop, status.
 # start installs docker.io, and debootstrap for base images, from Debian's packages when they are missing, and
 # starts dockerd unless an engine answers already; stop ends only what start started. State lies in var/engine.
+# An engine that DOCKER_HOST names elsewhere is asked, and never started.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/debian.sh
@@ -10,21 +11,27 @@ pid_file=$state/dockerd.pid
 log=$state/dockerd.log
 deadline_s=${ENGINE_DEADLINE_S:-60}
 
-host=${DOCKER_HOST:-unix:///var/run/docker.sock}
+own=unix://${ENGINE_SOCKET:-/var/run/docker.sock}
+host=${DOCKER_HOST:-$own}
+[ "$host" != unix:///run/docker.sock ] || host=unix:///var/run/docker.sock
 
 ping() {
-    # The API's ping over the socket: works without the docker command line. Status 3: the user may not connect.
+    # The API's ping: works without the docker command line. Status 3: the user may not connect to the socket.
     "$@" python3 - "$host" <<'PING' 2>/dev/null
-import socket, sys
+import socket, sys, urllib.parse
 host = sys.argv[1]
-if not host.startswith("unix://"):
-    sys.exit("only unix sockets")
-sock = socket.socket(socket.AF_UNIX)
-sock.settimeout(3)
-try:
-    sock.connect(host.removeprefix("unix://"))
-except PermissionError:
-    sys.exit(3)
+address = urllib.parse.urlsplit(host)
+if address.scheme in ("tcp", "http"):
+    sock = socket.create_connection((address.hostname, address.port or 2375), timeout=3)
+elif address.scheme == "unix":
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(3)
+    try:
+        sock.connect(host.removeprefix("unix://"))
+    except PermissionError:
+        sys.exit(3)
+else:
+    sys.exit("neither a Unix socket nor TCP")
 sock.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
 sys.exit(b" 200 " not in sock.recv(64))
 PING
@@ -112,6 +119,11 @@ end() {
 
 case ${1:-} in
 start)
+    if [ "$host" != "$own" ] && ! answers; then
+        echo "DOCKER_HOST is $host, where no engine answers over a Unix socket or TCP;" \
+            "start that engine, or unset DOCKER_HOST to start one here" >&2
+        exit 1
+    fi
     install_missing
     if answers; then
         check_access

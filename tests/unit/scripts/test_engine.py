@@ -1,4 +1,4 @@
-"""``scripts/engine.sh`` for a user who may not connect to the engine's socket; dockerd is a stub."""
+"""``scripts/engine.sh`` for engines that answer to root alone, and for those elsewhere; dockerd is a stub."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,19 @@ def engine(tmp_path: Path, place: Path):
         **os.environ,
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "DOCKER_HOST": f"unix://{place}",
+        "ENGINE_SOCKET": str(place),
         "SOCKET": str(place),
     }
 
-    def run(verb: str) -> subprocess.CompletedProcess[str]:
+    def run(verb: str, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [*unprivileged, "sh", str(tmp_path / "scripts/engine.sh"), verb]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+            command,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
 
     yield run
@@ -139,3 +146,38 @@ def test_a_missing_engine_is_started_though_only_root_may_connect_to_it(
 def test_without_an_engine_the_status_says_so(engine) -> None:
     done = engine("status")
     assert (done.returncode, done.stdout) == (1, "no engine answers\n")
+
+
+class Ping(BaseHTTPRequestHandler):
+    """The answer of an engine on TCP."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/_ping" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep requests out of the tests' output."""
+
+
+@pytest.fixture
+def tcp() -> Iterator[str]:
+    """The address of an engine on TCP."""
+    with HTTPServer(("127.0.0.1", 0), Ping) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("verb", ["start", "status"])
+def test_an_engine_on_tcp_answers(engine, tcp: str, verb: str) -> None:
+    assert engine(verb, DOCKER_HOST=tcp).stdout == "an engine answers\n"
+
+
+@pytest.mark.parametrize("host", ["tcp://127.0.0.1:1", "unix:///tmp/none.sock", "ssh://root@127.0.0.1:1"])
+def test_no_engine_is_started_in_place_of_one_elsewhere(engine, tmp_path: Path, host: str) -> None:
+    done = engine("start", DOCKER_HOST=host)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"DOCKER_HOST is {host}, where no engine answers" in done.stderr
+    assert not (tmp_path / "var/engine").exists()
