@@ -8,6 +8,7 @@ The openai package is imported by those that use it: it takes longer to import t
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -18,6 +19,8 @@ import httpx
 from sandbox_client import AgentEpisode, SyncAgentEpisode
 
 __all__ = ["PLAIN"]
+
+HALF_A_CHARACTER = r'{"path": "a\ud83d"}'
 
 
 async def loop(episode: AgentEpisode) -> None:
@@ -59,6 +62,12 @@ def raises(episode: SyncAgentEpisode) -> None:
     """Fail after an answer."""
     ask(episode)
     raise ValueError("the agent gives up")
+
+
+def quotes_half_a_character(episode: SyncAgentEpisode) -> None:
+    """Fail after an answer with half of a surrogate pair, which JSON of a model can escape."""
+    ask(episode)
+    raise ValueError(f"no such file: {json.loads(HALF_A_CHARACTER)['path']}")
 
 
 async def exits(episode: AgentEpisode) -> None:

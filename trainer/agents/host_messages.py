@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from sandbox_contract.agents import AgentTask
 
 from .launcher import AgentJob
+
+
+def _sendable(text: str) -> str:
+    """Return a text with ``?`` for lone surrogates, which no document can carry.
+
+    Errors have them: they quote a model's JSON, which can escape one, or a file's undecodable name.
+    """
+    return text.encode("utf-8", "replace").decode()
 
 
 class _Document(BaseModel):
@@ -71,5 +79,5 @@ class HostReport(_Document):
     kind: Literal["ready", "unusable", "ended", "pong"]
     number: int = 0
     """Of the job, or of the ping."""
-    error: str | None = None
+    error: Annotated[str, AfterValidator(_sendable)] | None = None
     """The reason why the agent cannot be run, or its failure; None for an agent that ended by itself."""

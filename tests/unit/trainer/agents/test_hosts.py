@@ -74,10 +74,11 @@ async def test_many_episodes_share_a_host():
     ("launcher", "sentence"),
     [
         (lambda: functions("raises"), "ValueError: the agent gives up"),
+        (lambda: functions("quotes_half_a_character"), "ValueError: no such file: a?"),
         (lambda: functions("exits"), "SystemExit: 3"),
         (lambda: commands("raises"), "exited with status 1: the command begins"),
     ],
-    ids=["raises", "exits", "status"],
+    ids=["raises", "half-a-character", "exits", "status"],
 )
 async def test_an_agent_that_fails_after_an_answer_is_graded_with_its_error_shown(launcher, sentence):
     played = await play_in(launcher(), ToldService([], verdict=NO_SCORE), PROGRAM)
@@ -207,6 +208,12 @@ async def test_a_module_that_takes_too_long_to_import_is_refused(tmp_path):
     launcher = HostedAgents(HostSettings(function="slow_agent:play"), 1, folder=tmp_path, start_timeout_s=1.0)
     with pytest.raises(ConfigError, match=r"agent\.start_timeout_s, 1 s"):
         await launcher.start()
+
+
+async def test_a_module_that_fails_with_half_a_character_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "half_agent.py").write_text(r"raise ValueError('a\ud83d')")
+    with pytest.raises(ConfigError, match=r"half_agent cannot be imported .*ValueError: a\?"):
+        await HostedAgents(HostSettings(function="half_agent:play"), 1, folder=tmp_path).start()
 
 
 async def test_a_folder_that_is_not_there_is_refused(tmp_path):
