@@ -119,7 +119,13 @@ class ChatTokenizer:
         return self.decode(turn_ids[:-1] if ended else turn_ids)
 
     def parse(
-        self, text: str, first_call: int = 0, *, tools: Sequence[Tool] = (), prompt: Sequence[int] = ()
+        self,
+        text: str,
+        first_call: int = 0,
+        *,
+        tools: Sequence[Tool] = (),
+        prompt: Sequence[int] = (),
+        calls: bool = True,
     ) -> Message:
         """Parse a turn's text into an assistant message.
 
@@ -128,9 +134,12 @@ class ChatTokenizer:
             first_call: number of the first tool call.
             tools: their schemas distinguish numbers from text, in notations that do not.
             prompt: the tokens before the turn, which may have opened a thought.
+            calls: whether it may have tool calls; a text that has some stays text otherwise.
         """
         mark = opened(self.decode(prompt[-HEAD_TOKENS:])) if prompt else ""
-        return self.format.parse(marked(mark + text), first_call, tools)
+        text = marked(mark + text)
+        parsed = self.format.parse(text, first_call, tools)
+        return Message(role="assistant", content=text) if parsed.tool_calls and not calls else parsed
 
     def reread(self, message: Message, tools: Sequence[Tool] = ()) -> Message:
         """Return a recorded message with the calls and the thought that it has as text; others as they are.

@@ -35,7 +35,7 @@ class ParsedAnswer:
 def parse_answer(
     chat: ChatTokenizer, call: ModelCall, head: Sequence[int], generation: Generation, *, checked: bool
 ) -> ParsedAnswer:
-    """Return the answer to a call.
+    """Return the answer to a call. Without tools, as behind ``tool_choice="none"``, it has no tool calls.
 
     Args:
         chat: the model's tokenizer and tool format.
@@ -45,7 +45,8 @@ def parse_answer(
         checked: whether it is checked for drift.
     """
     cut = cut_at(generation, call.stop, chat.said)
-    message, dropped = chat.parse(cut.text, tools=call.tools, prompt=head), 0
+    # JSON that an agent asked for is the notation of calls in some families.
+    message, dropped = chat.parse(cut.text, tools=call.tools, prompt=head, calls=bool(call.tools)), 0
     if call.one_tool_call:
         first = cut_after_first_call(chat, cut, message, call.tools, head)
         cut, message, dropped = first.cut, first.message, first.dropped

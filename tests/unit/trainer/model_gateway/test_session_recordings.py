@@ -230,6 +230,25 @@ async def test_an_agent_that_asks_for_one_tool_call_gets_the_first_and_only_its_
     )
 
 
+@pytest.mark.parametrize(
+    ("tool_format", "text"),
+    [
+        ("llama3", '{"name": "Alice", "age": 3}'),
+        ("hermes", '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'),
+        ("pythonic", "[look()]"),
+    ],
+)
+@pytest.mark.parametrize("one", [False, True], ids=["any-calls", "one-call"])
+async def test_an_answer_to_a_call_without_tools_is_text(tool_format, text, one):
+    said = f"<think>\nHm.\n</think>\n\n{text}"
+    opened, _ = session(said, "5", chat=tiny_chat(tools="prompt", tool_format=tool_format))
+    reply = await opened.answer(call(ASK, one_tool_call=one))
+    assert (reply.message.content, reply.message.reasoning_content) == (text, "Hm.")
+    assert reply.message.tool_calls is None
+    await opened.answer(call(ASK, reply.message, user("Go on.")))
+    assert breaks(await opened.close()) == [Break.FIRST, Break.EXTENDS]
+
+
 async def test_the_prompt_tokens_that_the_engine_had_cached_are_reported_and_recorded():
     opened, policy = session()
     ids = tuple(policy.chat.turn("5"))
