@@ -85,6 +85,9 @@ class Template:
                 "message; set chat.template to one that does"
             )
         self._plain = plain
+        asked = [Message(role="user", content=".")]
+        self.opens_thoughts = bool(opened(self._attempt(Form(self._dialect), asked, self._unasked, True)[0]))
+        """Whether a prompt usually opens the thought, so that turns lack the mark."""
         self._calls: TurnEnding | None = None
         self._calls = (
             self._turn_ending(calling([tool_answer()]), tool_answer()) if self._dialect.calls else None

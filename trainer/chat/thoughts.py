@@ -4,10 +4,14 @@ Families mark thoughts differently. Environments and renderings get the common m
 thought is recognised as a draft for every family. A chat template may open the thought itself, at the end of
 the prompt; ``opened`` finds the mark that the turn then lacks. Servers return a thought in the content or in
 a field of its own, under one of two names; ``thought_of`` reads all three.
+
+Only what a turn begins with is its thought: marks further on are what it speaks of, as code of parsers does.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,14 +56,68 @@ _OTHERS = (
     ThoughtMarks("<seed:think>", "</seed:think>"),  # Seed-OSS
 )
 _HARMONY = "<|channel|>analysis<|message|>"
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Leading:
+    """The places of a thought that a text begins with, or that follows one."""
+
+    begin: int
+    inner: int
+    """Behind its opening mark."""
+    close: int
+    """Of its closing mark, or the end of the text."""
+    end: int
+
+
+def _leading(text: str, known: Sequence[ThoughtMarks]) -> Iterator[_Leading]:
+    position = 0
+    while space := _SPACE.match(text, position):
+        begin = space.end()
+        marks = next((each for each in known if text.startswith(each.begin, begin)), None)
+        if marks is None:
+            return
+        inner = begin + len(marks.begin)
+        close = text.find(marks.end, inner)
+        if close < 0:
+            yield _Leading(begin, inner, len(text), len(text))
+            return
+        position = close + len(marks.end)
+        yield _Leading(begin, inner, close, position)
 
 
 def marked(text: str) -> str:
-    """Return the text with a family's own marks replaced by the common ones."""
-    for marks in _OTHERS:
-        if marks.begin in text or marks.end in text:
-            text = text.replace(marks.begin, OPEN).replace(marks.end, CLOSE)
-    return text
+    """Return the text with the common marks around its leading thoughts in place of a family's own."""
+    parts: list[str] = []
+    position = 0
+    for each in _leading(text, (COMMON, *_OTHERS)):
+        closing = CLOSE if each.end > each.close else ""
+        parts += [text[position : each.begin], OPEN, text[each.inner : each.close], closing]
+        position = each.end
+    return "".join([*parts, text[position:]])
+
+
+def split_thoughts(text: str) -> tuple[str, str]:
+    """Split off the leading thoughts with their marks. Calls in thoughts are drafts, not calls.
+
+    A thought ends at its first closing mark, and never if it has none.
+    """
+    end = max((each.end for each in _leading(text, (COMMON,))), default=0)
+    return text[:end], text[end:]
+
+
+def read_alone(parse: Callable[[str], Message], text: str, marks: ThoughtMarks = COMMON) -> Message:
+    """Parse a turn that may lack the mark that opens its thought, since its prompt has it or is unknown.
+
+    It does where a closing mark is left outside of calls. The message's content has the opening mark then.
+    """
+    message = parse(text)
+    if split_thoughts(marked(text))[0]:
+        return message
+    left = message.content or ""
+    closed_by = next((each for each in (marks, COMMON) if each.end in left), None)
+    return parse(closed_by.begin + text) if closed_by is not None else message
 
 
 def own_marks(source: str) -> ThoughtMarks:
@@ -79,12 +137,24 @@ def closed(prompt: str) -> bool:
     return prompt.rstrip().endswith((CLOSE, *(other.end for other in _OTHERS)))
 
 
+def thought_before(content: str) -> tuple[str | None, str]:
+    """Split the thought that a content begins with, without marks, or None, from what is said behind it."""
+    thoughts, said = split_thoughts(content)
+    if not thoughts:
+        return None, content
+    if not thoughts.endswith(CLOSE):
+        return content.partition(OPEN)[2], ""
+    thought = thoughts.removesuffix(CLOSE).strip().removeprefix(OPEN)
+    return thought.strip("\n"), said.lstrip("\n")
+
+
 def divide(content: str) -> tuple[str | None, str]:
-    """Split a content into its leading thought, without marks, or None, and the rest."""
-    head, tag, said = content.rpartition(CLOSE)
-    if not tag:
-        return (content.partition(OPEN)[2], "") if content.lstrip().startswith(OPEN) else (None, content)
-    return head.strip().removeprefix(OPEN).strip("\n"), said.lstrip("\n")
+    """Split a content as ``thought_before`` does, also where the prompt may have opened the thought.
+
+    A content without an opening mark is then a thought up to its first closing mark.
+    """
+    lacking = CLOSE in content and not content.lstrip().startswith(OPEN)
+    return thought_before(OPEN + content.lstrip() if lacking else content)
 
 
 def without_thoughts(content: str) -> str:

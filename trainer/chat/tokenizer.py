@@ -17,7 +17,7 @@ from trainer.errors import ConfigError
 from .arguments import warn_of_unknown
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
 from .template import Template, template_source
-from .thoughts import COMMON, apart, closed, marked, opened, thought_of, whole
+from .thoughts import COMMON, apart, closed, marked, opened, read_alone, thought_of, whole
 from .tool_formats import TOOL_FORMATS, tool_format
 
 if TYPE_CHECKING:
@@ -133,13 +133,22 @@ class ChatTokenizer:
             text: the sampled text, without its stop token.
             first_call: number of the first tool call.
             tools: their schemas distinguish numbers from text, in notations that do not.
-            prompt: the tokens before the turn, which may have opened a thought.
+            prompt: the tokens before the turn, which may have opened a thought; empty where unknown.
             calls: whether it may have tool calls; a text that has some stays text otherwise.
         """
-        mark = opened(self.decode(prompt[-HEAD_TOKENS:])) if prompt else ""
-        text = marked(mark + text)
-        parsed = self.format.parse(text, first_call, tools)
-        return Message(role="assistant", content=text) if parsed.tool_calls and not calls else parsed
+        head = self.decode(prompt[-HEAD_TOKENS:])
+        mark = opened(head)
+
+        def read(text: str) -> Message:
+            parsed = self.format.parse(marked(text), first_call, tools)
+            return (
+                Message(role="assistant", content=marked(text)) if parsed.tool_calls and not calls else parsed
+            )
+
+        # Some templates open the thought of the first turn, and not of those behind answers of tools.
+        if mark or closed(head) or (prompt and not self._template.opens_thoughts):
+            return read(mark + text)
+        return read_alone(read, text, self._template.thought_marks)
 
     def reread(self, message: Message, tools: Sequence[Tool] = ()) -> Message:
         """Return a recorded message with the calls and the thought that it has as text; others as they are.
@@ -186,13 +195,13 @@ class ChatTokenizer:
             message = Message(role="assistant", content=self.format.render(whole(message)))
         alike = (opened(head), closed(head)) == (opened(usual), closed(usual))
         rendered = self._template.turn(message) if alike else None
-        if rendered is None or not self._kept(self._template.shown(rendered), message):
+        if rendered is None or not self._kept(opened(head) + self._template.shown(rendered), message):
             rendered = self._by_hand(self._template.hidden(message), head)
         return self._template.encode(rendered, self.encode)
 
     def _kept(self, text: str, message: Message) -> bool:
-        """Return whether a message's calls and thought are parsed from a text."""
-        said = self.parse(text)
+        """Return whether a message's calls and thought are parsed from a text with the mark that opens it."""
+        said = self.format.parse(marked(text))
         given, found = ((thought_of(each)[0] or "").strip() for each in (message, said))
         # A tool format may not know the notation in which the template itself writes a thought.
         unread = bool(given) and not found and self._template.takes_thoughts and given in text
@@ -256,7 +265,11 @@ class ChatTokenizer:
         function = FunctionCall(name="look_up", arguments='{"word": "a", "times": 2}')
         made = Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=function),))
         text = self._template.notation(made)
-        readers = [name for name, each in TOOL_FORMATS.items() if _calls(each.parse(text)) == _calls(made)]
+        readers = [
+            name
+            for name, each in TOOL_FORMATS.items()
+            if _calls(read_alone(each.parse, text, self._template.thought_marks)) == _calls(made)
+        ]
         if readers and self._config.tool_format not in readers:
             logger.warning(
                 "the chat template renders tool calls as %r, which chat.tool_format=%r does "

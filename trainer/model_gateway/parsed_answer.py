@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.chat.thoughts import divide
+from trainer.chat.thoughts import thought_before
 
 from .first_call import cut_after_first_call
 from .stop_texts import Cut, cut_at
@@ -51,7 +51,7 @@ def parse_answer(
         first = cut_after_first_call(chat, cut, message, call.tools, head)
         cut, message, dropped = first.cut, first.message, first.dropped
     drifted = chat.drifted(head, cut.generation.token_ids) if checked else None
-    thought, said = divide(message.content or "")
+    thought, said = thought_before(message.content or "")
     if thought is not None:
         message = message.model_copy(update={"content": said or None, "reasoning_content": thought})
     return ParsedAnswer(cut, message, drifted, dropped)

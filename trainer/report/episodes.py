@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainer.chat.thoughts import read_alone
 from trainer.chat.tool_formats import TOOL_FORMATS, ToolFormat, tool_format
 from trainer.chat.tool_formats.base import arguments_of
 from trainer.errors import ConfigError
@@ -192,7 +193,7 @@ def parts_of(role: str, content: str, tool_format: str) -> list[JsonTree]:
     """Return the parts of a message; only the model's messages are split."""
     if role != "assistant":
         return [{"text": _cut(content)}]
-    message = _format(tool_format).parse(content)
+    message = read_alone(_format(tool_format).parse, content)
     text = message.content if isinstance(message.content, str) else ""
     return [*_fenced(text), *map(_called, message.tool_calls or ())] or [{"text": ""}]
 

@@ -25,6 +25,7 @@ from sandbox_client import InvalidResponse
 from sandbox_client.errors import Failure
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import FailureClass
+from trainer.chat.thoughts import read_alone
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 
@@ -85,7 +86,7 @@ def _edited(message: Message, understood: list[JsonObject]) -> bool:
     """Return whether the editor changed a file: the step reports success, the message has the command."""
     if not any(action.get("tool") == _EDITOR and action.get("succeeded") is True for action in understood):
         return False
-    read = message if message.tool_calls else TOOL_FORMATS["hermes"].parse(message.content or "")
+    read = message if message.tool_calls else read_alone(TOOL_FORMATS["hermes"].parse, message.content or "")
     given = [arguments_of(call) for call in read.tool_calls or () if call.function.name == _EDITOR]
     return any(isinstance(words, dict) and words.get("command") in _EDITS for words in given)
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from sandbox_contract.messages import Tool
 
 
-_THOUGHT_END = "</think>"
 _CALL_KEYS = ("arguments", "parameters")
 _NAME_KEYS = ("name", "tool_name")
 _SPACE = re.compile(r"\s*")
@@ -45,14 +44,6 @@ class ToolFormat(Protocol):
     def describe_tools(self, tools: Iterable[Tool]) -> str:
         """Return the tools and how to call them, for a system prompt."""
         ...
-
-
-def split_thoughts(text: str) -> tuple[str, str]:
-    """Split off the thoughts with their closing tag. Calls in thoughts are drafts, not calls."""
-    if "<think>" in text and _THOUGHT_END not in text.rpartition("<think>")[2]:
-        return text, ""
-    head, tag, tail = text.rpartition(_THOUGHT_END)
-    return head + tag, tail
 
 
 def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from trainer.chat.thoughts import CLOSE, OPEN, divide
+from trainer.chat.thoughts import CLOSE, OPEN, thought_before
 
 from .base import arguments_of, listed, message_of, named_call
 
@@ -63,7 +63,7 @@ class HarmonyFormat:
         return message_of(text if calls else content, content, calls)
 
     def render(self, message: Message) -> str:
-        thought, said = divide(message.content or "")
+        thought, said = thought_before(message.content or "")
         parts = [f"{_CHANNEL}analysis{_MESSAGE}{thought}"] if thought is not None else []
         channel = "commentary" if message.tool_calls else "final"
         parts += [f"{_CHANNEL}{channel}{_MESSAGE}{said}"] if said or not parts else []

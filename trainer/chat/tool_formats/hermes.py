@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.tool_prompt import tool_prompt
+from trainer.chat.thoughts import split_thoughts
 
-from .base import arguments_of, call_of, decode_json, message_of, space_after, split_thoughts
+from .base import arguments_of, call_of, decode_json, message_of, space_after
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool, ToolCall

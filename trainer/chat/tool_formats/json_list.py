@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, call_of, decode_json, listed, message_of, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import arguments_of, call_of, decode_json, listed, message_of
 from .markup import expect
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import listed, message_of, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import listed, message_of
 from .pythonic import python_calls, written_calls
 
 if TYPE_CHECKING:

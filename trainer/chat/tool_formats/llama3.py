@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, call_of, decode_json, listed, message_of, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import arguments_of, call_of, decode_json, listed, message_of
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool, ToolCall

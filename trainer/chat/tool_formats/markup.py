@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, decode_json, message_of, space_after, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import arguments_of, decode_json, message_of, space_after
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool, ToolCall

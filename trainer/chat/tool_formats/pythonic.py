@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, listed, message_of, named_call, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import arguments_of, listed, message_of, named_call
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool, ToolCall

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .base import listed, message_of, named_call, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import listed, message_of, named_call
 from .markup import expect, items, spelt, typed, types_of, value_until
 
 if TYPE_CHECKING:

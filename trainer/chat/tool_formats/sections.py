@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, decode_json, listed, message_of, named_call, split_thoughts
+from trainer.chat.thoughts import split_thoughts
+
+from .base import arguments_of, decode_json, listed, message_of, named_call
 from .markup import expect
 
 if TYPE_CHECKING:

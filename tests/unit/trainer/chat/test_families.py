@@ -182,6 +182,30 @@ def test_a_call_in_a_thought_that_the_prompt_opened_is_a_draft(name: str) -> Non
         assert chat.parse(draft, prompt=opening).tool_calls is not None
 
 
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_a_call_that_speaks_of_the_marks_of_thoughts_is_a_call(name: str) -> None:
+    family = FAMILIES[name]
+    form = family.form or "hermes"
+    chat = chat_with(name, tool_format=form)
+    opening = chat.opening([TASK], [TOOL])
+    for word in ("</think>", "<think>a</think>"):
+        made = calling(word)
+        thought = "Hm.</think>" if family.thinks else ""
+        said = chat.parse(thought + TOOL_FORMATS[form].render(made), tools=[TOOL], prompt=opening)
+        assert calls_of(said) == calls_of(made)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, family in FAMILIES.items() if family.thinks))
+def test_a_thought_behind_a_prompt_that_opens_none_may_lack_its_mark(name: str) -> None:
+    form = FAMILIES[name].form or "hermes"
+    chat = chat_with(name, tool_format=form)
+    draft = TOOL_FORMATS[form].render(calling("a"))
+    text = f"Maybe {draft}</think>{TOOL_FORMATS[form].render(calling('b'))}"
+    said = chat.parse(text, tools=[TOOL], prompt=chat.encode("The answer of a tool."))
+    assert calls_of(said) == calls_of(calling("b"))
+    assert (said.content or "").startswith("<think>Maybe")
+
+
 @pytest.mark.parametrize("name", family_names())
 @pytest.mark.parametrize("answers", [1, 2])
 def test_nothing_that_is_heard_is_lost(name: str, answers: int) -> None:

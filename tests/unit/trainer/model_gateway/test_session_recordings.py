@@ -249,6 +249,14 @@ async def test_an_answer_to_a_call_without_tools_is_text(tool_format, text, one)
     assert breaks(await opened.close()) == [Break.FIRST, Break.EXTENDS]
 
 
+async def test_an_answer_that_speaks_of_the_marks_of_thoughts_keeps_its_words():
+    words = "Models close a thought with </think> and then answer."
+    opened, _ = session(words, f"<think>\nHm.\n</think>\n\n{words}")
+    first, second = [(await opened.answer(call(ASK))).message for _ in range(2)]
+    assert (first.content, first.reasoning_content) == (words, None)
+    assert (second.content, second.reasoning_content) == (words, "Hm.")
+
+
 async def test_the_prompt_tokens_that_the_engine_had_cached_are_reported_and_recorded():
     opened, policy = session()
     ids = tuple(policy.chat.turn("5"))
