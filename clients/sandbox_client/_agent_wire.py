@@ -40,6 +40,9 @@ EPISODE_S = 600.0
 VARIABLES = ("AGENT_EPISODE_URL", "OPENAI_API_KEY")
 """Environment variables that a command finds its episode by."""
 
+_MESSAGE_FIELDS = frozenset({"role", "content", "tool_calls"})
+"""An assistant message has one of them."""
+
 AgentMessage: TypeAlias = "Mapping[str, JsonValue] | BaseModel | str"
 """An assistant message: a dictionary, a pydantic object as SDKs return it, or its content alone."""
 
@@ -120,13 +123,20 @@ class AgentProgress:
 
 
 def step_document(message: AgentMessage, tool_call_id: str | None) -> JsonObject:
-    """Return the body of a step."""
+    """Return the body of a step. Raises TypeError for an object that is no message, as a whole answer is."""
     if isinstance(message, str):
         sent: JsonObject = {"content": message}
     elif isinstance(message, BaseModel):
         sent = message.model_dump(mode="json", exclude_none=True)
     else:
         sent = dict(message)
+    if not sent.keys() & _MESSAGE_FIELDS:
+        # The trainer ignores fields that it does not know, and would take it for an empty message.
+        raise TypeError(
+            f"{type(message).__name__} is no assistant message: it has neither role, content nor tool_calls; "
+            "of a chat completion send choices[0].message, of a Response its output_text, and its function "
+            "calls with call_tool"
+        )
     return {"message": {**sent, "role": "assistant"}, "tool_call_id": tool_call_id}
 
 

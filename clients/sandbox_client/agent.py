@@ -100,7 +100,8 @@ class AgentEpisode(AgentProgress):
             message: the message, as the model returned it: a dictionary, an SDK's object, or its content.
             tool_call_id: the model's call that led to this step, where the message does not have it.
 
-        Raises what SandboxClient's step raises, for the same reasons.
+        Raises TypeError for an object that is no message, such as a whole answer, and what SandboxClient's
+        step raises, for the same reasons.
         """
         document = step_document(message, tool_call_id)
         return self._stepped(await self._send("POST", f"{self.url}/step", document))

@@ -56,6 +56,34 @@ async def test_an_object_of_an_sdk_is_sent_as_it_is() -> None:
     assert routes.sent[0]["message"] == {"role": "assistant", "content": "print(1)"}
 
 
+class WholeAnswer(BaseModel):
+    """As ``chat.completions.create`` returns it, and ``responses.create`` in another field."""
+
+    id: str = "chatcmpl-1"
+    choices: tuple[FromAnSdk, ...] = (FromAnSdk(content="print(1)"),)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        WholeAnswer(),
+        WholeAnswer().model_dump(),
+        {"id": "resp_1", "output": [{"type": "message", "content": []}]},
+        {"type": "function_call", "name": "look", "arguments": "{}"},
+    ],
+    ids=["object", "dictionary", "response", "item"],
+)
+async def test_a_whole_answer_is_no_message(whole) -> None:
+    routes = AgentRoutes(answered("95"))
+    async with episode_of(routes) as episode:
+        with pytest.raises(TypeError, match=r"send choices\[0\]\.message"):
+            await episode.step(whole)
+    twin = SyncAgentEpisode(URL, KEY, transport=httpx.MockTransport(routes))
+    with twin, pytest.raises(TypeError, match="is no assistant message"):
+        twin.step(whole)
+    assert routes.sent == []
+
+
 async def test_a_tool_is_called_by_its_name_and_answers_text() -> None:
     routes = AgentRoutes(answered("9", "5"))
     async with episode_of(routes) as episode:
