@@ -24,6 +24,7 @@ from local_processes.prctl import adopting_orphans, end_with_parent
 from local_processes.process_tree import end_tree
 from trainer.errors import AgentFailed, ConfigError
 
+from .direct import excepted_from_proxies
 from .host_messages import HostOrder, HostReport, HostSettings
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _END_S = 10.0
+_GATEWAY = "127.0.0.1"
+"""Host of the gateway, as agents in hosts are given it."""
 _LOG_EACH_REQUEST = ("httpx", "httpx2")
 """Loggers that write a line for each request at the level INFO. Calls are in the recording."""
 
@@ -156,6 +159,7 @@ def main(descriptor: int) -> None:
         else:
             os.environ["PYTHONPATH"] = settings.python_path
         os.environ.update(settings.environment)
+        os.environ.update(excepted_from_proxies(os.environ, _GATEWAY))
         asyncio.run(_serve(settings, connection, lines))
 
 

@@ -54,6 +54,18 @@ async def test_an_agent_records_what_the_trainers_own_loop_does(launcher):
     assert [turn.reward for turn in played.turns] == [turn.reward for turn in own.turns]
 
 
+@pytest.mark.parametrize(
+    "launcher", [lambda: functions("raises"), lambda: commands("raises")], ids=["function", "command"]
+)
+async def test_agents_reach_the_model_where_a_proxy_is_set(launcher, monkeypatch):
+    """They ask with httpx, which SDKs are built on."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    played = await play_in(launcher(), ToldService([], verdict=NO_SCORE), PROGRAM)
+    assert (played.failure, len(played.turns)) == (None, 1)
+
+
 async def test_a_host_makes_the_folder_of_its_log(tmp_path):
     logs = tmp_path / "new" / "logs"
     async with agent_player(ToldService([END]), functions("loop", logs=logs), said(SUBMIT)) as player:
