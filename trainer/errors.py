@@ -2,6 +2,7 @@
 
     TrainerError
       ConfigError          a run file or an override is invalid
+        PluginRejected       a plugin that a setting names raised, or is not what its group needs
       DataError            a data file is invalid
       ServiceUnavailable   the sandbox service cannot be reached or started
       EngineError          a rollout engine failed
@@ -32,6 +33,10 @@ class TrainerError(Exception):
 
 class ConfigError(TrainerError, ValueError):
     """A run file or a ``key=value`` override is invalid."""
+
+
+class PluginRejected(ConfigError):
+    """A plugin that a setting names raised, or is not what its group needs."""
 
 
 class DataError(TrainerError, ValueError):

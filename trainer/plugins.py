@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginError, PluginGroup, call_options, find_plugin, load_plugin
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, PluginRejected
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -34,6 +34,6 @@ def plugin_function(group: PluginGroup, name: str, options: Mapping[str, JsonVal
     return function
 
 
-def rejected(group: PluginGroup, name: str, cause: str) -> ConfigError:
+def rejected(group: PluginGroup, name: str, cause: str) -> PluginRejected:
     """Return the error to raise for a plugin that is not what its group needs."""
-    return ConfigError(str(find_plugin(group, name).error(cause)))
+    return PluginRejected(str(find_plugin(group, name).error(cause)))

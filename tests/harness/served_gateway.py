@@ -38,9 +38,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(*lines, settings=None, extra_routes=(), prompts="splice", **limited):
+async def served(*lines, settings=None, extra_routes=(), prompts="splice", chat=None, **limited):
     """A gateway whose policy says the given lines, with one session."""
-    chat = tiny_chat(tools="prompt", tool_format="hermes")
+    chat = chat or tiny_chat(tools="prompt", tool_format="hermes")
     policy = AgentPolicy(chat, list(lines) or ["Yes."])
     sessions = Sessions(policy, chat)
     gateway = ModelGateway(sessions, settings or ServerSettings(), extra_routes=extra_routes)

@@ -190,6 +190,8 @@ class AgentRun:
         self, instance: AgentInstance, recording: Recording, ended: StopReason, error: Failure | None
     ) -> StopReason:
         """Return why the episode ended. Raises a failure for which it has no grade, or ConfigError."""
+        if instance.session.rejected is not None:
+            raise instance.session.rejected
         if isinstance(error, SandboxError | EngineError | Stalled):
             self._phases.phase = "step"
             raise error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, PluginRejected
 
 from .arguments import warn_of_unknown
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
@@ -84,6 +84,8 @@ class ChatTokenizer:
         if tools and self._by_template:
             try:
                 return self._rendered(self._prepared(messages, tools, in_prompt=False), tools)
+            except PluginRejected:
+                raise
             except ConfigError as error:
                 self._warn_of_tools(str(error))
         elif tools and self._config.tools == "template":

@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool
 
 
+MISCONFIGURED = "misconfigured"
+"""Code of a call that no repetition can make good: a plugin of the run failed."""
+
+
 class CallError(TrainerError):
     """A call that is not answered. The dialects turn it into their own error documents.
 
-    ``retryable`` decides the status that SDKs see: they repeat 429 and 5xx by themselves, and nothing else.
+    SDKs repeat 409, 429 and 5xx by themselves, where the gateway's headers do not keep them from it.
     """
 
     def __init__(self, status: int, code: str, detail: str, parameter: str | None = None) -> None:

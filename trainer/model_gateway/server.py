@@ -19,7 +19,7 @@ from aiohttp import web
 
 from trainer.errors import ConfigError
 
-from .calls import CallError, ModelCall, ModelReply
+from .calls import MISCONFIGURED, CallError, ModelCall, ModelReply
 from .dialects import chat, messages, responses
 from .retries import RetryMarker
 
@@ -273,8 +273,8 @@ def _error_response(dialect: ApiDialect, error: CallError) -> web.Response:
     headers = {}
     if error.status in _RETRY_AFTER:
         headers["Retry-After"] = _RETRY_AFTER[error.status]
-    elif error.status < 500:
-        headers["x-should-retry"] = "false"  # SDKs would repeat 409
+    elif error.status < 500 or error.code == MISCONFIGURED:
+        headers["x-should-retry"] = "false"  # SDKs would repeat 409 and 500
     return web.json_response(dialect.error(error), status=error.status, headers=headers)
 
 

@@ -22,12 +22,12 @@ from trainer.chat import HEAD_TOKENS
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest
 from trainer.engines.seeds import turn_seed
-from trainer.errors import ConfigError, EngineError, Stalled
+from trainer.errors import ConfigError, EngineError, PluginRejected, Stalled
 from trainer.types import StopReason
 
 from .budget import ENDED, Budget
 from .call_ids import CallIds
-from .calls import CallError, ModelReply, Usage
+from .calls import MISCONFIGURED, CallError, ModelReply, Usage
 from .failed_calls import FailedCalls
 from .parsed_answer import parse_answer
 from .prompts import PromptPolicy, Prompts
@@ -106,14 +106,16 @@ class Session:
         self._began = 0
         self.misconfigured: ConfigError | None = None
         """The setting that keeps this session from answering a call that was refused."""
+        self.rejected: PluginRejected | None = None
+        """The error of the plugin that failed a call: it fails those of other sessions as well."""
         self.last_error = ""
         """The error of the last call that failed or was refused; empty without one."""
 
     async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
         """Return the model's answer to a call, sampled now or, for a retry, as it was sampled before.
 
-        Raises CallError: 400 for messages that the chat template does not take, 409 for a session that takes
-        no more calls, 429 for too many calls in progress, 503 for a failure of the engines.
+        Raises CallError: 400 for messages that the chat template rejects, 409 for a session that takes no
+        more calls, 429 for too many calls in progress, 500 for a failing plugin, 503 for failing engines.
         """
         self._check_open()
         self._budget.check()
@@ -136,9 +138,12 @@ class Session:
             raise
 
     async def count_tokens(self, call: ModelCall) -> int:
-        """Return the tokens of a call's prompt. Nothing is recorded. Raises CallError(400)."""
+        """Return the tokens of a call's prompt. Nothing is recorded. Raises CallError: 400 or 500."""
         self._check_open()
-        return len((await self._prompt(self._ids.inner(call))).token_ids)
+        try:
+            return len((await self._prompt(self._ids.inner(call))).token_ids)
+        except PluginRejected as error:
+            raise self._reject(error) from error
 
     def refuse(self, error: CallError) -> None:
         """Count a request that was not understood. Raises CallError(409) after too many in a row."""
@@ -227,6 +232,10 @@ class Session:
         except CallError as error:
             self._fail(call, number, began, error)
             raise
+        except PluginRejected as error:
+            self._failures.fail(repeated, EngineError(str(error)), marker)
+            self._fail(call, number, began, error)
+            raise self._reject(error) from error
         except (EngineError, Stalled) as error:
             logger.warning("call %d of episode %s failed: %s", number, self._key.trajectory_id, error)
             self._failures.fail(repeated, error, marker)
@@ -242,6 +251,10 @@ class Session:
             return reply
         finally:
             self._failures.finish_repeat(repeated, answered=answered)
+
+    def _reject(self, error: PluginRejected) -> CallError:
+        self.rejected = error
+        return CallError(500, MISCONFIGURED, str(error))
 
     def _unanswered(self, call: ModelCall, number: int, began: float, error: Exception) -> CallError:
         self._fail(call, number, began, error)
@@ -321,6 +334,8 @@ class Session:
         characters = sum(len(message.content or "") for message in history.new)
         try:
             return await self._offload.run(characters, partial(self._prompts.prompt, history))
+        except PluginRejected:
+            raise
         except ConfigError as error:
             raise CallError(400, "invalid_request", str(error), "messages") from error
 

@@ -18,7 +18,7 @@ Found = TypeVar("Found", str, Message)
 
 
 class PluginFormat:
-    """Implements ``ToolFormat`` with another one. Raises ConfigError where that one fails."""
+    """Implements ``ToolFormat`` with another one. Raises PluginRejected where that one fails."""
 
     def __init__(self, name: str, form: ToolFormat) -> None:
         self._name = name

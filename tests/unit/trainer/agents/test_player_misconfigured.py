@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.fakes.failing_format import FAILING, UNREAD
 from tests.fakes.told_service import ToldService
 from tests.harness.agent_episodes import ask, loop, play_agent
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT
@@ -11,6 +12,8 @@ from trainer.errors import AgentLost, ConfigError
 from trainer.types import StopReason
 
 TOOL = {"type": "function", "function": {"name": "submit", "description": "", "parameters": {}}}
+
+UNREAD_TOOL = {"type": "function", "function": {"name": "unread", "parameters": {}}}
 
 
 async def test_a_run_whose_settings_keep_the_model_from_calling_the_agents_tools_stops():
@@ -53,6 +56,22 @@ async def test_a_call_of_another_model_beside_the_agents_own_does_not_stop_the_r
         assert (played.stop, played.score) == (StopReason.FAILED, None)
     played = await play_agent(ToldService([]), asks_both, PROGRAM)
     assert (played.stop, len(played.turns)) == (StopReason.AGENT_ENDED, 1)
+
+
+@pytest.mark.parametrize(
+    ("tools", "lines"),
+    [((), (UNREAD, SUBMIT)), ((UNREAD_TOOL,), (SUBMIT,))],
+    ids=["parse", "describe_tools"],
+)
+async def test_a_run_whose_tool_format_fails_stops_though_a_later_call_is_answered(tools, lines):
+    async def goes_on(episode):
+        with pytest.raises(Exception, match="500"):
+            await ask(episode, episode.messages, tools=list(tools))
+        await ask(episode, episode.messages)
+
+    chat = {"tool_format": FAILING, "tools": "prompt"}
+    with pytest.raises(ConfigError, match=r"failing_format:FailingFormat'.* raised KeyError"):
+        await play_agent(ToldService([]), goes_on, *lines, chat=chat)
 
 
 async def test_a_lost_agent_is_lost_though_it_asked_for_another_model():

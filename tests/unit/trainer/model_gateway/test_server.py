@@ -7,8 +7,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.fakes.failing_format import FAILING, UNREAD
 from tests.harness.model_calls import sampled_tokens, trained_tokens
 from tests.harness.served_gateway import served
+from tests.harness.tiny_chat import tiny_chat
 from trainer.errors import EngineError
 from trainer.model_gateway.budget import ENDED, MOST_REFUSALS
 from trainer.model_gateway.calls import CallError
@@ -102,6 +104,15 @@ async def test_an_oversize_body_is_refused(path):
         assert status == 413
         assert detail_of(document)
         assert (await post(at, path, BODIES[path], bearer(at.session)))[0] == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_sdks_do_not_repeat_a_call_that_a_plugin_failed(path):
+    chat = tiny_chat(tool_format=FAILING, tools="prompt")
+    async with served(UNREAD, chat=chat) as at:
+        status, headers, document = await post(at, path, BODIES[path], bearer(at.session))
+        assert (status, headers["x-should-retry"]) == (500, "false")
+        assert "FailingFormat" in detail_of(document)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.fakes.failing_format import FAILING, UNREAD
 from tests.harness.model_calls import (
     KEY,
     LOOK,
@@ -196,6 +197,20 @@ async def test_tools_are_refused_where_answers_are_read_as_text_and_the_setting_
     assert "chat.tool_format" in str(opened.misconfigured)
     assert policy.asked == []
     assert (await opened.answer(call(ASK))).message.content == "Yes."
+
+
+async def test_a_plugin_that_fails_is_no_failure_of_the_engine_and_no_mistake_of_the_agent():
+    opened, _ = session(UNREAD, "5", chat=tiny_chat(tool_format=FAILING, tools="prompt"))
+    with pytest.raises(CallError, match=r"failing_format.* parse raised KeyError: 'arguments'") as caught:
+        await opened.answer(call(ASK), MARK)
+    assert refused(caught) == (500, "misconfigured")
+    unread = LOOK.model_copy(update={"function": LOOK.function.model_copy(update={"name": "unread"})})
+    with pytest.raises(CallError, match="describe_tools raised") as caught:
+        await opened.count_tokens(call(ASK, tools=[unread]))
+    assert refused(caught) == (500, "misconfigured")
+    await opened.answer(call(ASK))
+    assert "describe_tools" in str(opened.rejected)
+    assert "parse raised" in str((await opened.close()).failure)
 
 
 @pytest.mark.parametrize(
