@@ -90,13 +90,25 @@ class FunctionAgents:
         try:
             url, transport = job.task.episode_url, self._thread_transport
             with SyncAgentEpisode(url, job.api_key, task=job.task, transport=transport) as episode:
-                self._function(episode)
+                _check_ended(self._function(episode))
         except BaseException as error:
             raise _failed(error) from error
 
 
 def _open_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
+
+
+def _check_ended(result: object) -> None:
+    """Raise TypeError for what a function returns that has not run yet, such as a coroutine."""
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return
+    if inspect.iscoroutine(result):
+        result.close()  # asyncio warns of coroutines that are not awaited
+    raise TypeError(
+        f"the agent has not run: its function is no 'async def' and returned a {type(result).__name__}; "
+        "where a decorator hides that it is async, let the decorator return an 'async def'"
+    )
 
 
 def _failed(error: BaseException) -> AgentFailed:

@@ -1,0 +1,61 @@
+"""Functions that look as if they ran, and have not."""
+
+import functools
+
+import pytest
+
+from sandbox_contract.agents import AgentTask
+from trainer.agents.function import FunctionAgents
+from trainer.agents.launcher import AgentJob
+from trainer.errors import AgentFailed
+
+TASK = AgentTask(
+    base_url="http://127.0.0.1:9/v1", model="policy", episode_url="http://127.0.0.1:9/episode", messages=()
+)
+JOB = AgentJob("t", TASK, "key", "instance", 9.0)
+played = []
+
+
+def traced(function):
+    """A decorator as for functions that are not async."""
+
+    @functools.wraps(function)
+    def wrapper(*given):
+        return function(*given)
+
+    return wrapper
+
+
+@traced
+async def hidden(episode):
+    played.append("hidden")
+
+
+def generator(episode):
+    played.append("generator")
+    yield
+
+
+async def async_generator(episode):
+    played.append("async_generator")
+    yield
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [(hidden, "coroutine"), (generator, "generator"), (async_generator, "async_generator")],
+)
+async def test_an_agent_that_has_not_run_has_failed(function, kind) -> None:
+    with pytest.raises(AgentFailed, match=f"the agent has not run: .* returned a {kind};"):
+        await FunctionAgents(function).run(JOB)
+    assert played == []
+
+
+async def test_an_async_agent_and_a_plain_one_run() -> None:
+    async def here(episode):
+        played.append("here")
+
+    for function in (here, lambda _: played.append("in a thread")):
+        await FunctionAgents(function).run(JOB)
+    assert played == ["here", "in a thread"]
+    played.clear()
