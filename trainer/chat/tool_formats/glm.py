@@ -63,7 +63,7 @@ def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[To
         if found is None:
             return None
         key = text[key_start:key_end].strip()
-        arguments[key] = typed(found[0], types.get(key))
+        arguments[key] = typed(found[0], types.get(key, frozenset()))
         position = found[1]
     end = expect(text, position, _CLOSE) if name_end >= 0 else None
     call = named_call(name, arguments, number) if end is not None else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainer.chat.thoughts import split_thoughts
 
 from .base import arguments_of, decode_json, message_of, space_after
+from .schema_types import argument_types, types_of_value
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool, ToolCall
@@ -60,27 +61,26 @@ def value_until(text: str, start: int, close: str, followers: Sequence[str]) -> 
     return None
 
 
-def types_of(tools: Iterable[Tool], name: str) -> dict[str, object]:
-    """Return the schemas of a tool's arguments by name; empty for an unknown tool."""
-    schema = next((tool.function.parameters for tool in tools if tool.function.name == name), {})
-    properties = schema.get("properties")
-    return dict(properties) if isinstance(properties, dict) else {}
+def types_of(tools: Iterable[Tool], name: str) -> dict[str, frozenset[str]]:
+    """Return the JSON types of a tool's arguments by name; empty for an unknown tool."""
+    return next(
+        (argument_types(tool.function.parameters) for tool in tools if tool.function.name == name), {}
+    )
 
 
-def typed(value: str, schema: object) -> object:
-    """Convert the text of an argument to a value.
+def typed(value: str, kinds: frozenset[str]) -> object:
+    """Convert the text of an argument to a value of one of some JSON types.
 
-    It stays text if the schema says string, and is decoded as JSON if it names other types. If it names both,
-    as for an optional text, a value of these others is decoded. Without a type, JSON other than strings is
-    decoded: templates write strings unquoted and all else as JSON.
+    It stays text if the type is string, and is decoded as JSON if it is another. If both are possible, as for
+    an optional text, a value of the others is decoded. Without a type, JSON other than strings is decoded:
+    templates write strings unquoted and all else as JSON.
     """
-    kinds = _kinds(schema)
     if kinds and not kinds & _NO_TEXT:
         return value
     decoded = decode_json(value)
     if decoded is None or value[decoded[1] :].strip() or isinstance(decoded[0], str):
         return value
-    if "string" in kinds and not kinds & _kinds_of(decoded[0]):
+    if "string" in kinds and not kinds & types_of_value(decoded[0]):
         return value
     return decoded[0]
 
@@ -94,32 +94,3 @@ def items(call: ToolCall) -> Iterable[tuple[str, object]]:
 def spelt(value: object) -> str:
     """Return an argument as templates write it: text unquoted, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _kinds(schema: object) -> frozenset[str]:
-    if not isinstance(schema, dict):
-        return frozenset()
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return frozenset({kind})
-    if isinstance(kind, list):
-        return frozenset(each for each in kind if isinstance(each, str))
-    options = schema.get("anyOf") or schema.get("oneOf")
-    return frozenset().union(*map(_kinds, options)) if isinstance(options, list) else frozenset()
-
-
-def _kinds_of(value: object) -> frozenset[str]:
-    """Return the types that JSON Schema has for a value that is no string."""
-    match value:
-        case None:
-            return frozenset({"null"})
-        case bool():
-            return frozenset({"boolean"})
-        case int():
-            return frozenset({"integer", "number"})
-        case float():
-            return frozenset({"number"})
-        case list():
-            return frozenset({"array"})
-        case _:
-            return frozenset({"object"})

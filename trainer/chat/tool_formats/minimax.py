@@ -80,7 +80,7 @@ def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[To
         if found is None:
             return None
         key = text[key_start:key_end]
-        arguments[key] = typed(found[0], types.get(key))
+        arguments[key] = typed(found[0], types.get(key, frozenset()))
         position = found[1]
     end = expect(text, position, _INVOKE_END)
     call = named_call(name, arguments, number)

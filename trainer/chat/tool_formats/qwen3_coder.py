@@ -84,7 +84,7 @@ def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[To
         if key_end < 0 or found is None:
             return None
         key = text[opened:key_end]
-        arguments[key] = typed(found[0].removeprefix("\n").removesuffix("\n"), types.get(key))
+        arguments[key] = typed(found[0].removeprefix("\n").removesuffix("\n"), types.get(key, frozenset()))
         position = found[1]
     end = expect(text, position, _FUNCTION_END)
     call = named_call(name, arguments, number) if close >= 0 else None
