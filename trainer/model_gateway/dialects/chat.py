@@ -16,30 +16,39 @@ from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import Message, Tool, ToolCall
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply, Usage
 
-from .fields import asked_of, parsed, refused, stops_of
+from .fields import asked_of, parsed, present, refused, stops_of
 
 PATH = "/v1/chat/completions"
 KEEP_ALIVE = b": keep-alive\n\n"
 """A sign of life in a stream, which clients ignore."""
 
 
-def _without_developer(message: object) -> object:
-    """Return a message as it is, or with the role that chat templates have for the developer's."""
-    if isinstance(message, dict) and message.get("role") == "developer":
-        return {**message, "role": "system"}
-    return message
+def _as_message(message: object) -> object:
+    """Return a message with the role that templates have for the developer's, and calls without nulls."""
+    if not isinstance(message, dict):
+        return message
+    role = "system" if message.get("role") == "developer" else message.get("role")
+    calls = message.get("tool_calls")
+    calls = [present(call) for call in calls] if isinstance(calls, list) else calls
+    return {**message, "role": role, "tool_calls": calls}
+
+
+def _as_tool(tool: object) -> object:
+    """Return a tool without nulls, such as the description of a tool of MCP that has none."""
+    tool = present(tool)
+    return {**tool, "function": present(tool.get("function"))} if isinstance(tool, dict) else tool
 
 
 class _StreamOptions(BaseModel):
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: tuple[Annotated[Message, BeforeValidator(_without_developer)], ...] = Field(min_length=1)
-    tools: tuple[Tool, ...] | None = None
+    messages: tuple[Annotated[Message, BeforeValidator(_as_message)], ...] = Field(min_length=1)
+    tools: tuple[Annotated[Tool, BeforeValidator(_as_tool)], ...] | None = None
     tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     response_format: JsonObject | None = None
@@ -58,6 +67,10 @@ def read(body: bytes) -> ModelCall:
         raise refused("response_format")
     if request.tool_choice not in (None, "auto", "none"):
         raise refused("tool_choice")
+    for number, message in enumerate(request.messages):
+        if message.images:
+            where = f"messages.{number}.images"
+            raise CallError(400, "unsupported_parameter", f"{where}: the model reads text alone", where)
     return ModelCall(
         model=request.model,
         messages=request.messages,
@@ -66,7 +79,7 @@ def read(body: bytes) -> ModelCall:
         stop=stops_of(request.stop),
         one_tool_call=request.parallel_tool_calls is False,
         stream=bool(request.stream),
-        usage_in_stream=request.stream_options is not None and request.stream_options.include_usage,
+        usage_in_stream=request.stream_options is not None and bool(request.stream_options.include_usage),
         asked=asked,
         dialect="chat",
     )

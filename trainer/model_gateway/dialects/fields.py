@@ -78,6 +78,13 @@ def refused(name: str) -> CallError:
     )
 
 
+def present(fields: object) -> object:
+    """Return the fields of an object that are not null, which clients write for those that they lack."""
+    if not isinstance(fields, dict):
+        return fields
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def stops_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return stop texts as a tuple, without empty ones."""
     texts = (stop,) if isinstance(stop, str) else tuple(stop or ())

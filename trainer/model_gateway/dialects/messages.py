@@ -194,7 +194,7 @@ def _event(name: str, document: JsonObject) -> bytes:
 def _tools(tools: Sequence[JsonObject]) -> tuple[Tool, ...]:
     found = []
     for number, tool in enumerate(tools):
-        kind = tool.get("type", "custom")
+        kind = tool.get("type") or "custom"
         if kind != "custom":
             detail = f"tools.{number}: only tools of the agent are supported, not {kind!r}"
             raise CallError(400, "unsupported_parameter", detail, "tools")

@@ -18,7 +18,7 @@ from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Too
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply
 
 from . import chat
-from .fields import asked_of, fault_in, parsed, refused
+from .fields import asked_of, fault_in, parsed, present, refused
 
 PATH = "/v1/responses"
 
@@ -198,7 +198,7 @@ def _tools(tools: Sequence[JsonObject]) -> tuple[Tool, ...]:
             detail = f"tools.{number}: only tools of type function are supported, not {tool.get('type')!r}"
             raise CallError(400, "unsupported_parameter", detail, "tools")
         with fault_in(f"tools.{number}"):
-            found.append(Tool(function=FunctionSchema.model_validate(_present(tool))))
+            found.append(Tool(function=FunctionSchema.model_validate(present(tool))))
     return tuple(found)
 
 
@@ -257,7 +257,3 @@ def _text(content: object) -> str:
             raise ValueError("only parts of text are supported")
         texts.append(str(part["text"]))
     return "\n".join(texts)
-
-
-def _present(fields: JsonObject) -> JsonObject:
-    return {name: value for name, value in fields.items() if value is not None}

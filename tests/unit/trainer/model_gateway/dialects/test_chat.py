@@ -2,13 +2,14 @@ import json
 
 import pytest
 
-from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
 from trainer.model_gateway.calls import CallError, ModelReply, Usage
 from trainer.model_gateway.dialects import chat
 
 openai_chat = pytest.importorskip("openai.types.chat")
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
 CALLING = Message(
     role="assistant",
     content="",
@@ -48,6 +49,22 @@ def test_tools_that_may_not_be_called_are_not_shown():
     assert chat.read(request(tools=[TOOL], tool_choice="none")).tools == ()
 
 
+def test_fields_that_are_null_are_those_that_a_client_lacks():
+    null = {"type": None, "function": {"name": "look", "description": None, "parameters": None}}
+    made = {"id": "call_0", "type": None, "function": {"name": "look", "arguments": None}}
+    history = [
+        {"role": "user", "content": "Hello", "name": None, "tool_calls": None},
+        {"role": "assistant", "content": None, "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "found"},
+    ]
+    fields = dict.fromkeys(["stop", "tool_choice", "parallel_tool_calls", "response_format", "max_tokens"])
+    usage = {"include_usage": None}
+    call = chat.read(request(messages=history, tools=[null], stream_options=usage, **fields))
+    assert call.tools == (Tool(function=FunctionSchema(name="look")),)
+    assert [each.function for each in call.messages[1].tool_calls] == [FunctionCall(name="look")]
+    assert call.usage_in_stream is False
+
+
 def test_settings_of_sampling_are_recorded_and_unknown_fields_ignored():
     call = chat.read(request(temperature=0.1, top_p=0.5, user="u", store=False, parallel_tool_calls=True))
     assert call.asked == {"temperature": 0.1, "top_p": 0.5}
@@ -85,6 +102,7 @@ def test_what_constrains_nothing_is_accepted(field, value):
         (request(messages=[]), "messages: "),
         (request(messages=[{"role": "robot", "content": "x"}]), "messages.0.role"),
         (request(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "messages.0.content"),
+        (request(messages=[{"role": "user", "content": "x", "images": [IMAGE]}]), "messages.0.images: "),
         (request(max_tokens=0), "max_tokens"),
     ],
 )

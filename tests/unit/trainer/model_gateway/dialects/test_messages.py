@@ -38,6 +38,11 @@ def streamed(call, made):
     return found
 
 
+def test_a_tool_whose_type_is_null_is_the_agents():
+    (tool,) = messages.read(request(tools=[{**TOOL, "type": None, "description": None}])).tools
+    assert (tool.function.name, tool.function.description) == ("look", "")
+
+
 def test_system_tools_and_limits_are_read():
     system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
     call = messages.read(request(system=system, tools=[TOOL], stop_sequences=["END"], stream=True))
