@@ -33,7 +33,10 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def declared_ends(folder: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return ids of the tokens that end a generation, by ``generation_config.json`` and the tokenizer."""
+    """Return ids of the tokens that end a generation, by ``generation_config.json`` and the tokenizer.
+
+    Raises ConfigError for a damaged file.
+    """
     ends = _read(folder / "generation_config.json").get("eos_token_id")
     found = [end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int)]
     if tokenizer.eos_token_id is not None:
@@ -42,7 +45,10 @@ def declared_ends(folder: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int
 
 
 def context_tokens(folder: Path) -> int | None:
-    """Return the number of positions of the model; None when its config does not have it."""
+    """Return the number of positions of the model; None when its config does not have it.
+
+    Raises ConfigError for a damaged file.
+    """
     return _number(_read(folder / "config.json"), "max_position_embeddings")
 
 
@@ -77,4 +83,13 @@ def _number(config: dict[str, object], name: str) -> int | None:
 
 
 def _read(path: Path) -> dict[str, object]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    """Return the object in a file; empty where there is no file. Raises ConfigError for a damaged one."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; copy the model's folder again") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds no JSON object; copy the model's folder again")
+    return found

@@ -80,9 +80,11 @@ class Template:
             if plain is not None:
                 break
         else:
+            why = self._attempt(Form(self._dialect), spoken().messages, (), False)[1]
+            because = f": {' '.join(why.split())}" if why else ""
             raise ConfigError(
                 "the chat template does not render a user message followed by an assistant "
-                "message; set chat.template to one that does"
+                f"message{because}; set chat.template to one that does"
             )
         self._plain = plain
         asked = [Message(role="user", content=".")]

@@ -127,6 +127,11 @@ def test_no_template_is_an_error_that_names_the_remedy(tmp_path) -> None:
         chat_of(tmp_path, None)
 
 
+def test_the_fault_of_a_template_is_shown(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"does not render a user message .*: unexpected '\}'"):
+        chat_of(tmp_path, "{% for m in messages %}{{ m.content }")
+
+
 def test_a_template_of_ones_own_takes_the_tokenizers_place(tmp_path) -> None:
     (tmp_path / "own.jinja").write_text(LLAMA3)
     chat = chat_of(tmp_path, CHATML, template=tmp_path / "own.jinja")
