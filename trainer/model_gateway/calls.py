@@ -31,6 +31,11 @@ class CallError(TrainerError):
         """The field of the request that is at fault, if one is."""
 
 
+def sealed() -> CallError:
+    """Return the error for a call of a session that takes no more."""
+    return CallError(409, "session_sealed", "the episode is over; this session takes no more calls")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCall:
     """One request to the model."""

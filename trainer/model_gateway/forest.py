@@ -137,6 +137,10 @@ class Forest:
             sandbox_s=call.sandbox_s + sandbox_s,
         )
 
+    def reward(self) -> float:
+        """Return the sum of the calls' step rewards."""
+        return sum(node.call.reward for node in self._nodes.values())
+
     def __len__(self) -> int:
         return len(self._nodes)
 

@@ -74,6 +74,27 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionTotals:
+    """A session in a few numbers, which need no training sequences."""
+
+    answered: int
+    failed: int
+    spliced: int
+    """Answered calls whose prompt was spliced."""
+    sampled: int
+    """Tokens."""
+    reward: float
+    """Sum of the step rewards."""
+    limit: StopReason | None
+    """As of ``Recording``."""
+    failure: EngineError | Stalled | None
+    """As of ``Recording``."""
+    drifted: int
+    """Checked calls of which the text would be tokenized to other tokens."""
+    checked: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """The record of a session."""
 
@@ -158,6 +179,21 @@ class Recorder:
             return False
         self._forest.add_reward(number, reward, terms, sandbox_s)
         return True
+
+    def totals(self, limit: StopReason | None, failure: EngineError | Stalled | None) -> SessionTotals:
+        """Return sums over what was recorded, in time that does not grow with the tokens."""
+        answered = [call for call in self._records if not call.error]
+        return SessionTotals(
+            answered=len(answered),
+            failed=len(self._records) - len(answered),
+            spliced=sum(call.spliced for call in answered),
+            sampled=sum(call.sampled for call in answered),
+            reward=self._forest.reward(),
+            limit=limit,
+            failure=failure,
+            drifted=self._drifted,
+            checked=self._checked,
+        )
 
     def recording(self, limit: StopReason | None, failure: EngineError | Stalled | None) -> Recording:
         """Return what was recorded."""

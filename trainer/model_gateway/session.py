@@ -27,7 +27,7 @@ from trainer.types import StopReason
 
 from .budget import ENDED, Budget
 from .call_ids import CallIds
-from .calls import MISCONFIGURED, CallError, ModelReply, Usage
+from .calls import MISCONFIGURED, CallError, ModelReply, Usage, sealed
 from .failed_calls import FailedCalls
 from .parsed_answer import parse_answer
 from .prompts import PromptPolicy, Prompts
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .calls import ModelCall
     from .parsed_answer import ParsedAnswer
     from .prompts import Prompt
-    from .recording import Recording
+    from .recording import Recording, SessionTotals
     from .retries import RetryMarker
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Session:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             if running.cancelled():
-                raise _sealed() from None
+                raise sealed() from None
             raise
 
     async def count_tokens(self, call: ModelCall) -> int:
@@ -206,6 +206,10 @@ class Session:
     def recording(self) -> Recording:
         """Return what was recorded so far."""
         return self._recorder.recording(self._budget.reached, self._failures.first)
+
+    def totals(self) -> SessionTotals:
+        """Return sums over what was recorded so far."""
+        return self._recorder.totals(self._budget.reached, self._failures.first)
 
     @property
     def idle_since(self) -> float:
@@ -386,8 +390,4 @@ class Session:
 
     def _check_open(self) -> None:
         if self._sealed:
-            raise _sealed()
-
-
-def _sealed() -> CallError:
-    return CallError(409, "session_sealed", "the episode is over; this session takes no more calls")
+            raise sealed()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic_core import to_json
 
 if TYPE_CHECKING:
-    from trainer.model_gateway.recording import CallRecord, Recording
+    from trainer.model_gateway.recording import CallRecord, Recording, SessionTotals
     from trainer.types import Turn
 
 Document: TypeAlias = dict[str, object]
@@ -41,14 +41,12 @@ class SessionFacts:
     metadata: Mapping[str, object]
 
 
-def summary(facts: SessionFacts, state: SessionState, recording: Recording) -> Document:
+def summary(facts: SessionFacts, state: SessionState, totals: SessionTotals) -> Document:
     """Return a session in a few numbers.
 
     ``failure`` is a failure of the engine that the agent met and that no later call made good: such a session
     has no fair score.
     """
-    answered = [call for call in recording.calls if not call.error]
-    turns = [turn for segment in recording.segments for turn in segment.turns]
     return {
         "id": facts.id,
         "state": state,
@@ -56,15 +54,15 @@ def summary(facts: SessionFacts, state: SessionState, recording: Recording) -> D
         "seed": facts.seed,
         "opened_at": facts.opened_at,
         "metadata": facts.metadata,
-        "answered_calls": len(answered),
-        "failed_calls": len(recording.calls) - len(answered),
-        "spliced_calls": sum(call.spliced for call in answered),
-        "sampled_tokens": sum(call.sampled for call in answered),
-        "reward": sum(turn.reward for turn in turns),
-        "limit": recording.limit,
-        "failure": None if recording.failure is None else str(recording.failure),
-        "drifted_calls": recording.drifted,
-        "checked_calls": recording.checked,
+        "answered_calls": totals.answered,
+        "failed_calls": totals.failed,
+        "spliced_calls": totals.spliced,
+        "sampled_tokens": totals.sampled,
+        "reward": totals.reward,
+        "limit": totals.limit,
+        "failure": None if totals.failure is None else str(totals.failure),
+        "drifted_calls": totals.drifted,
+        "checked_calls": totals.checked,
     }
 
 
@@ -87,9 +85,9 @@ def sequences(recording: Recording) -> list[Document]:
     ]
 
 
-def overview(facts: SessionFacts, state: SessionState, recording: Recording) -> Document:
-    """Return the summary with the calls and the messages, without tokens."""
-    return summary(facts, state, recording) | {
+def overview(shown: Document, recording: Recording) -> Document:
+    """Return a summary with the calls and the messages, without tokens."""
+    return shown | {
         "calls": [_call(call) for call in recording.calls],
         "messages": [{"role": line.role, "content": line.content} for line in recording.lines],
     }

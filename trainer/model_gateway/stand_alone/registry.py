@@ -104,17 +104,14 @@ class SessionRegistry:
     def summaries(self) -> list[Document]:
         """Return a summary of each session, ended ones first."""
         ended = [ended.summary for ended in self._ended.values()]
-        return ended + [
-            documents.summary(entry.facts, SessionState.OPEN, entry.session.recording())
-            for entry in self._open.values()
-        ]
+        return ended + [_summary(entry) for entry in self._open.values()]
 
     def overview(self, name: str) -> Document:
         """Return a session's calls and messages. Raises CallError(404)."""
         if name in self._ended:
             return self._ended[name].overview
         entry = self._entry(name)
-        return documents.overview(entry.facts, SessionState.OPEN, entry.session.recording())
+        return documents.overview(_summary(entry), entry.session.recording())
 
     def sequences(self, name: str) -> bytes:
         """Return a session's training sequences so far. Raises CallError(404)."""
@@ -188,12 +185,9 @@ class SessionRegistry:
     async def _end(self, entry: _Open, state: SessionState) -> bytes:
         self._sessions.remove(entry.session)
         recording = await entry.session.close()
-        ended = _Ended(
-            state,
-            documents.summary(entry.facts, state, recording),
-            documents.overview(entry.facts, state, recording),
-            documents.as_json(documents.sequences(recording)),
-        )
+        shown = _summary(entry, state)
+        sequences = documents.as_json(documents.sequences(recording))
+        ended = _Ended(state, shown, documents.overview(shown, recording), sequences)
         document = ended.document()
         if self._export is not None:
             await self._export.append(document)
@@ -223,6 +217,10 @@ class SessionRegistry:
             for name in tuple(self._idle()):
                 logger.info("session %s expired: no call for %g s", name, self._retention.idle_s)
                 await self.end_session(name, SessionState.EXPIRED)
+
+
+def _summary(entry: _Open, state: SessionState = SessionState.OPEN) -> Document:
+    return documents.summary(entry.facts, state, entry.session.totals())
 
 
 def _plain_id(call_id: str, session: Session) -> str:
