@@ -38,8 +38,9 @@ class _Connection:
     number: int
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when something has changed that ``_upstream`` waits for."""
-    unsent: list[bytes] = field(default_factory=list)
-    unsent_bytes: int = 0
+    unsent: bytearray = field(default_factory=bytearray)
+    without_credit: int = 0
+    """Bytes that were received and for which no credit was sent back."""
     ended: bool = False
     """The agent's side is closed."""
     credit: int = WINDOW
@@ -85,10 +86,10 @@ class ModelTunnel:
         if connection is None:
             return
         if frame.op is Op.CONNECTION_DATA and frame.body:
-            connection.unsent.append(frame.body)
-            connection.unsent_bytes += len(frame.body)
+            connection.unsent += frame.body
+            connection.without_credit += len(frame.body)
             # More than its credit: this runner does not keep to the protocol.
-            if connection.unsent_bytes > WINDOW:
+            if connection.without_credit > WINDOW:
                 self._drop(connection)
         elif frame.op is Op.CONNECTION_CREDIT:
             connection.credit += connections.credited(frame)
@@ -161,16 +162,20 @@ class ModelTunnel:
         while True:
             # Cleared before the look: bytes that arrive during it set the event again.
             connection.arrived.clear()
-            while connection.unsent:
-                content = connection.unsent.pop(0)
+            if connection.unsent:
+                # All of it at once, in however many frames it came.
+                content, connection.unsent = bytes(connection.unsent), bytearray()
                 writer.write(content)
                 await writer.drain()
                 await self._pace(len(content))
-                connection.unsent_bytes -= len(content)
+                connection.without_credit -= len(content)
                 self._send(connections.credit(self._instance_id, connection.number, len(content)))
-            if connection.ended:
+                # While there is room and time, none of these waits: the loop has other tenants to serve.
+                await asyncio.sleep(0)
+            elif connection.ended:
                 return
-            await connection.arrived.wait()
+            else:
+                await connection.arrived.wait()
 
     async def _downstream(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
         """Send to the agent what the endpoint sends, until the endpoint hangs up."""

@@ -32,6 +32,22 @@ _PAUSE_S = 0.01
 """Between two accepted connections of an agent, so that one that only connects leaves time for others."""
 _PAUSE_FACTOR = 10
 """The pause is so many times as long as the check of the user id took: agents can make its table long."""
+_SHORT_READ_S = 0.001
+"""Time between reads of less than a chunk, for all connections of an agent: single bytes are collected."""
+_BURST_S = 0.1
+"""Time of short reads that pass at once."""
+
+
+class ShortReads:
+    """Bounds how often an agent's connections are read for less than a chunk, all of them together."""
+
+    def __init__(self) -> None:
+        self._busy_until = 0.0
+
+    def pause_s(self, now: float) -> float:
+        """Count a read and return how long its connection is not read."""
+        self._busy_until = max(self._busy_until, now) + _SHORT_READ_S
+        return max(0.0, self._busy_until - now - _BURST_S)
 
 
 class AgentConnection:
@@ -45,6 +61,7 @@ class AgentConnection:
         number: int,
         send: Callable[[Frame], None],
         on_closed: Callable[[int], None],
+        short_reads: ShortReads,
     ) -> None:
         end.setblocking(False)
         self._loop = loop
@@ -53,6 +70,9 @@ class AgentConnection:
         self._number = number
         self._send = send
         self._on_closed = on_closed
+        self._short_reads = short_reads
+        self._paused = False
+        """It is not read for now, so that more comes together."""
         self._credit = WINDOW
         """Bytes that may be sent to the host."""
         self._unwritten: deque[bytes] = deque()
@@ -78,8 +98,10 @@ class AgentConnection:
 
     def _watch(self) -> None:
         if self._open:
-            read = self._read if self._credit > 0 and not self._ending else None
-            self._loop.watch(self._end, read, self._write if self._unwritten else None)
+            reads = self._credit > 0 and not self._ending and not self._paused
+            self._loop.watch(
+                self._end, self._read if reads else None, self._write if self._unwritten else None
+            )
 
     def _read(self) -> None:
         try:
@@ -93,6 +115,19 @@ class AgentConnection:
             return
         self._credit -= len(content)
         self._send(connections.data(self._instance_id, self._number, content))
+        if len(content) < CHUNK:
+            self._pause()
+        self._watch()
+
+    def _pause(self) -> None:
+        now = time.monotonic()
+        pause_s = self._short_reads.pause_s(now)
+        if pause_s > 0:
+            self._paused = True
+            self._loop.call_at(now + pause_s, self._resume)
+
+    def _resume(self) -> None:
+        self._paused = False
         self._watch()
 
     def _write(self) -> None:
@@ -155,6 +190,7 @@ class EndpointPort:
         self.full = False
         """It accepts again when ``resume`` is called."""
         self.by_number: dict[int, AgentConnection] = {}
+        self._short_reads = ShortReads()
         self._accepting = False
         self._open = True
         self._listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -199,7 +235,7 @@ class EndpointPort:
         # Announced first: data follows only after it.
         self._send(connections.opened(self._instance_id, number))
         self.by_number[number] = AgentConnection(
-            self._loop, end, self._instance_id, number, self._send, self._closed
+            self._loop, end, self._instance_id, number, self._send, self._closed, self._short_reads
         )
 
     def _closed(self, number: int) -> None:

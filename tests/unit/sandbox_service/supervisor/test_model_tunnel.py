@@ -77,6 +77,23 @@ async def test_bytes_go_to_the_endpoint_and_back_and_give_credit() -> None:
         assert (tunnel.made, tunnel.failed) == (1, 0)
 
 
+async def test_many_small_frames_pass_together_and_leave_the_loop_to_others() -> None:
+    async with _tunnel(_echo) as (tunnel, runner):
+        for number in (1, 2):
+            tunnel.receive(connections.opened("i", number))
+            for _ in range(WINDOW):
+                tunnel.receive(connections.data("i", number, b"x"))
+        longest = 0
+        while min(runner.credit(1), runner.credit(2)) < WINDOW:
+            before = len(runner.frames)
+            await asyncio.sleep(0)
+            longest = max(longest, len(runner.frames) - before)
+        credits = [frame for frame in runner.frames if frame.op is Op.CONNECTION_CREDIT]
+        assert len(credits) == 2
+        # What is sent in one turn of the loop: a credit and an answer of each connection.
+        assert longest <= 4
+
+
 async def test_connections_do_not_mix() -> None:
     async with _tunnel(_echo) as (tunnel, runner):
         for number in (1, 2):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox_service.runner.main_process.model_connections import AgentConnection, ShortReads
 from sandbox_service.wire import connections
-from sandbox_service.wire.connections import MOST_CONNECTIONS, WINDOW
+from sandbox_service.wire.connections import CHUNK, MOST_CONNECTIONS, WINDOW
 from sandbox_service.wire.frames import Frame, Op
 from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.harness.runner_box import RunnerBox
 
@@ -205,3 +207,58 @@ def test_late_and_false_frames_of_the_host_are_dropped(box: RunnerBox, agent: st
 def test_a_box_without_a_network_of_its_own_says_that_it_cannot(agent_box: RunnerBox, instance: str) -> None:
     reply = agent_box.answer(agent_box.start_agent(instance, ["true"], model_endpoint=True))
     assert error_code(reply) == "model_endpoint_unsupported"
+
+
+class TurnedLoop:
+    """An event loop that a test turns; keeps what ``AgentConnection`` uses of ``EventLoop``."""
+
+    def __init__(self) -> None:
+        self.on_read: Callable[[], None] | None = None
+        self.timers: list[Callable[[], None]] = []
+
+    def watch(
+        self,
+        what: object,
+        on_read: Callable[[], None] | None = None,
+        on_write: Callable[[], None] | None = None,
+    ) -> None:
+        self.on_read = on_read
+
+    def call_at(self, when: float, action: Callable[[], None]) -> None:
+        self.timers.append(action)
+
+    def read(self) -> None:
+        """Let the connection read, which it must wait for."""
+        assert self.on_read is not None
+        self.on_read()
+
+
+def test_what_an_agent_sends_byte_by_byte_is_collected() -> None:
+    loop = TurnedLoop()
+    frames: list[Frame] = []
+    ours, agents = socket.socketpair()
+    reads = ShortReads()
+    # The agent's other connections have used up the time until then.
+    reads.pause_s(1e12)
+    connection = AgentConnection(loop, ours, "i", 1, frames.append, lambda _: None, reads)
+    with agents:
+        agents.sendall(b"x" * CHUNK)
+        loop.read()
+        agents.sendall(b"y")
+        loop.read()
+        for _ in range(9):
+            agents.sendall(b"z")
+            assert loop.on_read is None
+        (resume,) = loop.timers
+        resume()
+        loop.read()
+        assert [frame.body for frame in frames] == [b"x" * CHUNK, b"y", b"z" * 9]
+        connection.close()
+
+
+def test_short_reads_of_an_agent_pass_in_bursts_and_are_bounded_in_the_long_run() -> None:
+    reads = ShortReads()
+    pauses = [reads.pause_s(0.0) for _ in range(300)]
+    assert not any(pauses[:99])
+    assert pauses[-1] == pytest.approx(0.2)
+    assert reads.pause_s(10.0) == 0.0
