@@ -26,7 +26,6 @@ class BoxErrorCode(StrEnum):
     FILE_NOT_FOUND = "file_not_found"
     INVALID_PATH = "invalid_path"
     FILE_TOO_LARGE = "file_too_large"
-    STORAGE_FULL = "storage_full"
     TASK_INVALID = "task_invalid"
     GRADER_FAILED = "grader_failed"
     INSTANCE_LOST = "instance_lost"

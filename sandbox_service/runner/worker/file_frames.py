@@ -51,7 +51,8 @@ def _refusal(path: str, error: OSError) -> Refusal:
         case errno.ENOENT:
             return Refusal(BoxErrorCode.FILE_NOT_FOUND, f"there is no file {path}")
         case errno.ENOSPC | errno.EDQUOT:
-            return Refusal(BoxErrorCode.STORAGE_FULL, "the workspace is full")
+            # What fills it are the agent's files and the caller's: no storage of the service is full.
+            return Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} has no room: the workspace is full")
         case errno.EFBIG:
             return Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} is larger than files may be")
         case _:

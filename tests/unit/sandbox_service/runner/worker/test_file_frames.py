@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -30,6 +32,9 @@ class FailingFiles:
     def read_file(self, path: str, max_bytes: int) -> bytes:
         raise self._error
 
+    def write_file(self, path: str, data: bytes) -> None:
+        raise self._error
+
 
 def read(agent: Any, max_bytes: int = 10) -> Refusal:
     with pytest.raises(Refusal) as caught:
@@ -47,3 +52,14 @@ def test_a_file_is_too_large_whatever_more_a_caller_would_take(most: int) -> Non
 @pytest.mark.parametrize("error", [OSError("the file helper ended"), TimeoutError("the deadline passed")])
 def test_a_failure_of_the_helper_is_not_the_paths_fault(error: OSError) -> None:
     assert read(FailingFiles(error)).code is BoxErrorCode.SANDBOX_FAILED
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_file_that_has_no_room_in_the_workspace_is_too_large_and_no_failure_of_the_service(
+    number: int,
+) -> None:
+    agent = FailingFiles(OSError(number, os.strerror(number)))
+    with pytest.raises(Refusal) as caught:
+        serve_file_frame(Frame(Op.FILE_WRITE, 1, "i", {"path": "f"}, b"data"), agent)
+    assert caught.value.code is BoxErrorCode.FILE_TOO_LARGE
+    assert caught.value.detail.startswith("f ")
