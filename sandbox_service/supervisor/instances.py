@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -20,6 +19,7 @@ from sandbox_service.pool.leases import Lease, Leases
 from sandbox_service.trajectories.records import public_id, record_id
 
 from .idempotency import KeyCache
+from .listing import Listing
 
 if TYPE_CHECKING:
     import asyncio
@@ -350,41 +350,3 @@ class InstanceTable:
         self._of_tenant[instance.tenant] -= 1
         if not self._of_tenant[instance.tenant]:
             del self._of_tenant[instance.tenant]
-
-
-class Listing:
-    """Lists instance ids by tenant, in order of creation, a page at a time.
-
-    An instance keeps its number when it ends, so that a listing of several pages names each instance once.
-    """
-
-    def __init__(self) -> None:
-        self._of_tenant: dict[str, dict[str, int]] = {}
-        self._last = 0
-
-    def add(self, tenant: str, instance_id: str) -> None:
-        """Add an instance, unless it is listed."""
-        listed = self._of_tenant.setdefault(tenant, {})
-        if instance_id not in listed:
-            self._last += 1
-            listed[instance_id] = self._last
-
-    def remove(self, tenant: str, instance_id: str) -> None:
-        """Remove an instance."""
-        listed = self._of_tenant.get(tenant, {})
-        listed.pop(instance_id, None)
-        if not listed:
-            self._of_tenant.pop(tenant, None)
-
-    def page(self, tenant: str, after: int, limit: int, prefix: str = "") -> tuple[Sequence[str], int | None]:
-        """Return a tenant's ids after a number, and the number of the next page, None at the end."""
-        page: list[str] = []
-        last = after
-        for instance_id, number in self._of_tenant.get(tenant, {}).items():
-            if number <= after or not public_id(instance_id).startswith(prefix):
-                continue
-            if len(page) == limit:
-                return page, last
-            page.append(instance_id)
-            last = number
-        return page, None
