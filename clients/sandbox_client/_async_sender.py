@@ -39,6 +39,16 @@ ResultT = TypeVar("ResultT")
 
 # How long closing waits for instances that cancelled creates have made; then their leases end them.
 _UNDO_S = 10.0
+# Errors after which the service may have an instance, or make it: the connection to it broke, its answer
+# was late, its record could not be written, or the supervisor that made it is away.
+_UNDECIDED = frozenset(
+    {
+        ErrorCode.OUTCOME_UNKNOWN,
+        ErrorCode.DEADLINE_EXCEEDED,
+        ErrorCode.STORAGE_FULL,
+        ErrorCode.SUPERVISOR_UNAVAILABLE,
+    }
+)
 
 
 class AsyncSender:
@@ -185,7 +195,7 @@ class AsyncSender:
 
 def _may_have_acted(error: SandboxError) -> bool:
     """Return whether a call may have been executed though this was its outcome."""
-    return isinstance(error, TransportError | InvalidResponse) or error.code == ErrorCode.OUTCOME_UNKNOWN
+    return isinstance(error, TransportError | InvalidResponse) or error.code in _UNDECIDED
 
 
 async def _body(response: httpx.Response) -> bytes:

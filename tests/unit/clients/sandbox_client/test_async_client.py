@@ -164,6 +164,26 @@ async def test_the_instance_of_a_cancelled_create_is_released() -> None:
     assert transport.closed
 
 
+async def test_a_cancelled_create_whose_record_could_not_be_written_is_asked_for_and_released() -> None:
+    sent, free = asyncio.Event(), asyncio.Event()
+
+    async def pause(_: httpx.Request) -> None:
+        sent.set()
+        await free.wait()
+
+    outcomes = in_turn(problem(ErrorCode.STORAGE_FULL), ok(json=CREATED), ok(json=RELEASED))
+    transport = ScriptedTransport(outcomes, pause=pause)
+    async with client_of(transport) as client:
+        create = asyncio.create_task(client.create_instance("echo", "t"))
+        await sent.wait()
+        create.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await create
+        free.set()
+    verbs = [request.url.path.rpartition("/")[2] for request in transport.requests]
+    assert verbs == ["create_instance", "create_instance", "release_instance"]
+
+
 async def test_the_instances_of_a_cancelled_batch_are_released() -> None:
     sent, free = asyncio.Event(), asyncio.Event()
     released: list[str] = []
@@ -206,9 +226,14 @@ async def test_the_instances_of_a_cancelled_batch_are_released() -> None:
         (httpx.ReadError("broken"), ["create_instance", "create_instance", "release_instance"]),
         (httpx.Response(504), ["create_instance", "create_instance", "release_instance"]),
         (problem(ErrorCode.OUTCOME_UNKNOWN), ["create_instance", "create_instance", "release_instance"]),
+        (problem(ErrorCode.DEADLINE_EXCEEDED), ["create_instance", "create_instance", "release_instance"]),
+        (
+            problem(ErrorCode.SUPERVISOR_UNAVAILABLE),
+            ["create_instance", "create_instance", "release_instance"],
+        ),
         (problem(ErrorCode.QUEUE_FULL), ["create_instance"]),
     ],
-    ids=["broken", "proxy", "unknown", "full"],
+    ids=["broken", "proxy", "unknown", "late", "away", "full"],
 )
 async def test_a_create_cancelled_between_attempts_leaves_no_instance(outcome, verbs: list[str]) -> None:
     transport = ScriptedTransport(in_turn(outcome, ok(json=CREATED), ok(json=RELEASED)))
