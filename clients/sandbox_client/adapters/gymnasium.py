@@ -140,13 +140,19 @@ class SandboxEnv(gymnasium.Env[str, "Words"]):  # type: ignore[misc]
     def step(self, action: Words) -> tuple[str, float, bool, bool, dict[str, object]]:
         """Send an assistant message: its text, or a mapping with ``content`` and ``tool_calls``.
 
-        Raises gymnasium.error.ResetNeeded before the first reset and after the end of an episode.
+        Raises gymnasium.error.ResetNeeded before the first reset and after the end of an episode, and
+        CounterpartFailed, which ends the episode, when a model would have to play its counterpart.
         """
         if self._episode is None or self._episode.finished or self._steps == self._max_steps:
             raise ResetNeeded("there is no episode to step; call reset() first")
         result = self._episode.step(assistant_message(action))
         self._steps += 1
-        refuse_counterpart(result.info)
+        try:
+            refuse_counterpart(result.info)
+        except CounterpartFailed:
+            # The instance would take a further step for the counterpart's message.
+            self._release()
+            raise
         info: dict[str, object] = {"step": dict(result.info), **self._messages()}
         reward = result.reward if self._rewarded_by == "steps" else 0.0
         truncated = result.truncated or (self._steps == self._max_steps and not result.terminated)

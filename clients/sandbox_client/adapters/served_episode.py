@@ -93,11 +93,14 @@ class ServedEpisode:
     async def step(self, message: Message) -> ServedTurn:
         """Take a step, and evaluate the episode if it was the last one.
 
-        Raises SandboxError, and EpisodeOverError after the last step.
+        Raises SandboxError, and EpisodeOverError after the last step. CounterpartFailed comes again at each
+        further step, which the instance would take for the counterpart's message.
         """
         async with self._lock:
             if self.episode.finished:
                 raise EpisodeOverError
+            if isinstance(self._failure, CounterpartFailed):
+                raise self._failure
             try:
                 result = await self.episode.step(message)
                 refuse_counterpart(result.info)

@@ -96,6 +96,9 @@ class SandboxEnvironment:
         episode = self._episode
         if episode is None or episode.finished:
             return EPISODE_IS_OVER
+        if isinstance(self._failure, CounterpartFailed):
+            # The instance would take a further call for the counterpart's message.
+            raise self._failure
         try:
             result = episode.step(tool_call_message(name, arguments))
             refuse_counterpart(result.info)

@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 
+import pytest
+
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -34,8 +36,13 @@ from sandbox_client import SandboxError
 env = gymnasium.make("sandbox/Episode-v0", base_url=sys.argv[1], environment="echo", task_ids=["echo-1"])
 try:
     env.reset()
+    env.step("hello")
 except SandboxError as error:
     print(error.code)
+try:
+    env.step("hello")
+except gymnasium.error.ResetNeeded:
+    print("over")
 """
 
 
@@ -68,13 +75,16 @@ async def test_an_episode_is_evaluated_after_its_greatest_number_of_steps(addres
     assert [(each.steps, each.released) for each in backend.episodes.values()] == 2 * [(2, True)]
 
 
-async def test_an_episode_whose_counterpart_is_a_model_is_refused_and_released(address, backend):
-    backend.awaits = Op.CREATE
+@pytest.mark.parametrize(("after", "steps"), [(Op.CREATE, 0), (Op.STEP, 1)])
+async def test_an_episode_whose_counterpart_is_a_model_is_refused_and_released(
+    address, backend, after, steps
+):
+    backend.awaits = after
     python = await asyncio.to_thread(agent_python, "adapters/gymnasium")
     words = [python, "-c", COUNTERPART, address]
     played = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=120)
-    assert played.stdout == "counterpart_missing\n", played.stderr
-    assert [episode.released for episode in backend.episodes.values()] == [True]
+    assert played.stdout == "counterpart_missing\nover\n", played.stderr
+    assert [(each.steps, each.released) for each in backend.episodes.values()] == [(steps, True)]
 
 
 async def test_a_verdict_that_fails_is_an_error_and_the_next_episode_starts(address, backend):

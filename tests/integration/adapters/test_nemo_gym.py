@@ -103,8 +103,11 @@ async def test_an_episode_that_waits_for_its_counterpart_in_mid_play_has_no_rewa
         await http.post("seed_session", json={"task_id": "echo-10"})
         backend.awaits = Op.STEP
         assert not (await http.post("shout", json={})).is_success
+        backend.awaits = None
+        assert not (await http.post("shout", json={})).is_success
         row = {"task_id": "echo-10", "response": DONE}
         assert not (await http.post("verify", json=row)).is_success
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
 async def test_the_shutdown_releases_what_is_left(client, backend):

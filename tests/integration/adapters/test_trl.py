@@ -72,9 +72,11 @@ def test_an_episode_whose_counterpart_is_a_model_is_a_failure_without_a_reward(a
         assert [episode.released for episode in backend.episodes.values()] == [True]
         return
     environment.reset(task_id="echo-10")
-    for call in (environment.shout, environment.get_reward):
+    for call in (environment.shout, environment.shout, environment.get_reward):
         with pytest.raises(CounterpartFailed):
             call()
+        backend.awaits = None
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
 def test_a_reward_without_an_episode_is_an_error(address):
