@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -59,17 +59,22 @@ async def measure(url: str) -> dict[str, object]:
     }
 
 
+def report(found: Mapping[str, object], output: Path | None) -> int:
+    """Print figures, and write them to a file; return the exit code: 1 when something was lost."""
+    text = json.dumps(found, indent=2) + "\n"
+    sys.stdout.write(text)
+    if output:
+        output.write_text(text)
+    return int(any(found[name] for name in LOST))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     with own_database(os.environ["SANDBOX_TEST_POSTGRES_URL"]) as url:
         found = asyncio.run(measure(url))
-    text = json.dumps(found, indent=2) + "\n"
-    sys.stdout.write(text)
-    if given.output:
-        given.output.write_text(text)
-    return int(any(found[name] for name in LOST))
+    return report(found, given.output)
 
 
 if __name__ == "__main__":

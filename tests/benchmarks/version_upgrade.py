@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import json
 import os
 import signal
 import subprocess
@@ -34,9 +33,9 @@ import sqlalchemy as sa
 
 from local_processes.ports import free_port
 from service_cli.bench.machine import describe_machine
-from tests.benchmarks.rolling_upgrade import own_database
+from tests.benchmarks.rolling_upgrade import own_database, report
 from tests.harness.counted_steps import counted_load
-from tests.harness.rolling_upgrade import LOST, UNDISTURBED, Figures, losses, measured, some_more
+from tests.harness.rolling_upgrade import UNDISTURBED, Figures, losses, measured, some_more
 
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS = 8
@@ -183,11 +182,7 @@ def main() -> int:
         unpack(given.former, former)
         commits = {"former": commit_of(given.former), "next": commit_of("HEAD")}
         found = {**commits, **asyncio.run(measure(former, folder, store))}
-    text = json.dumps(found, indent=2) + "\n"
-    sys.stdout.write(text)
-    if given.output:
-        given.output.write_text(text)
-    return int(any(found[name] for name in LOST))
+    return report(found, given.output)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,15 @@ async def test_a_wait_between_attempts_holds_no_slot() -> None:
     assert answered.is_set()
 
 
+async def cancel_create(client: AsyncSandboxClient, sent: asyncio.Event) -> None:
+    """Begin a create, and cancel it once its request was sent."""
+    create = asyncio.create_task(client.create_instance("echo", "t"))
+    await sent.wait()
+    create.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await create
+
+
 async def test_the_instance_of_a_cancelled_create_is_released() -> None:
     sent, free = asyncio.Event(), asyncio.Event()
 
@@ -151,11 +160,7 @@ async def test_the_instance_of_a_cancelled_create_is_released() -> None:
 
     transport = ScriptedTransport(script, pause=pause)
     async with client_of(transport) as client:
-        create = asyncio.create_task(client.create_instance("echo", "t"))
-        await sent.wait()
-        create.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await create
+        await cancel_create(client, sent)
         free.set()
     assert [request.url.path for request in transport.requests] == [
         "/v1/create_instance",
@@ -174,11 +179,7 @@ async def test_a_cancelled_create_whose_record_could_not_be_written_is_asked_for
     outcomes = in_turn(problem(ErrorCode.STORAGE_FULL), ok(json=CREATED), ok(json=RELEASED))
     transport = ScriptedTransport(outcomes, pause=pause)
     async with client_of(transport) as client:
-        create = asyncio.create_task(client.create_instance("echo", "t"))
-        await sent.wait()
-        create.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await create
+        await cancel_create(client, sent)
         free.set()
     verbs = [request.url.path.rpartition("/")[2] for request in transport.requests]
     assert verbs == ["create_instance", "create_instance", "release_instance"]

@@ -31,7 +31,7 @@ UNREAD = {
     "RunSpec": {"seed", "size", "max_turns", "step", "params"},
     "RunEpisode": {"task", "seed", "outcome", "checked", "timings"},
 }
-"""Fields that the console shows nowhere; whoever adds one to the trainer decides whether it is to be read."""
+"""Fields that the console does not show. A new one of the trainer belongs here or in the copy."""
 SPEC = GroupSpec(3, TaskRef("code", "tiny", "t/1", "easy"), seed=7, size=2, max_turns=4)
 
 

@@ -133,7 +133,7 @@ async def test_an_episode_goes_on_waiting_when_the_worker_that_came_back_is_lost
     class Fleeting(FakeWorker):
         async def phases(self):
             found = await super().phases()
-            self.go.set()  # an episode that it lost before ends now, before whoever waits for it begins
+            self.go.set()  # an episode that it lost before ends now, before the waiting one begins
             return found
 
     worker = Fleeting("a", error=EngineLost("a died"))

@@ -12,10 +12,11 @@ def parse_python(code: str) -> ast.Module:
         # Published sets hold regular expressions in plain strings, with escapes that Python only tolerates.
         warnings.simplefilter("ignore")
         try:
+            tree = ast.parse(code)
             # A return outside of a function is found when the tree is compiled, not when it is made.
-            compile(code, "<program>", "exec", dont_inherit=True)
-            return ast.parse(code)
+            compile(tree, "<program>", "exec", dont_inherit=True)
         except (RecursionError, MemoryError):
             raise SyntaxError("an expression is nested too deeply, or has too many operands") from None
         except ValueError as error:
             raise SyntaxError(str(error)) from None
+    return tree
