@@ -61,6 +61,14 @@ def test_no_container_gains_rights() -> None:
     assert SERVICES["service"]["read_only"] is True
 
 
+def test_an_image_of_a_registry_has_a_version_and_the_digest_of_its_content() -> None:
+    images = {name: VARIABLE.fullmatch(service["image"])["default"] for name, service in SERVICES.items()}
+    assert images.pop("service") == ":-training-sandbox:0.1.0"
+    assert images
+    for image in images.values():
+        assert re.fullmatch(r":-[\w/]+:v?\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}", image)
+
+
 def test_the_example_of_a_configuration_fits_the_containers() -> None:
     config = ServiceConfig.model_validate(tomllib.loads((COMPOSE / "example.service.toml").read_text()))
     assert config.server.host == "0.0.0.0"
