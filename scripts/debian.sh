@@ -3,8 +3,13 @@
 # Asked by packages that are installed, whether they may start their service; without the file they may.
 policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
 
+# sudo drops the variables of a proxy, without which neither apt nor the engine fetches anything behind one.
 as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+    if [ "$(id -u)" -eq 0 ]; then "$@"; return; fi
+    case "${http_proxy-}${https_proxy-}${HTTP_PROXY-}${HTTPS_PROXY-}" in
+    "") sudo "$@" ;;
+    *) sudo --preserve-env=http_proxy,https_proxy,no_proxy,HTTP_PROXY,HTTPS_PROXY,NO_PROXY "$@" ;;
+    esac
 }
 
 # apt-get with a deadline in seconds, and with a folder for the temporary files of apt's own user, who checks the

@@ -88,3 +88,26 @@ def test_the_machines_own_policy_stays(install, tmp_path: Path) -> None:
     install(known=True)
     assert policies(tmp_path) == ["104"]
     assert own.read_text() == "#!/bin/sh\nexit 104\n"
+
+
+_ID = "#!/bin/sh\necho 1000\n"
+_SUDO_WITH_RESET = """#!/bin/sh
+kept=PATH
+case $1 in --preserve-env=*) kept=$kept,${1#*=}; shift ;; esac
+exec python3 -c 'import os, sys
+names = sys.argv[1].split(",")
+os.execvpe(sys.argv[2], sys.argv[2:], {n: os.environ[n] for n in names if n in os.environ})' "$kept" "$@"
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"https_proxy": "http://proxy.test:3128", "no_proxy": "here"}])
+def test_what_runs_as_root_is_given_the_proxy_that_sudo_drops(tmp_path: Path, variables) -> None:
+    for name, text in (("id", _ID), ("sudo", _SUDO_WITH_RESET)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OTHER": "dropped", **variables}
+    command = ["sh", "-euc", f". {SCRIPT}; as_root env"]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=30)
+    given = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert {name: given.get(name) for name in variables} == variables
+    assert "OTHER" not in given
