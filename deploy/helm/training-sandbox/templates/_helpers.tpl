@@ -101,6 +101,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- mergeOverwrite (deepCopy .Values.config) $own | toYaml -}}
 {{- end -}}
 
+{{/* Bytes of Ray's object store: what `serve` gives it. Ray's own choice exceeds /dev/shm, and so would be a file. */}}
+{{- define "sandbox.objectStore" -}}
+{{- dig "fleet" "object_store_mib" 100 .Values.config | int | mul 1048576 -}}
+{{- end -}}
+
 {{- define "sandbox.auth" -}}
 mode: token
 {{- if .Values.ray.tokenSecret }}
