@@ -7,7 +7,6 @@ packages that an earlier build left, the base image of a container engine, or De
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import shutil
 import stat
@@ -35,7 +34,7 @@ from .hardening import (
 )
 from .images import BUILD_COMMAND, base_recipe, base_tarball
 from .oci_bundle import CODE, FUSE_DEVICE
-from .state import storage_errors
+from .state import put_into_place, storage_errors
 
 if TYPE_CHECKING:
     from .docker import DockerEngine
@@ -176,18 +175,8 @@ def with_links(root: Path, names: Sequence[str]) -> Path:
             for name in names:
                 (draft / name).symlink_to(f"{_TASK_FOLDER}/{name}")
             draft.chmod(0o755)
-            _put_into_place(draft, linked)
+            put_into_place(draft, linked)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return linked
-
-
-def _put_into_place(draft: Path, target: Path) -> None:
-    """Rename a folder, or remove it if another was put there meanwhile."""
-    try:
-        draft.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        shutil.rmtree(draft)

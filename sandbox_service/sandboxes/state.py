@@ -28,6 +28,8 @@ from sandbox_service.errors import ServiceError
 SOCKET_NAME = "runner.sock"
 SOCKET_FOLDER = "io"
 """The folder of a process box's socket; a short name, since the kernel bounds the length of the path."""
+_DRAFT = "draft-"
+"""How names in ``code`` begin that are not in their place yet."""
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -67,6 +69,9 @@ class StateDir:
             _check_private(state.code)
             state.code.chmod(0o755)
             state._lock = _lock(state.path / "lock")
+        # The lock is ours, so nobody writes them any more: a service that was killed left them.
+        for draft in state.code.glob(f"{_DRAFT}*"):
+            shutil.rmtree(draft, ignore_errors=True)
         return state
 
     def make_socket_dir(self, box: str, remapped_root: int | None, group: int | None) -> Path:
@@ -115,21 +120,14 @@ class StateDir:
             return target
         with storage_errors("lay out the code of a box"):
             # Written beside its place and renamed, so that a service that dies here leaves no half of it.
-            draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self.code))
-            for path, content in files.items():
-                file = draft / path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            # Boxes cannot write here; without byte code each box would compile everything again.
-            compileall.compile_dir(draft, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-            for entry in (draft, *draft.rglob("*")):
-                entry.chmod(0o755 if entry.is_dir() else 0o644)
+            draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.code))
             try:
-                draft.rename(target)
-            except OSError as error:
-                shutil.rmtree(draft)
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
+                _write_code(draft, files)
+                put_into_place(draft, target)
+            except BaseException:
+                # On a full disk each further attempt would leave one more.
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
         return target
 
     def close(self) -> None:
@@ -148,6 +146,27 @@ def storage_errors(what: str) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = ErrorCode.STORAGE_FULL if full else ErrorCode.SANDBOX_FAILED
         raise ServiceError(code, f"cannot {what}: {error}") from error
+
+
+def _write_code(folder: Path, files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    # Boxes cannot write here; without byte code each box would compile everything again.
+    compileall.compile_dir(folder, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    for entry in (folder, *folder.rglob("*")):
+        entry.chmod(0o755 if entry.is_dir() else 0o644)
+
+
+def put_into_place(draft: Path, target: Path) -> None:
+    """Rename a folder, or remove it if another was put there meanwhile. Raises OSError."""
+    try:
+        draft.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        shutil.rmtree(draft)
 
 
 def remove_folder(folder: Path) -> None:

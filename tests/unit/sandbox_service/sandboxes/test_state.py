@@ -75,6 +75,22 @@ def test_code_is_laid_out_once_for_all_users_to_read(state):
     assert [folder.name for folder in state.code.iterdir()] == ["d1"]
 
 
+def test_code_that_cannot_be_laid_out_leaves_nothing(state):
+    # A file where a folder has to be stands for a disk that is full in the midst of the files.
+    with pytest.raises(ServiceError, match="cannot lay out the code of a box"):
+        state.lay_out("d1", {"pack": b"", "pack/module.py": b""})
+    assert list(state.code.iterdir()) == []
+
+
+def test_code_that_a_killed_service_laid_out_in_part_goes_when_the_folder_is_opened(tmp_path):
+    state = StateDir.open(tmp_path, "n1")
+    laid_out = state.lay_out("d1", {"module.py": b""})
+    (state.code / "draft-x7y2" / "pack").mkdir(parents=True)
+    state.close()
+    StateDir.open(tmp_path, "n1").close()
+    assert list(state.code.iterdir()) == [laid_out]
+
+
 def test_agents_make_their_workspaces_only_where_they_have_users_of_their_own(state):
     assert mode(state.make_box_dir("a", many_users=True) / "workspaces") == 0o1777
     assert mode(state.make_box_dir("b", many_users=False) / "workspaces") == 0o700
