@@ -18,12 +18,13 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.runner.kernel.removal import remove_tree
 
 SOCKET_NAME = "runner.sock"
 SOCKET_FOLDER = "io"
@@ -170,16 +171,11 @@ def put_into_place(draft: Path, target: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and all below it, even where an agent took away our rights to its own folders."""
+    """Remove a folder and all below it, even where an agent took away our rights to its own folders.
 
-    def open_up(_function: object, path: str, _error: object) -> None:
-        blocked = Path(path).parent
-        with suppress(OSError):
-            blocked.chmod(0o700)
-            Path(path).chmod(0o700)
-
-    shutil.rmtree(folder, onerror=open_up)
-    shutil.rmtree(folder, ignore_errors=True)
+    What cannot be removed stays. An agent chooses the depth, which ``shutil.rmtree`` recurses into.
+    """
+    remove_tree(str(folder), None)
 
 
 def _check_private(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 ``remove_owned`` runs in a child under the instance's own user id, since the runner has no capability to
 remove files of other users. ``find_owned`` runs as the runner and only reads. By then every process of the id
-is dead, so that no name can change between the check of an entry and its removal.
+is dead, so that no name can change between the check of an entry and its removal. The service removes the
+folders of whole boxes by ``remove_tree``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _SHORT_LOOK = 200
 """Entries after which ``owns_nothing`` gives up."""
 
 
-def remove_tree(path: str, uid: int) -> None:
-    """Remove a directory of ``uid`` with everything below it, or the file at its path."""
+def remove_tree(path: str, uid: int | None) -> None:
+    """Remove a directory of ``uid``, or of any user, with everything below it, or the file at its path."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108
@@ -34,8 +35,8 @@ def remove_tree(path: str, uid: int) -> None:
         os.rmdir(path)  # noqa: PTH106
 
 
-def remove_owned(roots: Iterable[str], uid: int, keep: frozenset[str] = frozenset()) -> None:
-    """Remove everything of ``uid`` below ``roots``, except the paths in ``keep``; the roots stay."""
+def remove_owned(roots: Iterable[str], uid: int | None, keep: frozenset[str] = frozenset()) -> None:
+    """Remove everything of ``uid``, or of any user, below ``roots`` except ``keep``; the roots stay."""
     for root in roots:
         try:
             top = os.open(root, _DIRECTORY)
@@ -52,14 +53,14 @@ def remove_owned(roots: Iterable[str], uid: int, keep: frozenset[str] = frozense
 class _Remover:
     """One walk through one root, by descriptors, never through a symbolic link."""
 
-    def __init__(self, top: int, uid: int, keep: frozenset[str]) -> None:
+    def __init__(self, top: int, uid: int | None, keep: frozenset[str]) -> None:
         self._top = top
         self._uid = uid
         self._keep = keep
 
     def sweep(self, directory: int, path: str, depth: int) -> bool:
         """Remove what ``uid`` owns in a directory; True when another round must remove what was moved."""
-        own = os.fstat(directory).st_uid == self._uid
+        own = self._is_mine(os.fstat(directory))
         moved = False
         with os.scandir(directory) as entries:
             found = list(entries)
@@ -69,7 +70,7 @@ class _Remover:
                 continue
             try:
                 information = entry.stat(follow_symlinks=False)
-                mine = information.st_uid == self._uid
+                mine = self._is_mine(information)
                 if stat.S_ISDIR(information.st_mode):
                     moved |= self._remove_directory(directory, entry.name, place, mine, depth)
                 elif mine or own:
@@ -78,28 +79,42 @@ class _Remover:
                 continue
         return moved
 
+    def _is_mine(self, information: os.stat_result) -> bool:
+        return self._uid is None or information.st_uid == self._uid
+
     def _remove_directory(self, parent: int, name: str, path: str, mine: bool, depth: int) -> bool:
         if mine:
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=parent)
                 return False
-            os.chmod(name, 0o700, dir_fd=parent)
+        elif depth == 0:
+            return False
+        child = _open_up(name, parent) if mine else os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            if mine:
+                os.fchmod(child, 0o700)
             if depth == 0:
                 # Each level holds a descriptor open. A new name at the top, where the next round begins: a
                 # random one, since a name that is taken keeps the directory where it is.
                 target = f".swept-{os.urandom(12).hex()}"
                 os.rename(name, target, src_dir_fd=parent, dst_dir_fd=self._top)
                 return True
-        elif depth == 0:
-            return False
-        child = os.open(name, _DIRECTORY, dir_fd=parent)
-        try:
             moved = self.sweep(child, path, depth - 1)
         finally:
             os.close(child)
         if mine:
             os.rmdir(name, dir_fd=parent)
         return moved
+
+
+def _open_up(name: str, parent: int) -> int:
+    """Open a directory, even where its owner took the right to list it from itself."""
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except PermissionError:
+        # Never as root, for which a link put in its place would matter.
+        os.chmod(name, 0o700, dir_fd=parent)
+        return os.open(name, _DIRECTORY, dir_fd=parent)
 
 
 def find_owned(

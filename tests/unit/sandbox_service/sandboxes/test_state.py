@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -104,6 +105,33 @@ def test_a_folder_that_was_closed_to_us_is_removed_all_the_same(tmp_path):
     remove_folder(tmp_path / "box")
     assert not (tmp_path / "box").exists()
     remove_folder(tmp_path / "box")
+
+
+def test_a_folder_of_any_depth_is_removed(tmp_path):
+    (tmp_path / "box").mkdir()
+    here = os.open(tmp_path / "box", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    try:
+        remove_folder(tmp_path / "box")
+        assert not (tmp_path / "box").exists()
+    finally:
+        # pytest cannot remove it.
+        subprocess.run(["rm", "-rf", str(tmp_path / "box")], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving files away needs root")
+def test_what_agents_own_goes_with_a_boxs_folder(tmp_path):
+    inner = tmp_path / "box" / "workspaces" / "agent"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    os.chown(inner, 1_900_000_000, 1_900_000_000)
+    remove_folder(tmp_path / "box")
+    assert not (tmp_path / "box").exists()
 
 
 def test_removing_follows_no_link(tmp_path):
