@@ -112,10 +112,11 @@ def _row(trial: SweepTrialResult, measured: bool) -> SweepRow:
     from trainer.report.sweep_page import SweepRow
 
     interval = trial.interval if measured else None
+    value = trial.success if measured else trial.reward
     return SweepRow(
         name=trial.name,
         values=trial.values,
-        value=trial.success if measured else trial.reward,
+        value=value if trial.done else None,  # a trial on the way would lower the mean of its values
         low=interval.low if interval is not None else None,
         high=interval.high if interval is not None else None,
         cells=_cells(trial),

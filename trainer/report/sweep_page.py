@@ -24,7 +24,7 @@ class SweepRow:
     name: str
     values: dict[str, str]
     value: float | None
-    """The measure; None before there is one."""
+    """The measure of a finished trial; None before there is one. Plots leave out trials without it."""
     low: float | None
     high: float | None
     cells: tuple[str, ...]
@@ -42,7 +42,7 @@ def write_sweep(
         title=escape(title),
         about="",
         figures_table=html_table(("trial", *keys, *columns), _cells(keys, rows)),
-        note="Each point is a trial; the line joins the means of all trials with the value.",
+        note="Each point is a finished trial; the line joins the means of those with the value.",
         sections=places_of(sections),
         tasks="",
         figures=figures_of(sections),
@@ -57,7 +57,7 @@ def _cells(keys: Sequence[str], rows: Sequence[SweepRow]) -> Iterator[tuple[str,
 
 
 def sensitivity(key: str, measure: str, rows: Sequence[SweepRow]) -> Figure:
-    """Plot the measure of all trials over the values of one setting, with the mean of each value."""
+    """Plot the measure of the finished trials over the values of one setting, with each value's mean."""
     known = [(row, row.value) for row in rows if row.value is not None]
     by_value: dict[str, list[float]] = {}
     for row, value in known:

@@ -36,7 +36,8 @@ class SweepTrialResult:
     reward: float | None = None
     """Mean of the last steps."""
     success: float | None = None
-    """Held-out success at the end; each task counts the same, so that failed episodes rank no trial."""
+    """Held-out success at the end of a finished trial, else None; each task counts the same, so that failed
+    episodes rank no trial."""
     interval: Interval | None = None
     """95% interval of the held-out success."""
     seconds: float = 0.0
@@ -92,7 +93,9 @@ def _read(folder: Path, trial: SweepTrial) -> SweepTrialResult:
         if math.isfinite(values.get("reward/mean", math.nan))
     ]
     clocks = [values["clock"] for values in run.steps if "clock" in values]
-    final = figures_of(run.evaluations[-1].tasks, by_task=True).success if run.evaluations else None
+    # An unfinished trial has evaluations of the base model and of weights on the way, which rank no trial.
+    last = max(run.evaluations, key=lambda each: each.step) if done and run.evaluations else None
+    final = figures_of(last.tasks, by_task=True).success if last is not None else None
     return SweepTrialResult(
         name=trial.name,
         values=trial.values,

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -34,7 +35,10 @@ def run(*words, driver=None):
 
 def test_all_combinations_are_trained_and_shown(run_file, tmp_path):
     root = tmp_path / "mine.sweep"
-    write_run(root / "seed-0.group_size-4")
+    for seed in (0, 1):
+        write_run(root / f"seed-{seed}.group_size-4")
+    finished = read_run(run_file, ["steps=3", "seed=0", "rollout.group_size=4"])
+    mark_done(root / "seed-0.group_size-4", SweepTrial("", {}), finished.model_dump_json())
     driver = FakeDriver()
     done = run(run_file, "seed=0,1", "rollout.group_size=4,8", "steps=3", "--json", driver=driver)
     assert done.exit_code == 0, done.output
@@ -43,7 +47,25 @@ def test_all_combinations_are_trained_and_shown(run_file, tmp_path):
     assert names == [f"seed-{seed}.group_size-{size}" for seed in (0, 1) for size in (4, 8)]
     trials = json.loads(done.stdout)["trials"]
     assert [trial["success"] for trial in trials] == [0.7, None, None, None]
-    assert "held-out success over seed" in (root / "sweep.html").read_text()
+    page = (root / "sweep.html").read_text()
+    assert "held-out success over seed" in page
+
+
+@pytest.mark.parametrize("held_out", [True, False], ids=["success", "reward"])
+def test_the_plots_have_finished_trials_only(tmp_path, held_out):
+    run_file, root = tmp_path / "run.toml", tmp_path / "mine.sweep"
+    splits = '["test"]' if held_out else "[]"
+    run_file.write_text(f'name = "mine"\nroot = "{tmp_path}"\n[evaluation]\nsplits = {splits}\n')
+    for seed in (0, 1):
+        write_run(root / f"seed-{seed}")
+    finished = SweepTrial("seed-0", {"seed": "0"})
+    mark_done(root / "seed-0", finished, read_run(run_file, ["seed=0"]).model_dump_json())
+    done = run(run_file, "seed=0,1")
+    assert done.exit_code == 0, done.output
+    page = (root / "sweep.html").read_text()
+    (figure,) = json.loads(re.search(r'id="figures-data">(.*?)</script>', page, re.DOTALL)[1])
+    assert [trace["x"] for trace in figure["data"]] == [[0.0], [0.0]]
+    assert "unfinished" in page
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,26 @@ def test_a_trial_that_failed_is_resumed_from_its_checkpoint(plan):
 
 def test_results_have_held_out_success_with_an_interval(tmp_path):
     write_run(tmp_path / "seed-1")
+    mark_done(tmp_path / "seed-1", TRIAL)
     (result,) = read_trials(tmp_path, [TRIAL])
     assert (result.success, result.steps) == (0.7, 30)
     assert result.interval.low < 0.7 < result.interval.high
+
+
+def test_a_trial_that_did_not_come_to_its_end_has_no_success(tmp_path):
+    """Its evaluations are those of the base model, or of weights on the way."""
+    write_run(tmp_path / "seed-1")
+    (result,) = read_trials(tmp_path, [TRIAL])
+    assert (result.done, result.success, result.interval, result.steps) == (False, None, None, 30)
+
+
+def test_success_is_that_of_the_last_weights_in_whatever_order_evaluations_were_written(tmp_path):
+    write_run(tmp_path / "seed-1")
+    mark_done(tmp_path / "seed-1", TRIAL)
+    earlier = EvaluationResult(20, "during", "test", (TaskOutcome("a", "", 1, 0, 0.0),))
+    append_evaluation(tmp_path / "seed-1" / "evaluations.jsonl", earlier)
+    (result,) = read_trials(tmp_path, [TRIAL])
+    assert result.success == 0.7
 
 
 def test_a_trial_that_never_began_has_no_result(tmp_path):
@@ -125,7 +142,8 @@ def test_episodes_that_failed_rank_no_trial(tmp_path):
     trials = [SweepTrial(name, {}) for name in ("whole", "lost")]
     for trial, tasks in zip(trials, ((solved, unsolved), (solved, fewer)), strict=True):
         write_run(tmp_path / trial.name)
+        mark_done(tmp_path / trial.name, trial)
         append_evaluation(
-            tmp_path / trial.name / "evaluations.jsonl", EvaluationResult(9, "after", "test", tasks)
+            tmp_path / trial.name / "evaluations.jsonl", EvaluationResult(99, "after", "test", tasks)
         )
     assert [each.success for each in read_trials(tmp_path, trials)] == [0.5, 0.5]
