@@ -59,14 +59,22 @@ def assign(state: PoolState, now: float) -> Decisions:
 
 def has_place_for(state: PoolState, tenant: str, *, fresh: bool) -> bool:
     """Return whether a create of a tenant would be granted without waiting."""
-    return state.may_set_up() and _box_for(state, tenant, fresh=fresh) is not None
+    ahead = len(state.queues.queue(tenant).fresh) if tenant in state.queues and not fresh else 0
+    spared = _unprovided(state, tenant, ahead)
+    return state.may_set_up() and _box_for(state, tenant, fresh=fresh, spared=spared) is not None
 
 
 def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:
     if not state.may_set_up():
         return False
-    for waiter in state.queues.queue(tenant).heads():
-        box = _box_for(state, tenant, fresh=waiter.fresh)
+    queue = state.queues.queue(tenant)
+    for waiter in queue.heads():
+        # Otherwise the plain waiters behind one for an unused box would take every box that a new one could
+        # replace, for as long as there are any.
+        spared = _unprovided(state, tenant, 0 if waiter.fresh else queue.fresh_before(waiter))
+        if spared and _provide(state, tenant, now, decisions):
+            return True
+        box = _box_for(state, tenant, fresh=waiter.fresh, spared=spared)
         if box is not None:
             state.place(box, waiter, now)
             decisions.grants.append(Grant(waiter, box.serial))
@@ -74,8 +82,16 @@ def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> b
     return False
 
 
-def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> PoolBox | None:
-    """Return the tenant's fullest box with room, else the box that has been idle longest, used ones first."""
+def _unprovided(state: PoolState, tenant: str, fresh: int) -> int:
+    """Return for how many of a tenant's first waiters for unused boxes no box is on its way."""
+    return max(0, fresh - state.coming(tenant))
+
+
+def _box_for(state: PoolState, tenant: str, *, fresh: bool, spared: int) -> PoolBox | None:
+    """Return the tenant's fullest box with room, else the box that has been idle longest, used ones first.
+
+    The ``spared`` emptiest of them are left to run empty, so that they can make room for unused ones.
+    """
     usable = [
         box
         for box in state.boxes.values()
@@ -85,11 +101,8 @@ def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> PoolBox | None:
         usable = [box for box in usable if box.instances]
     # A full box leaves others empty, which any tenant may use; a box without uses is spared for waiters that
     # need a fresh one.
-    return min(
-        usable,
-        key=lambda box: (-len(box.instances), box.tenant is None, box.idle_since, box.serial),
-        default=None,
-    )
+    usable.sort(key=lambda box: (-len(box.instances), box.tenant is None, box.idle_since, box.serial))
+    return usable[0] if len(usable) > spared else None
 
 
 def _provide(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:

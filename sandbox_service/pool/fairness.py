@@ -8,6 +8,7 @@ tenants do not take boxes from each other at every episode. A tenant gains no cr
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -44,6 +45,10 @@ class TenantQueue:
     def lane(self, *, fresh: bool) -> deque[Waiter]:
         """Return the waiters of one kind."""
         return self.fresh if fresh else self.plain
+
+    def fresh_before(self, waiter: Waiter) -> int:
+        """Return how many waiters for unused boxes came before a waiter."""
+        return bisect_left(self.fresh, waiter.serial, key=lambda other: other.serial)
 
     def heads(self) -> Iterator[Waiter]:
         """Return the first waiter of each kind, the older one first."""

@@ -79,16 +79,56 @@ def test_a_fresh_create_gets_an_unused_box_even_from_its_own_tenant() -> None:
     assert pool.where[pool.take("ada", fresh=True)] == 2
 
 
-def test_a_fresh_create_does_not_hold_up_the_plain_ones_behind_it() -> None:
+def test_the_plain_creates_behind_a_fresh_one_do_not_take_the_box_that_makes_room_for_it() -> None:
+    pool = PoolInHand(max_boxes=2)
+    used, other = pool.take("ada"), pool.take("ada")
+    fresh = pool.ask("ada", fresh=True)
+    plain = [pool.ask("ada") for _ in range(10)]
+    pool.leave(used)
+    pool.settle()
+    assert list(pool.where) == [other, fresh]
+    pool.leave(other)
+    pool.settle()
+    assert list(pool.where) == [fresh, plain[0]]
+    assert len(pool.evicted) == 1
+
+
+def test_a_fresh_create_whose_box_is_on_its_way_does_not_hold_up_the_plain_ones_behind_it() -> None:
     pool = PoolInHand(max_boxes=2)
     used, other = pool.take("ada"), pool.take("ada")
     fresh, plain = pool.ask("ada", fresh=True), pool.ask("ada")
     pool.leave(used)
     pool.finish_cleaning()
     pool.decide()
+    pool.leave(other)
+    pool.finish_cleaning()
+    pool.decide()
     assert plain in pool.where
     assert fresh not in pool.where
-    assert other in pool.where
+
+
+def test_plain_creates_let_one_box_of_many_places_run_empty_for_a_fresh_one_before_them() -> None:
+    pool = PoolInHand(max_boxes=2, capacity=3)
+    held = [pool.take("ada") for _ in range(6)]
+    fresh = pool.ask("ada", fresh=True)
+    for _ in range(20):
+        pool.ask("ada")
+    for instance in held:
+        pool.leave(instance)
+        pool.settle()
+    assert fresh in pool.where
+    assert len(pool.evicted) == 1
+
+
+def test_a_tenant_at_its_share_gets_its_fresh_box_before_the_plain_ones_behind_it() -> None:
+    pool = PoolInHand(max_boxes=4, max_starting=4, tenants=2, tenant_boxes=2)
+    held = [pool.take("ada") for _ in range(2)]
+    fresh = pool.ask("ada", fresh=True)
+    for _ in range(10):
+        pool.ask("ada")
+    pool.leave(held[0])
+    pool.settle()
+    assert list(pool.where) == [held[1], fresh]
 
 
 def test_256_episodes_in_a_row_on_8_boxes_start_no_further_box() -> None:
