@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from sandbox_service.wire.frames import Op
 
 from .placement import owner_of
+
+if TYPE_CHECKING:
+    from sandbox_service.wire.frames import Frame
 
 
 class Heirs:
@@ -29,6 +35,14 @@ class Heirs:
             self._names[instance_id] = name
             if len(self._names) > self._most:
                 self._names.popitem(last=False)
+
+    def note_answer(self, frame: Frame, name: str, reply: Frame) -> None:
+        """Remember who answered for an instance that went from one supervisor to another.
+
+        The id of a new instance names its supervisor. One that reads a record need not have the instance.
+        """
+        if reply.op is Op.REPLY and frame.instance_id and not reply.meta.get("recorded"):
+            self.note(frame.instance_id, name)
 
     def forget(self, instance_id: str) -> None:
         """Forget an instance that has ended."""

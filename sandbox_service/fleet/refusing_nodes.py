@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import NodeFullError, ServiceError, is_of_node
+from sandbox_service.wire.frames import Op
+
+from .requests import environment_of
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.frames import Frame
+
     from .members import Member
 
 
@@ -38,6 +43,11 @@ class RefusingNodes:
         self._until = {key: until for key, until in self._until.items() if until > now}
         of = _ALL if isinstance(error, NodeFullError) else environment
         self._until[of, name] = now + self._avoided_s
+
+    def note_refusal(self, frame: Frame, name: str, error: ServiceError, now: float) -> None:
+        """Note a supervisor's answer to any frame, if it refused a create for a reason of its node."""
+        if frame.op is Op.CREATE and is_of_node(error):
+            self.note(environment_of(frame), name, error, now)
 
     def forget(self, environment: str, name: str) -> None:
         """Note that a supervisor has created an instance of the environment."""

@@ -7,12 +7,14 @@ import json
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import NodeFullError, ServiceError, VersionMismatchError
-from sandbox_service.fleet import router
+from sandbox_service.errors import MovedError, NodeFullError, ServiceError, VersionMismatchError
+from sandbox_service.fleet import takeover_search
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
 from tests.harness.town import town_of
 from tests.harness.waiting import settle
+
+NAMES = ("a", "b", "c")
 
 
 @pytest.fixture
@@ -243,7 +245,7 @@ async def test_a_supervisor_that_stays_away_is_unavailable_at_the_deadline(town)
 
 
 async def test_a_supervisor_is_not_waited_for_as_long_as_an_operation_may_take(town, monkeypatch):
-    monkeypatch.setattr(router, "SEARCH_S", 0.3)
+    monkeypatch.setattr(takeover_search, "SEARCH_S", 0.3)
     await town.start("a")
     await town.stop("a")
     with pytest.raises(ServiceError) as caught:
@@ -322,3 +324,57 @@ async def test_a_fleet_of_another_version_is_named_as_such(town):
         await town.call(Op.CREATE, timeout_s=0.05)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
     assert town.router.excluded_supervisors() == {"a": caught.value.detail}
+
+
+async def test_a_supervisor_that_names_the_owner_is_followed(town):
+    for name in NAMES:
+        await town.start(name)
+    town.cores["a"].refusal = MovedError("not here", "b")
+    town.cores["b"].instances["a.x"] = 0
+    assert (await town.call(Op.STEP, "a.x")).body == b"body"
+    assert town.handled() == {"a": 1, "b": 1, "c": 0}
+
+
+async def test_an_instance_that_keeps_moving_is_an_error_and_no_endless_search(town):
+    for name in NAMES:
+        await town.start(name)
+    town.cores["a"].refusal = MovedError("not here", "b")
+    town.cores["b"].refusal = MovedError("not here", "a")
+    with pytest.raises(ServiceError, match="moved"):
+        await town.call(Op.STEP, "a.x")
+
+
+async def test_the_status_of_an_instance_that_moved_is_asked_of_its_owner(town):
+    for name in NAMES:
+        await town.start(name)
+    town.cores["a"].owner_on_record = "b"
+    town.cores["b"].instances["a.x"] = 0
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
+    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
+    assert town.handled() == {"a": 1, "b": 2, "c": 0}, "the owner is remembered"
+
+
+async def test_a_create_that_another_one_is_executing_is_passed_on_to_it(town):
+    for name in NAMES:
+        await town.start(name)
+    first, holder, other = rank("t\0k", NAMES)
+    town.cores[first].refusals = [MovedError("executed elsewhere", holder)]
+    assert (await town.create(key="k")).startswith(f"{holder}.")
+    assert town.handled() == {first: 1, holder: 1, other: 0}
+    assert town.cores[holder].handled[0].meta["moved_from"] == first
+
+
+@pytest.mark.parametrize("refusal", ["moved", "disk", "drain"])
+async def test_a_create_that_the_other_one_does_not_finish_comes_back_to_its_supervisor(town, refusal):
+    for name in NAMES:
+        await town.start(name)
+    first, holder, other = rank("t\0k", NAMES)
+    refusals = {
+        "moved": MovedError("not executed here any more", first),
+        "disk": NodeFullError("no space left on device"),
+        "drain": ServiceError(ErrorCode.DRAINING),
+    }
+    town.cores[first].refusals = [MovedError("executed elsewhere", holder)]
+    town.cores[holder].refusals = [refusals[refusal]]
+    assert (await town.create(key="k", environment="code")).startswith(f"{first}.")
+    assert town.handled() == {first: 2, holder: 1, other: 0}
