@@ -51,10 +51,10 @@ class RayFleet:
 
     def begin_drain(self, name: str, *, move: bool, kept_node: str | None = None) -> None:
         if kept_node is not None:
-            from sandbox_service.fleet.scaler import expect_successor
+            from sandbox_service.fleet.scaler import expect_replacement
 
             # First, so that the scaler asks for no other node when it sees the drain.
-            expect_successor(self._roster, name, kept_node)
+            expect_replacement(self._roster, name, kept_node)
         for handle in self._named(name):
             self._ask([handle.begin_drain.remote(move=move)])
 

@@ -81,7 +81,7 @@ class Fleet(Protocol):
     def begin_drain(self, name: str, *, move: bool, kept_node: str | None = None) -> None:
         """Have a supervisor refuse new instances; with ``move`` hand over those that can be rebuilt.
 
-        ``kept_node`` is its node's id if that is kept for a successor, in a fleet that scales.
+        ``kept_node`` is its node's id if that is kept for its replacement, in a fleet that scales.
         """
         ...
 
@@ -109,16 +109,16 @@ def drain_node(
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
     *,
-    successors: Callable[[], Collection[str]] = tuple,
+    store_supervisors: Callable[[], Collection[str]] = tuple,
     replace: bool = False,
 ) -> DrainResult:
     """Drain all supervisors of a node; return what is left there at the end.
 
     Instances are handed over only when a supervisor elsewhere takes new ones. The drain goes on after the
-    timeout. ``successors`` names supervisors of the store: once no other node of this cluster takes instances
-    and another cluster has supervisors, the wait is over, since clients speak to that one. A supervisor of
-    this cluster that dies meanwhile is remembered as one. ``replace`` says that ``replace_supervisors``
-    follows. Raises UnknownNodeError.
+    timeout. ``store_supervisors`` returns the names of those that use the store: once no other node of this
+    cluster takes instances and another cluster has supervisors, the wait is over, since clients speak to that
+    one. A supervisor of this cluster that dies meanwhile is remembered as one. ``replace`` says that
+    ``replace_supervisors`` follows. Raises UnknownNodeError.
     """
     deadline = now() + timeout_s
     chosen, placed = _find(fleet, node, min(deadline, now() + FIND_S), report, pause, now)
@@ -143,7 +143,7 @@ def drain_node(
         if result.is_empty and all(placed[name].draining for name in chosen & placed.keys()):
             return result
         own |= placed.keys() | names
-        others_seen = others_seen + 1 if not move and set(successors()) - own else 0
+        others_seen = others_seen + 1 if not move and set(store_supervisors()) - own else 0
         if others_seen == LOOKS:
             report("another cluster has taken over: what is left goes on there, or is lost")
             return result
@@ -170,7 +170,7 @@ def replace_supervisors(
 ) -> bool:
     """Have gateways start new supervisors in place of those of a node, with the gateways' configuration.
 
-    Returns whether each has a successor of its name in time. Those that do not answer are replaced, too.
+    Returns whether each has a replacement of its name in time. Those that do not answer are replaced, too.
     Instances that are left can be rebuilt there or elsewhere, or are lost, as by ``stop_supervisors``.
     """
     for name in sorted(names):

@@ -75,7 +75,7 @@ class FleetScaler:
         self._gateways.called(node_id, self._now())
         return self._scale
 
-    async def expect_successor(self, name: str, node_id: str) -> None:
+    async def expect_replacement(self, name: str, node_id: str) -> None:
         """Start another supervisor on the node of one that an operator is about to drain and to remove."""
         self._replaced.announce(name, node_id, self._now())
 
@@ -226,13 +226,13 @@ async def fleet_scale(roster: Roster, node_id: str) -> FleetScale | None:
     return answer if isinstance(answer, FleetScale) else None
 
 
-def expect_successor(roster: Roster, name: str, node_id: str) -> None:
-    """Have the fleet's scaler, if there is one, keep the place of a supervisor for its successor. Blocks."""
+def expect_replacement(roster: Roster, name: str, node_id: str) -> None:
+    """Have the fleet's scaler, if there is one, keep a supervisor's place for its replacement. Blocks."""
     handle: Any = _scaler(roster)
     if handle is not None:
         # One that does not answer starts another node meanwhile, and takes this one when it is needed.
         with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            ray.get(handle.expect_successor.remote(name, node_id), timeout=ANSWER_S)
+            ray.get(handle.expect_replacement.remote(name, node_id), timeout=ANSWER_S)
 
 
 def end_scaler(roster: Roster, timeout_s: float) -> None:

@@ -140,7 +140,7 @@ class Replacements:
         self._expected[supervisor] = _Replacement(node_id, now)
 
     def update(self, loads: Sequence[NodeLoad], known: Collection[str], now: float) -> set[str]:
-        """Return the nodes whose supervisor is gone from the ``known`` ones, for its successor.
+        """Return the nodes whose supervisor is gone from the ``known`` ones, for its replacement.
 
         One without instances may be gone before it was ever seen draining.
         """
@@ -156,7 +156,7 @@ class Replacements:
         return {expected.node_id for name, expected in self._expected.items() if name not in known}
 
     def settle(self, nodes: Collection[str]) -> None:
-        """Forget supervisors whose nodes have got a successor, or are gone."""
+        """Forget supervisors whose nodes have got a replacement, or are gone."""
         self._expected = {
             name: expected for name, expected in self._expected.items() if expected.node_id not in nodes
         }
@@ -168,7 +168,7 @@ class Replacements:
 def needed_nodes(loads: Sequence[NodeLoad], target_use: float) -> int:
     """Return the nodes whose boxes the demand fills to the target; the scarcest environment decides.
 
-    Instances on draining nodes count: they are played on elsewhere, or their successors are.
+    Instances on draining nodes count: they go on elsewhere, or others begin in their place.
     """
     environments = {name for load in loads for name in load.max_boxes}
     return max((_needed(loads, name, target_use) for name in environments), default=0)

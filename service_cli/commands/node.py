@@ -70,8 +70,8 @@ def _empty(config: ServiceConfig) -> None:
 def _drain_and_stop(config: ServiceConfig) -> None:
     host = socket.gethostname()
     with running_fleet(config) as fleet:
-        successors = partial(_supervisors_of_store, config.store.url)
-        drained = drain_node(fleet, host, config.deadline.node_drain_s, notes_line, successors=successors)
+        others = partial(_supervisors_of_store, config.store.url)
+        drained = drain_node(fleet, host, config.deadline.node_drain_s, notes_line, store_supervisors=others)
         if late := stop_supervisors(fleet, drained.supervisors):
             notes_line(f"{late} supervisors did not stop in time")
 

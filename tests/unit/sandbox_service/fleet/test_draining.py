@@ -30,7 +30,7 @@ class ScriptedFleet:
         }
         self.orders: list[tuple[str, bool]] = []
         self.kept: dict[str, str] = {}
-        """Supervisors whose nodes are kept for successors, with the nodes' ids."""
+        """Supervisors whose nodes are kept for replacements, with the nodes' ids."""
         self.looks = 0
         self.now = 0.0
         self.hangs = False
@@ -281,10 +281,16 @@ def test_a_node_whose_supervisor_nobody_starts_again_is_not_waited_for_without_e
 def test_a_cluster_that_ends_waits_for_nothing_once_another_one_has_its_store() -> None:
     fleet = ScriptedFleet("a", "b")
     fleet.change("b", draining=True)
-    successors = [["a", "b"], *([["a", "b", "of-the-new-cluster"]] * LOOKS)]
+    answers = [["a", "b"], *([["a", "b", "of-the-new-cluster"]] * LOOKS)]
     said: list[str] = []
     left = drain_node(
-        fleet, "a", 60.0, said.append, fleet.pause, lambda: fleet.now, successors=lambda: successors.pop(0)
+        fleet,
+        "a",
+        60.0,
+        said.append,
+        fleet.pause,
+        lambda: fleet.now,
+        store_supervisors=lambda: answers.pop(0),
     ).left
     assert (left, fleet.now) == (3, LOOKS * POLL_S)
     assert said[-1] == "another cluster has taken over: what is left goes on there, or is lost"
@@ -293,7 +299,7 @@ def test_a_cluster_that_ends_waits_for_nothing_once_another_one_has_its_store() 
 def test_a_node_of_a_cluster_that_goes_on_is_drained_if_others_use_the_store() -> None:
     fleet = ScriptedFleet("a", "b")
     assert drain_node(
-        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=lambda: ["c"]
+        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, store_supervisors=lambda: ["c"]
     ).is_empty
 
 
@@ -309,6 +315,6 @@ def test_a_supervisor_of_the_same_cluster_that_does_not_answer_is_no_other_clust
         return ["a", "c"] if change == "starts" else ["a", "b"]
 
     result = drain_node(
-        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, successors=with_lease
+        fleet, "a", 60.0, lambda _: None, fleet.pause, lambda: fleet.now, store_supervisors=with_lease
     )
     assert (result.left, fleet.now) == (3, pytest.approx(60, abs=POLL_S))

@@ -191,11 +191,11 @@ async def test_a_scaler_that_stops_leaves_no_supervisor_that_is_ending(
         roster.boxes_destroyed.set()
 
 
-async def test_a_supervisor_that_is_replaced_within_a_round_gets_a_successor_on_its_node() -> None:
+async def test_a_supervisor_that_is_replaced_within_a_round_gets_a_replacement_on_its_node() -> None:
     roster = RosterInMemory("a", "b")
     roster.supervisors["a"].instances = roster.supervisors["b"].instances = 8
     async with scaled(roster) as scaler:
-        await scaler.expect_successor("b", "id-b")
+        await scaler.expect_replacement("b", "id-b")
         del roster.supervisors["b"]
         await until(lambda: roster.started_on == ["id-b"])
 

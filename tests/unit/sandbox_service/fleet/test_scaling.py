@@ -130,7 +130,7 @@ def test_a_node_whose_supervisor_is_replaced_keeps_its_place_and_no_other_is_ask
     loads = [node("a", 7), node("b", 7), node("c", 7, draining=True)]
     assert plan(3, loads, (), replaced={"c"}) == ScalingPlan(request=0)
     assert plan(4, loads, (), replaced={"c"}) == ScalingPlan(request=4, start=1)
-    assert plan(3, loads[:2], (), silent=1, replaced={"c"}) == ScalingPlan(request=3), "its successor comes"
+    assert plan(3, loads[:2], (), silent=1, replaced={"c"}) == ScalingPlan(request=3), "its replacement comes"
     assert plan(3, loads, {"c"}, replaced={"c"}).end == (), "the operator ends it"
 
 
