@@ -29,7 +29,7 @@ from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections, left_error
-from .heirs import Heirs
+from .new_owners import NewOwners
 from .placement import least_loaded, owner_of, rank
 from .refusing_nodes import RefusingNodes, sum_up
 from .replies import is_left_to_others, is_unknown, new_owner
@@ -65,12 +65,12 @@ class Router:
     ) -> None:
         self._discovery = discovery
         self._connections = SupervisorConnections(discovery, options)
-        self._heirs = Heirs()
+        self._new_owners = NewOwners()
         self._refusing = RefusingNodes()
         self._takeovers = TakeoverSearch(
             discovery=discovery,
             connections=self._connections,
-            heirs=self._heirs,
+            new_owners=self._new_owners,
             refusing=self._refusing,
             after_s=takeover_after_s,
         )
@@ -166,7 +166,7 @@ class Router:
                 members = await self._discovery.refresh()
             if owner in members:
                 reply = await self._request_or_wait(owner, frame, deadline)
-                self._heirs.note_answer(frame, owner, reply)
+                self._new_owners.note_answer(frame, owner, reply)
             else:
                 reply = await self._takeovers.wait_for_answer(frame, deadline, owner)
             if owner != first and is_left_to_others(frame, reply):
@@ -186,13 +186,13 @@ class Router:
     def _note_success(self, frame: Frame, name: str) -> None:
         """Remember that an instance has ended, or that a supervisor has image and room."""
         if frame.op is Op.RELEASE:
-            self._heirs.forget(frame.instance_id)
+            self._new_owners.forget(frame.instance_id)
         elif frame.op is Op.CREATE:
             self._refusing.forget(environment_of(frame), name)
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
         """Return the supervisors to ask, the most likely owner first."""
-        owner = self._heirs.owner(frame.instance_id)
+        owner = self._new_owners.owner(frame.instance_id)
         if owner is not None and owner in members:
             return [owner]
         if key := placed_by(frame):
@@ -205,7 +205,7 @@ class Router:
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
         """Return the fleet, refreshed when the instance's supervisor is not known yet."""
         members = await self._members(deadline)
-        owner = self._heirs.owner(frame.instance_id)
+        owner = self._new_owners.owner(frame.instance_id)
         if owner is not None and owner not in members:
             members = await self._discovery.refresh() or members
         return members

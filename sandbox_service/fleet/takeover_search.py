@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
     from .connections import SupervisorConnections
-    from .heirs import Heirs
     from .members import Discovery
+    from .new_owners import NewOwners
     from .refusing_nodes import RefusingNodes
 
 
@@ -49,13 +49,13 @@ class TakeoverSearch:
         *,
         discovery: Discovery,
         connections: SupervisorConnections,
-        heirs: Heirs,
+        new_owners: NewOwners,
         refusing: RefusingNodes,
         after_s: float,
     ) -> None:
         self._discovery = discovery
         self._connections = connections
-        self._heirs = heirs
+        self._new_owners = new_owners
         self._refusing = refusing
         self.after_s = after_s
         """Time without an answer of the owner after which others are to be asked."""
@@ -112,7 +112,7 @@ class TakeoverSearch:
         lack of the image or of disk space goes on to the next one. If all refuse an instance whose owner has
         left the fleet, the answer is one error.
         """
-        wanted = replace(frame, meta={**frame.meta, "adopt_from": owner})
+        wanted = replace(frame, meta={**frame.meta, "take_over_from": owner})
         order = rank(placed_by(frame), members)
         refusals: dict[str, ServiceError] = {}
         for name in order:
@@ -126,7 +126,7 @@ class TakeoverSearch:
                 now = asyncio.get_running_loop().time()
                 self._refusing.note_refusal(frame, name, refusals[name], now)
                 continue
-            self._heirs.note_answer(wanted, name, reply)
+            self._new_owners.note_answer(wanted, name, reply)
             return reply if code_of(reply) is not ErrorCode.SUPERVISOR_UNAVAILABLE else None
         if is_on_instance(frame) and order and list(refusals) == order:
             return await self._call_last_resort(wanted, refusals, deadline)
@@ -146,7 +146,7 @@ class TakeoverSearch:
         waits = reply is None or code_of(reply) in (ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DRAINING)
         if reply is None or waits or is_refused_by_node(reply):
             return error_frame(wanted, stranded_error(refusals, await self._discovery.members()))
-        self._heirs.note_answer(last, name, reply)
+        self._new_owners.note_answer(last, name, reply)
         return reply
 
 

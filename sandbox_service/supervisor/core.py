@@ -28,7 +28,6 @@ from .failures import error_answer
 from .forks import Forks
 from .handover import Handover
 from .idempotency import AnswerCache
-from .inheritance import Inheritance
 from .inspection import Inspection
 from .instance_setup import InstanceSetup
 from .instances import InstanceTable
@@ -40,6 +39,7 @@ from .pools import Pools
 from .releases import Releases
 from .replay import Replay
 from .takeover import Takeover
+from .takeover_admission import TakeoverAdmission
 from .termination import Termination
 from .verifier_boxes import VerifierBoxes
 
@@ -246,7 +246,7 @@ class SupervisorCore:
             clock=self._clock,
             table=self.table,
             journal=self._journal,
-            inheritance=Inheritance(
+            admission=TakeoverAdmission(
                 admission=self._admission,
                 registry=self._registry,
                 pools=self.pools,

@@ -32,14 +32,16 @@ class CreateClaims:
     async def claim(self, frame: Frame, key: str, found: KeyedCreate) -> bool:
         """Return once a create that is not recorded may be executed here, and nowhere else.
 
-        ``found`` is what the store has of it. In the frame, ``adopt_from`` is a supervisor that the gateway
-        does not reach, which is responsible for it or was executing it, and ``moved_from`` is the responsible
-        one, if that has passed it on. Returns whether there is a claim, which ``end_claim`` ends.
+        ``found`` is what the store has of it. In the frame, ``take_over_from`` is a supervisor that the
+        gateway does not reach, which is responsible for it or was executing it, and ``moved_from`` is the
+        responsible one, if that has passed it on. Returns whether there is a claim, which ``end_claim`` ends.
 
         Raises MovedError if it is another one's, and ServiceError: SUPERVISOR_UNAVAILABLE while the lease of
         one that is away holds, or if this is not its store; DRAINING; STORAGE_FULL.
         """
-        tenant, away, responsible = (frame.meta.get(name) for name in ("tenant", "adopt_from", "moved_from"))
+        tenant, away, responsible = (
+            frame.meta.get(name) for name in ("tenant", "take_over_from", "moved_from")
+        )
         if found.claimant is None and responsible == self._name:
             return False
         if away:

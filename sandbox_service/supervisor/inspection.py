@@ -123,7 +123,7 @@ class Inspection:
         if record is None:
             raise unknown_error(frame.instance_id)
         # The gateway names the owner that it does not reach.
-        if record.owner not in (NOBODY, self._name, frame.meta.get("adopt_from")):
+        if record.owner not in (NOBODY, self._name, frame.meta.get("take_over_from")):
             raise MovedError(f"no instance {frame.instance_id!r} here", record.owner)
         events = await self._store.events(record.instance_id)
         status = recorded_status(record, events, self._clock.time())

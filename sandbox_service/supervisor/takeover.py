@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from .background import BackgroundTasks
     from .clock import Clock
-    from .inheritance import Inheritance
     from .instances import Instance, InstanceTable
     from .journal import Journal
+    from .takeover_admission import TakeoverAdmission
 
 
 _IN_DOUBT = 409
@@ -64,7 +64,7 @@ class Takeover:
         clock: Clock,
         table: InstanceTable,
         journal: Journal,
-        inheritance: Inheritance,
+        admission: TakeoverAdmission,
         tasks: BackgroundTasks,
     ) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class Takeover:
         self._clock = clock
         self._table = table
         self._journal = journal
-        self._inheritance = inheritance
+        self._admission = admission
         self._tasks = tasks
         self._held_until: dict[str, float] = {}
         """Times until which owners' leases are known to hold, by owner: no claim is tried before."""
@@ -112,7 +112,7 @@ class Takeover:
 
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING, STORAGE_FULL.
         """
-        self._inheritance.check_open()
+        self._admission.check_open()
         self._check_lease(owner)
         now = self._clock.monotonic()
         claim = await make_claim()
@@ -140,11 +140,11 @@ class Takeover:
         owner = record.owner
         refusal: ServiceError | None = None
         # The gateway names the owner that it does not reach. It may have missed that there is another by now.
-        if owner != self._name and owner == frame.meta.get("adopt_from"):
+        if owner != self._name and owner == frame.meta.get("take_over_from"):
             self._check_lease(owner)
-            refusal = await self._inheritance.refusal(frame, record)
+            refusal = await self._admission.refusal(frame, record)
             last = frame.meta.get("last_resort", False)
-            if refusal is not None and not (last and await self._inheritance.is_over(record)):
+            if refusal is not None and not (last and await self._admission.is_over(record)):
                 raise refusal
             owner = await self._claim(record)
         # Read after the claim: until then the former owner may add to them.

@@ -60,9 +60,9 @@ class StoreOwnershipContract:
         claims = await asyncio.gather(*(store.claim("s1.a", "s1") for store in stores[1:] * 3))
         assert sum(claim.taken for claim in claims) == 1
         assert sum(claim.fenced for claim in claims) == 1
-        heir = next(f"s{2 + number % 2}" for number, claim in enumerate(claims) if claim.taken)
-        assert (await stores[1].instance("acme", "s1.a")).owner == heir
-        assert [one.instance_id for one in await stores[0].unended(heir)] == ["s1.a"]
+        new_owner = next(f"s{2 + number % 2}" for number, claim in enumerate(claims) if claim.taken)
+        assert (await stores[1].instance("acme", "s1.a")).owner == new_owner
+        assert [one.instance_id for one in await stores[0].unended(new_owner)] == ["s1.a"]
         assert [one.instance_id for one in await stores[1].unended("s1")] == ["s1.b"]
 
     async def test_nothing_is_taken_of_what_a_fenced_supervisor_still_writes(self, stores, url):
@@ -77,8 +77,8 @@ class StoreOwnershipContract:
         with pytest.raises(ServiceError, match="taken over"):
             first.append(event("s1.b", 2))
         assert await code_of(first.claim("s2.x", "s2")) is ErrorCode.SUPERVISOR_UNAVAILABLE
-        stores[1].append(event("s1.a", 1, response=b"of the heir"))
-        assert [one.response for one in await stores[1].events("s1.a")] == [b"", b"of the heir"]
+        stores[1].append(event("s1.a", 1, response=b"of the new owner"))
+        assert [one.response for one in await stores[1].events("s1.a")] == [b"", b"of the new owner"]
         assert len(await stores[1].events("s1.b")) == 1
 
     async def test_an_answer_that_waits_for_its_commit_fails_when_its_supervisor_is_fenced(self, stores, url):
@@ -163,15 +163,15 @@ class StoreOwnershipContract:
         claims = await asyncio.gather(*(store.claim_create("acme", "k", "s1") for store in stores[1:]))
         assert sum(claim.taken for claim in claims) == 1
         assert sum(claim.fenced for claim in claims) == 1
-        heir = 1 + [claim.taken for claim in claims].index(True)
-        name, other = f"s{heir + 1}", stores[3 - heir]
+        new_owner = 1 + [claim.taken for claim in claims].index(True)
+        name, other = f"s{new_owner + 1}", stores[3 - new_owner]
         assert {claim.holder for claim in claims} <= {"", name}
         assert await other.created_by_key("acme", "k") == KeyedCreate(claimant=name)
         assert await other.created_by_key("nobody", "k") == KeyedCreate()
         await other.end_create_claim("acme", "k")
         assert (await other.claim_create("acme", "k", "s1")).holder == name
         assert (await other.claim_create("acme", "another", "s1")).taken
-        await stores[heir].end_create_claim("acme", "k")
+        await stores[new_owner].end_create_claim("acme", "k")
         assert (await other.claim_create("acme", "k", "s1")).taken
 
     async def test_of_two_owners_that_are_away_a_create_is_claimed_once(self, stores, url):

@@ -130,24 +130,24 @@ class PruningContract:
         add(store, "root", START + 1, supervisor="gone", ended=False)
         add(store, "fork", START + 1, supervisor="gone", parent="root", fork_sequence=0, ended=False)
         await store.flush()
-        heir = open_store(StoreConfig(url=url))
-        await heir.acquire_lease("heir")
+        new_owner = open_store(StoreConfig(url=url))
+        await new_owner.acquire_lease("s2")
         plan = plan_pruning(engine, PruneRules(START + 50, unended=True), nothing)
         loop, claims = asyncio.get_running_loop(), []
 
         async def claim():
-            claims.append(await heir.claim("root", "gone"))
+            claims.append(await new_owner.claim("root", "gone"))
             if released:
-                heir.append(EventRecord("root", 1, EventKind.RELEASE, START + 100))
-                await heir.flush()
-                await heir.end_life("heir")
+                new_owner.append(EventRecord("root", 1, EventKind.RELEASE, START + 100))
+                await new_owner.flush()
+                await new_owner.end_life("s2")
 
-        def call_the_heir(_seconds):
+        def claim_once(_seconds):
             if not claims:
                 asyncio.run_coroutine_threadsafe(claim(), loop).result()
 
-        removed = await asyncio.to_thread(prune, engine, plan, nothing, call_the_heir)
-        await heir.close()
+        removed = await asyncio.to_thread(prune, engine, plan, nothing, claim_once)
+        await new_owner.close()
         assert [each.taken for each in claims] == [True]
         assert (plan.removed.families, removed) == (2, Amount(1, 1, 1, len(BODY)))
         assert set(await left("a", "root", "fork")) == {"root", "fork"}

@@ -36,7 +36,7 @@ class FakeCore:
         """Set with the first frame."""
         self.fenced = asyncio.Event()
         """Set by a test: another supervisor has taken over."""
-        self.adopts = False
+        self.takes_over = False
         """Instances and creates of others are taken over when a gateway asks for it."""
         self.owner_on_record: str | None = None
         """The owner that the store names of what is not here; empty for none, None without a shared store."""
@@ -89,8 +89,8 @@ class FakeCore:
             return frame.reply(json.dumps(sorted(self.instances)).encode())
         if frame.op is Op.INSTANCES:
             return self._status(frame)
-        if self.adopts and self._is_left_by(frame.meta.get("adopt_from")):
-            self._adopt(frame.instance_id, last_resort=bool(frame.meta.get("last_resort")))
+        if self.takes_over and self._is_left_by(frame.meta.get("take_over_from")):
+            self._take_over(frame.instance_id, last_resort=bool(frame.meta.get("last_resort")))
         if frame.instance_id not in self.instances and self.owner_on_record is not None:
             raise MovedError(f"{self.name} has no {frame.instance_id}", self.owner_on_record)
         if frame.instance_id not in self.instances:
@@ -107,14 +107,14 @@ class FakeCore:
             return frame.reply(self.name.encode())
         if owner is None:
             raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"{self.name} has no {frame.instance_id}")
-        if owner not in ("", frame.meta.get("adopt_from")):
+        if owner not in ("", frame.meta.get("take_over_from")):
             raise MovedError(f"{self.name} has no {frame.instance_id}", owner)
         return frame.reply(b"record", {"recorded": True})
 
     def _is_left_by(self, named: object) -> bool:
         return named is not None and self.owner_on_record in (None, named)
 
-    def _adopt(self, instance_id: str, *, last_resort: bool) -> None:
+    def _take_over(self, instance_id: str, *, last_resort: bool) -> None:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         if self.lacks is not None and last_resort and self.lease_over:
@@ -132,9 +132,9 @@ class FakeCore:
     def _create(self, frame: Frame) -> Frame:
         if self.draining:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
-        if "adopt_from" in frame.meta and not self.adopts:
+        if "take_over_from" in frame.meta and not self.takes_over:
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the store is not shared", retry_after_s=1.0)
-        if "adopt_from" in frame.meta:
+        if "take_over_from" in frame.meta:
             self._check_lease()
         instance_id = frame.instance_id or f"{self.name}.{len(self.instances):032x}"
         self.instances[instance_id] = 0

@@ -153,6 +153,8 @@ async def killed(service: Supervised, *, lost: int = 0) -> Supervised:
     await service.core.maintenance.stop()
     for events in service.store.own_events.values():
         del events[len(events) - lost :]
-    heir = Supervised(fake_config(), service.factory, service.store, service.clock, registry=service.registry)
-    await heir.core.start()
-    return heir
+    restarted = Supervised(
+        fake_config(), service.factory, service.store, service.clock, registry=service.registry
+    )
+    await restarted.core.start()
+    return restarted

@@ -321,10 +321,10 @@ async def test_what_an_earlier_service_left_is_swept_and_others_boxes_stay(kind,
     left = await earlier.start(ECHO, nothing, nothing)
     await earlier.close()
     other = await start(ECHO)
-    heir = await open_factory(config, f"{factory.node}a")
-    assert await heir.sweep() == 1
-    assert await heir.sweep() == 0
-    await heir.close()
+    restarted = await open_factory(config, f"{factory.node}a")
+    assert await restarted.sweep() == 1
+    assert await restarted.sweep() == 0
+    await restarted.close()
     assert (await other.request(Frame(Op.PING, 0), 20)).op is Op.REPLY
     await left.destroy()
     await left.destroy()

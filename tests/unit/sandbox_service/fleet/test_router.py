@@ -69,9 +69,9 @@ async def test_an_unknown_id_is_asked_of_everybody_once(town):
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.STEP, "mine")
     assert caught.value.code is ErrorCode.UNKNOWN_INSTANCE
-    heir = rank("mine", "abc")[0]
-    assert town.handled() == {**dict.fromkeys("abc", 1), heir: 2}
-    assert [frame.meta.get("adopt_from") for frame in town.cores[heir].handled] == [None, ""]
+    first = rank("mine", "abc")[0]
+    assert town.handled() == {**dict.fromkeys("abc", 1), first: 2}
+    assert [frame.meta.get("take_over_from") for frame in town.cores[first].handled] == [None, ""]
 
 
 async def test_an_unknown_id_of_our_own_is_asked_of_its_supervisor_only(town):
@@ -83,7 +83,7 @@ async def test_an_unknown_id_of_our_own_is_asked_of_its_supervisor_only(town):
     assert town.handled() == {"a": 1, "b": 0}
 
 
-async def test_no_supervisor_adopts_while_one_that_may_have_it_is_away(town):
+async def test_no_supervisor_takes_over_while_one_that_may_have_it_is_away(town):
     for name in ("a", "b", "c"):
         await town.start(name)
     away = rank("mine", "abc")[1]
@@ -91,7 +91,7 @@ async def test_no_supervisor_adopts_while_one_that_may_have_it_is_away(town):
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.STEP, "mine", timeout_s=0.5)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
-    assert not any("adopt_from" in frame.meta for core in town.cores.values() for frame in core.handled)
+    assert not any("take_over_from" in frame.meta for core in town.cores.values() for frame in core.handled)
 
 
 async def test_a_callers_id_with_a_dot_is_still_the_callers(town):

@@ -20,13 +20,15 @@ NAMES = ("a", "b", "c")
 async def town():
     async with town_of(*NAMES) as town:
         for core in town.cores.values():
-            core.adopts = True
+            core.takes_over = True
         yield town
 
 
 def asked(town: Town) -> list[str]:
     """The supervisors that were asked to take something over."""
-    return [name for name, core in town.cores.items() for each in core.handled if "adopt_from" in each.meta]
+    return [
+        name for name, core in town.cores.items() for each in core.handled if "take_over_from" in each.meta
+    ]
 
 
 async def test_what_has_no_owner_is_taken_over_by_the_first_that_does_not_drain(town):
@@ -40,18 +42,18 @@ async def test_what_has_no_owner_is_taken_over_by_the_first_that_does_not_drain(
 
 async def test_an_owner_that_stays_away_loses_the_instance_though_ray_still_lists_it(town):
     await town.stop("a")
-    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    new_owner = next(name for name in rank("a.x", NAMES) if name != "a")
     await town.call(Op.STEP, "a.x")
-    assert town.cores[heir].instances == {"a.x": 1}
+    assert town.cores[new_owner].instances == {"a.x": 1}
 
 
-async def test_the_heir_is_asked_at_once_from_then_on(town):
+async def test_the_new_owner_is_asked_at_once_from_then_on(town):
     await town.stop("a")
-    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    new_owner = next(name for name in rank("a.x", NAMES) if name != "a")
     for _ in range(3):
         await town.call(Op.STEP, "a.x")
-    assert town.cores[heir].instances == {"a.x": 3}
-    assert asked(town) == [heir]
+    assert town.cores[new_owner].instances == {"a.x": 3}
+    assert asked(town) == [new_owner]
 
 
 async def test_the_fleet_is_not_looked_for_again_because_of_an_owner_that_is_gone(town):
@@ -64,50 +66,50 @@ async def test_the_fleet_is_not_looked_for_again_because_of_an_owner_that_is_gon
     assert town.known.refreshed == before
 
 
-async def test_the_owner_has_the_instance_back_when_the_heir_knows_nothing_of_it(town):
+async def test_the_owner_has_the_instance_back_when_the_new_owner_knows_nothing_of_it(town):
     await town.stop("a")
-    heir = next(name for name in rank("a.x", NAMES) if name != "a")
+    new_owner = next(name for name in rank("a.x", NAMES) if name != "a")
     await town.call(Op.STEP, "a.x")
     core = await town.start("a")
     core.instances["a.x"] = 0
-    del town.cores[heir].instances["a.x"]
+    del town.cores[new_owner].instances["a.x"]
     await town.call(Op.STEP, "a.x")
     assert core.instances == {"a.x": 1}
 
 
-async def test_an_heir_that_goes_away_is_succeeded_in_its_turn(town):
+async def test_a_new_owner_that_goes_away_is_taken_over_from_in_its_turn(town):
     await town.stop("a")
-    heir, last = (name for name in rank("a.x", NAMES) if name != "a")
+    new_owner, last = (name for name in rank("a.x", NAMES) if name != "a")
     await town.call(Op.STEP, "a.x")
-    await town.stop(heir)
+    await town.stop(new_owner)
     await town.call(Op.STEP, "a.x")
     assert town.cores[last].instances == {"a.x": 1}
-    assert [each.meta["adopt_from"] for each in town.cores[last].handled] == [heir]
+    assert [each.meta["take_over_from"] for each in town.cores[last].handled] == [new_owner]
 
 
 async def test_a_call_waits_until_the_lease_of_the_dead_has_run_out(town):
     await town.stop("a", forget=True)
     # As supervisors with a shared store, which names the owner.
-    heir = town.cores[rank("a.x", ("b", "c"))[0]]
-    heir.held = 3
+    new_owner = town.cores[rank("a.x", ("b", "c"))[0]]
+    new_owner.held = 3
     for name in ("b", "c"):
         town.cores[name].owner_on_record = "a"
     await town.call(Op.STEP, "a.x")
-    assert heir.instances == {"a.x": 1}
+    assert new_owner.instances == {"a.x": 1}
     assert len(asked(town)) == 4
 
 
-async def test_the_owner_that_is_away_is_named_so_that_an_heir_is_found_though_another_is_asked(town):
+async def test_the_owner_that_is_away_is_named_so_that_a_new_owner_is_found_though_another_is_asked(town):
     await town.stop("a")
-    asked_first, heir = rank("a.x", ("b", "c"))
-    town.cores[heir].instances["a.x"] = 0
-    # As in a shared store by now: an heir is there, and its lease holds.
-    town.cores[asked_first].owner_on_record = heir
+    asked_first, new_owner = rank("a.x", ("b", "c"))
+    town.cores[new_owner].instances["a.x"] = 0
+    # As in a shared store by now: another one has it, and its lease holds.
+    town.cores[asked_first].owner_on_record = new_owner
     town.cores[asked_first].held = 1000
     await town.call(Op.STEP, "a.x")
-    assert [each.meta.get("adopt_from") for each in town.cores[asked_first].handled] == ["a"]
-    assert [each.meta.get("adopt_from") for each in town.cores[heir].handled] == [None]
-    assert town.cores[heir].instances == {"a.x": 1}
+    assert [each.meta.get("take_over_from") for each in town.cores[asked_first].handled] == ["a"]
+    assert [each.meta.get("take_over_from") for each in town.cores[new_owner].handled] == [None]
+    assert town.cores[new_owner].instances == {"a.x": 1}
 
 
 async def test_an_owner_that_comes_back_while_its_lease_is_awaited_answers_itself(town):
@@ -208,22 +210,22 @@ async def test_an_owner_that_may_only_be_restarting_is_waited_for_where_no_other
 
 
 async def test_a_create_with_a_key_is_answered_by_the_next_supervisor_when_the_lease_has_run_out(town):
-    away, heir, other = rank("t\0k", NAMES)
+    away, new_owner, other = rank("t\0k", NAMES)
     await town.stop(away)
-    town.cores[heir].held = 2
+    town.cores[new_owner].held = 2
     await town.create(key="k")
     await town.create(key="k")
-    assert set(asked(town)) == {heir}
+    assert set(asked(town)) == {new_owner}
     assert town.cores[other].handled == []
 
 
-async def test_a_create_that_an_heirs_node_cannot_take_is_claimed_by_the_next_supervisor(town):
-    away, heir, other = rank("t\0k", NAMES)
+async def test_a_create_that_one_node_cannot_take_is_claimed_by_the_next_supervisor(town):
+    away, full, other = rank("t\0k", NAMES)
     await town.stop(away)
-    town.cores[heir].refusal = NodeFullError("no space left on device")
+    town.cores[full].refusal = NodeFullError("no space left on device")
     await town.create(key="k", environment="code")
-    assert set(asked(town)) == {heir, other}
-    assert [len(town.cores[name].instances) for name in (heir, other)] == [0, 1]
+    assert set(asked(town)) == {full, other}
+    assert [len(town.cores[name].instances) for name in (full, other)] == [0, 1]
     town.cores[other].refusal = NodeFullError("no space left on device")
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.CREATE, key="k", environment="code", timeout_s=0.3)
@@ -237,7 +239,7 @@ async def test_a_create_of_one_that_is_not_reached_is_claimed_from_it(town):
     await town.stop(holder)
     assert (await town.create(key="k")).startswith(f"{first}.")
     asked_again = town.cores[first].handled[1].meta
-    assert (asked_again["adopt_from"], asked_again["moved_from"]) == (holder, first)
+    assert (asked_again["take_over_from"], asked_again["moved_from"]) == (holder, first)
     assert town.cores[other].handled == []
 
 

@@ -76,12 +76,12 @@ async def test_instances_without_a_box_are_counted_after_a_restart() -> None:
     kept = [await service.create("echo") for _ in range(3)]
     await service.create("diary")
     assert service.core.stats().instances == {"echo": 3, "diary": 1}
-    heir = await killed(service)
-    stats = heir.core.stats()
+    restarted = await killed(service)
+    stats = restarted.core.stats()
     assert (stats.live_instances, sum(pool.instances for pool in stats.pools)) == (3, 0)
-    await heir.release(kept[0])
-    assert heir.core.stats().instances == {"echo": 2}
-    await heir.core.close()
+    await restarted.release(kept[0])
+    assert restarted.core.stats().instances == {"echo": 2}
+    await restarted.core.close()
 
 
 async def test_instances_that_wait_for_a_box_are_counted() -> None:

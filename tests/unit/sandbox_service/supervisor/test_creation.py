@@ -260,14 +260,14 @@ async def test_a_draining_supervisor_answers_a_create_that_only_its_store_rememb
     service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
     await service.core.start()
     instance = await service.create(key="k")
-    heir = await killed(service)
-    await heir.core.begin_drain(move=False)
-    assert await heir.create(key="k") == instance
+    restarted = await killed(service)
+    await restarted.core.begin_drain(move=False)
+    assert await restarted.create(key="k") == instance
     body = {"environment": "echo", "task_id": "echo-10"}
-    assert await heir.refusal(Op.CREATE, "", body, key="new") is ErrorCode.DRAINING
-    await heir.core.cancel_drain()
-    assert await heir.create(key="new") != instance
-    await heir.core.close()
+    assert await restarted.refusal(Op.CREATE, "", body, key="new") is ErrorCode.DRAINING
+    await restarted.core.cancel_drain()
+    assert await restarted.create(key="new") != instance
+    await restarted.core.close()
 
 
 async def test_a_create_whose_record_was_pruned_is_executed_again_and_once() -> None:

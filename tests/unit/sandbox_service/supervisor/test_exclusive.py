@@ -29,9 +29,9 @@ def _message(instance: str, content: str = "hello") -> dict[str, object]:
 async def _restarted(service: Supervised, **branches: object) -> Supervised:
     """The next supervisor of the same name, after the first was killed."""
     await service.core.maintenance.stop()
-    heir = Supervised(fake_config(**branches), service.factory, service.store, service.clock)
-    await heir.core.start()
-    return heir
+    restarted = Supervised(fake_config(**branches), service.factory, service.store, service.clock)
+    await restarted.core.start()
+    return restarted
 
 
 async def _begun(**branches: object) -> Supervised:
@@ -46,21 +46,21 @@ async def test_a_create_that_is_repeated_after_a_restart_is_answered_to_who_asks
     first = await service.call(Op.CREATE, "", _CREATE, key="c")
     if ended:
         await service.release(first.instance_id)
-    heir = await _restarted(service)
+    restarted = await _restarted(service)
     for number in (41, 42):
         frame = Frame(Op.CREATE, number, "", {"tenant": "ada", "key": "c"}, json.dumps(_CREATE).encode())
-        again = await heir.core.handle(frame)
+        again = await restarted.core.handle(frame)
         assert (again.op, again.request_id, again.body) == (Op.REPLY, number, first.body)
-    await heir.core.close()
+    await restarted.core.close()
 
 
 async def test_a_create_is_known_by_its_key_as_long_as_its_record_lives() -> None:
     service = await _begun()
     first = await service.create(key="c")
-    heir = await _restarted(service)
-    heir.pass_time(1_000_000)
-    assert await heir.create(key="c") == first
-    await heir.core.close()
+    restarted = await _restarted(service)
+    restarted.pass_time(1_000_000)
+    assert await restarted.create(key="c") == first
+    await restarted.core.close()
 
 
 @pytest.mark.parametrize("path", ["b.txt", "a.txt/deeper"])

@@ -37,11 +37,11 @@ async def test_a_client_that_does_not_count_steps_gets_an_error_and_never_a_stat
     instance = await service.create()
     for _ in range(3):
         await service.step(instance)
-    heir = await killed(service, lost=1)
+    restarted = await killed(service, lost=1)
     for _ in range(3):
-        assert await heir.refusal(op, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
-    assert await heir.release(instance) is True
-    await heir.core.close()
+        assert await restarted.refusal(op, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    assert await restarted.release(instance) is True
+    await restarted.core.close()
 
 
 async def test_a_client_that_counts_steps_learns_from_the_error_that_steps_are_lost() -> None:
@@ -49,23 +49,23 @@ async def test_a_client_that_counts_steps_learns_from_the_error_that_steps_are_l
     instance = await service.create()
     for _ in range(3):
         await service.step(instance)
-    heir = await killed(service, lost=1)
-    answer = await heir.call(Op.STEP, instance, _message(instance), step_index=3)
+    restarted = await killed(service, lost=1)
+    answer = await restarted.call(Op.STEP, instance, _message(instance), step_index=3)
     body = json.loads(answer.body)
     assert body["code"] == "instance_recovered"
     assert "recovered at step 2" in body["detail"]
-    await heir.core.close()
+    await restarted.core.close()
 
 
 async def test_a_client_that_shows_that_nothing_is_lost_goes_on_and_need_not_show_it_again() -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     await service.step(instance)
-    heir = await killed(service)
-    assert (await heir.step(instance, step_index=1))["step_index"] == 1
-    assert (await heir.step(instance))["step_index"] == 2
-    assert (await heir.evaluate(instance))["score"] == 0.3
-    await heir.core.close()
+    restarted = await killed(service)
+    assert (await restarted.step(instance, step_index=1))["step_index"] == 1
+    assert (await restarted.step(instance))["step_index"] == 2
+    assert (await restarted.evaluate(instance))["score"] == 0.3
+    await restarted.core.close()
 
 
 async def test_an_older_step_under_a_new_key_is_a_mismatch_and_settles_nothing() -> None:
@@ -73,22 +73,22 @@ async def test_an_older_step_under_a_new_key_is_a_mismatch_and_settles_nothing()
     instance = await service.create()
     for _ in range(2):
         await service.step(instance)
-    heir = await killed(service)
-    assert await heir.refusal(Op.STEP, instance, _message(instance), step_index=0) is (
+    restarted = await killed(service)
+    assert await restarted.refusal(Op.STEP, instance, _message(instance), step_index=0) is (
         ErrorCode.STEP_INDEX_MISMATCH
     )
-    assert await heir.refusal(Op.EVALUATE, instance, {}) is ErrorCode.INSTANCE_RECOVERED
-    await heir.core.close()
+    assert await restarted.refusal(Op.EVALUATE, instance, {}) is ErrorCode.INSTANCE_RECOVERED
+    await restarted.core.close()
 
 
 async def test_a_repeated_call_has_its_recorded_answer_all_the_same() -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     first = await service.call(Op.STEP, instance, _message(instance), key="k")
-    heir = await killed(service)
-    again = await heir.call(Op.STEP, instance, _message(instance), key="k")
+    restarted = await killed(service)
+    again = await restarted.call(Op.STEP, instance, _message(instance), key="k")
     assert again.body == first.body
-    await heir.core.close()
+    await restarted.core.close()
 
 
 async def test_a_doubt_outlives_further_restarts_until_a_step_settles_it() -> None:
@@ -97,10 +97,10 @@ async def test_a_doubt_outlives_further_restarts_until_a_step_settles_it() -> No
     for instance in (settled, open_):
         await service.step(instance)
     service.store.complete = True
-    heir = await killed(service)
-    await heir.step(settled, step_index=1)
-    await heir.core.close()
-    last = await killed(heir)
+    restarted = await killed(service)
+    await restarted.step(settled, step_index=1)
+    await restarted.core.close()
+    last = await killed(restarted)
     assert (await last.step(settled))["step_index"] == 2
     assert await last.refusal(Op.STEP, open_, _message(open_)) is ErrorCode.INSTANCE_RECOVERED
     await last.core.close()
@@ -113,10 +113,10 @@ async def test_nothing_is_in_doubt_after_an_end_in_order_or_with_answers_that_wa
     await service.step(instance)
     if in_order:
         await service.core.close()
-    heir = await killed(service)
-    assert (await heir.step(instance))["step_index"] == 1
+    restarted = await killed(service)
+    assert (await restarted.step(instance))["step_index"] == 1
     assert service.store.kinds(instance) == ["create", "step", "replay", "step"]
-    await heir.core.close()
+    await restarted.core.close()
 
 
 async def test_a_supervisor_that_could_not_write_its_last_records_did_not_end_in_order() -> None:
@@ -127,9 +127,9 @@ async def test_a_supervisor_that_could_not_write_its_last_records_did_not_end_in
     await service.refusal(Op.STEP, instance, _message(instance))
     await _closed_in_vain(service)
     service.store.room, service.store.full = None, False
-    heir = await killed(service)
-    assert await heir.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
-    await heir.core.close()
+    restarted = await killed(service)
+    assert await restarted.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    await restarted.core.close()
 
 
 async def _closed_in_vain(service: Supervised) -> None:
@@ -137,7 +137,7 @@ async def _closed_in_vain(service: Supervised) -> None:
         await service.core.close()
 
 
-async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_from_then_on() -> None:
+async def test_a_takeover_names_the_new_owner_whose_death_counts_from_then_on() -> None:
     store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
     service = Supervised(fake_config(), factory, store, FakeClock())
     await service.core.start()
@@ -149,14 +149,16 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     await service.core.maintenance.stop()
     store.lives["dead"] = "complete"
     store.complete = False
-    heir = Supervised(fake_config(), factory, store, FakeClock())
-    await heir.core.start()
-    assert (await heir.step(instance, adopt_from="dead"))["step_index"] == 0
+    new_owner = Supervised(fake_config(), factory, store, FakeClock())
+    await new_owner.core.start()
+    assert (await new_owner.step(instance, take_over_from="dead"))["step_index"] == 0
     recover = next(event for event in store.own_events[instance] if event.kind.value == "recover")
     assert json.loads(recover.response) == {"supervisor": "s1", "complete": True}
-    again = await killed(heir)
+    again = await killed(new_owner)
     message = _message(instance)
-    assert await again.refusal(Op.STEP, instance, message, adopt_from="s1") is ErrorCode.INSTANCE_RECOVERED
+    assert (
+        await again.refusal(Op.STEP, instance, message, take_over_from="s1") is ErrorCode.INSTANCE_RECOVERED
+    )
     await again.core.close()
 
 
@@ -165,15 +167,18 @@ async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomp
     store, instance = first.store, await first.create()
     await first.core.maintenance.stop()
     store.complete = False
-    heir = Supervised(fake_config(), first.factory, store, first.clock, "s2")
-    await heir.core.start()
-    await heir.step(instance, adopt_from="s1")
-    await heir.core.maintenance.stop()
+    new_owner = Supervised(fake_config(), first.factory, store, first.clock, "s2")
+    await new_owner.core.start()
+    await new_owner.step(instance, take_over_from="s1")
+    await new_owner.core.maintenance.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
     returned = await killed(first)
     message = _message(instance)
     assert await returned.refusal(Op.STEP, instance, message) is ErrorCode.UNKNOWN_INSTANCE
-    assert await returned.refusal(Op.STEP, instance, message, adopt_from="s2") is ErrorCode.INSTANCE_RECOVERED
+    assert (
+        await returned.refusal(Op.STEP, instance, message, take_over_from="s2")
+        is ErrorCode.INSTANCE_RECOVERED
+    )
     recover = [each for each in store.own_events[instance] if each.kind is EventKind.RECOVER]
     assert [json.loads(each.response)["supervisor"] for each in recover] == ["s2", "s1"]
     await returned.core.close()
@@ -203,14 +208,14 @@ async def test_after_a_restart_instances_go_on_or_are_lost_and_no_box_is_left() 
     await service.step(kept, "one", key="k")
     await service.step(over)
     old_boxes = service.factory.alive
-    heir = await killed(service)
+    restarted = await killed(service)
     assert all(box.destroyed for box in old_boxes)
-    assert await heir.states() == {lost: "lost", kept: "active", over: "finished"}
-    assert (await heir.step(kept, "two", step_index=1))["step_index"] == 1
-    assert await heir.refusal(Op.STEP, lost, _message(lost)) is ErrorCode.INSTANCE_LOST
-    assert await heir.refusal(Op.STEP, over, _message(over)) is ErrorCode.INSTANCE_FINISHED
-    await heir.core.close()
-    assert heir.factory.alive == []
+    assert await restarted.states() == {lost: "lost", kept: "active", over: "finished"}
+    assert (await restarted.step(kept, "two", step_index=1))["step_index"] == 1
+    assert await restarted.refusal(Op.STEP, lost, _message(lost)) is ErrorCode.INSTANCE_LOST
+    assert await restarted.refusal(Op.STEP, over, _message(over)) is ErrorCode.INSTANCE_FINISHED
+    await restarted.core.close()
+    assert restarted.factory.alive == []
 
 
 async def test_keys_outlive_the_supervisor() -> None:
@@ -218,18 +223,18 @@ async def test_keys_outlive_the_supervisor() -> None:
     await service.core.start()
     instance = await service.create(key="c")
     first = await service.call(Op.STEP, instance, _message(instance), key="s")
-    heir = await killed(service)
-    assert await heir.create(key="c") == instance
-    again = await heir.call(Op.STEP, instance, _message(instance), key="s")
+    restarted = await killed(service)
+    assert await restarted.create(key="c") == instance
+    again = await restarted.call(Op.STEP, instance, _message(instance), key="s")
     assert again.body == first.body
     body = {"environment": "echo", "task_id": "echo-1"}
-    assert await heir.refusal(Op.CREATE, "", body, key="c") is ErrorCode.IDEMPOTENCY_CONFLICT
+    assert await restarted.refusal(Op.CREATE, "", body, key="c") is ErrorCode.IDEMPOTENCY_CONFLICT
     other = _message(instance, "other")
-    assert await heir.refusal(Op.STEP, instance, other, key="s") is ErrorCode.IDEMPOTENCY_CONFLICT
-    await heir.core.close()
+    assert await restarted.refusal(Op.STEP, instance, other, key="s") is ErrorCode.IDEMPOTENCY_CONFLICT
+    await restarted.core.close()
 
 
-async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() -> None:
+async def test_an_instance_of_a_dead_supervisor_is_taken_over_only_when_asked_to() -> None:
     store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
     service = Supervised(fake_config(), factory, store, FakeClock())
     await service.core.start()
@@ -243,7 +248,7 @@ async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() 
     store.lives["dead"] = "ended"
     async with supervised(store=store) as other:
         assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
-        result = await other.step(instance, "second", adopt_from="dead")
+        result = await other.step(instance, "second", take_over_from="dead")
         assert result["step_index"] == 1
 
 

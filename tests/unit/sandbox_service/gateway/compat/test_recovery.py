@@ -47,14 +47,14 @@ async def test_every_call_of_agentscope_is_an_error_until_the_instance_is_releas
         }
         for _ in range(3):
             assert (await http.post("/step", json=body)).status_code == 200
-        heir = await killed(service, lost=lost)
-    async with gateway(heir) as http:
+        restarted = await killed(service, lost=lost)
+    async with gateway(restarted) as http:
         for _ in range(2):
             reply = await http.post(f"/{route}", json=body)
             assert (reply.status_code, list(reply.json())) == (409, ["detail"])
             assert f"recovered at step {3 - lost}" in reply.json()["detail"]
         assert (await http.post("/release", json=body)).json()["success"] is True
-    await heir.core.close()
+    await restarted.core.close()
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -73,8 +73,8 @@ async def test_every_call_of_agentgym_is_an_error_until_the_environment_is_reset
         await client.reset(2)
         for _ in range(2):
             await client.step(action)
-        heir = await killed(service, lost=lost)
-    async with gateway(heir) as http:
+        restarted = await killed(service, lost=lost)
+    async with gateway(restarted) as http:
         client.http = http
         sent = {client.id_field: client.env_id}
         for _ in range(2):
@@ -86,4 +86,4 @@ async def test_every_call_of_agentgym_is_an_error_until_the_environment_is_reset
             assert (failure["code"], failure["failure_class"]) == ("instance_recovered", "sandbox")
         await client.reset(2)
         assert "Leave the corridor of 3" in await client.observe()
-    await heir.core.close()
+    await restarted.core.close()

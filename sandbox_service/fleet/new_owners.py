@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
 
-class Heirs:
+class NewOwners:
     """The supervisors that have instances of others, as one gateway last saw it.
 
     It may be wrong or incomplete at any time: a supervisor that no longer has an instance says so, and the

@@ -1,4 +1,4 @@
-"""A node inherits the instances that it can rebuild, and leaves the others to nodes that can."""
+"""A node takes over the instances that it can rebuild, and leaves the others to nodes that can."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
 async def test_a_node_without_image_or_room_leaves_an_instance_to_another(
     nodes: Nodes, code: ErrorCode
 ) -> None:
-    first, lacking, heir = [await nodes(name) for name in ("s1", "s2", "s3")]
+    first, lacking, able = [await nodes(name) for name in ("s1", "s2", "s3")]
     instance = await first.service.create()
     end_lease(first.url, "s1")
     lacking.service.factory.failing = ServiceError(code, "no image, or no room for it")
-    refusal = error_of(await lacking.ask(Op.STEP, instance, adopt_from="s1"))
+    refusal = error_of(await lacking.ask(Op.STEP, instance, take_over_from="s1"))
     assert refusal.code is code
     assert is_of_node(refusal)
     # Nothing has changed for the owner: it may have been cut off, and come back.
     assert (await first.service.step(instance))["step_index"] == 0
     end_lease(first.url, "s1")
-    assert (await heir.service.step(instance, adopt_from="s1"))["step_index"] == 1
+    assert (await able.service.step(instance, take_over_from="s1"))["step_index"] == 1
 
 
 async def test_a_node_that_gets_the_image_takes_over_what_it_refused(nodes: Nodes) -> None:
@@ -48,12 +48,12 @@ async def test_a_node_that_gets_the_image_takes_over_what_it_refused(nodes: Node
     end_lease(first.url, "s1")
     factory = second.service.factory
     factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
-    answers = await asyncio.gather(*(second.ask(Op.STEP, instance, adopt_from="s1") for _ in range(3)))
+    answers = await asyncio.gather(*(second.ask(Op.STEP, instance, take_over_from="s1") for _ in range(3)))
     assert {error_of(answer).code for answer in answers} == {ErrorCode.IMAGE_MISSING}
     assert factory.attempts == 1, "calls at the same time share the attempt"
     factory.failing = None
     second.service.clock.advance(60)
-    assert (await second.service.step(instance, adopt_from="s1"))["step_index"] == 0
+    assert (await second.service.step(instance, take_over_from="s1"))["step_index"] == 0
 
 
 async def test_what_no_node_can_rebuild_is_lost_once_its_lease_is_over(nodes: Nodes) -> None:
@@ -62,7 +62,7 @@ async def test_what_no_node_can_rebuild_is_lost_once_its_lease_is_over(nodes: No
     await first.service.step(instance, "one", key="k")
     end_lease(first.url, "s1")
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
-    last = {"adopt_from": "s1", "last_resort": True}
+    last = {"take_over_from": "s1", "last_resort": True}
     assert await second.refusal(Op.STEP, instance, **last) is ErrorCode.IMAGE_MISSING
     second.service.clock.advance(LEASE_S + 1)
     lost = error_of(await second.ask(Op.STEP, instance, **last))
@@ -80,7 +80,7 @@ async def test_an_instance_is_not_lost_while_its_owner_holds_its_own_lease(nodes
     instance = await first.service.create()
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
     second.service.clock.advance(LEASE_S + 1)
-    last = {"adopt_from": "s1", "last_resort": True}
+    last = {"take_over_from": "s1", "last_resort": True}
     assert await second.refusal(Op.STEP, instance, **last) is ErrorCode.SUPERVISOR_UNAVAILABLE
     assert (await first.service.step(instance))["step_index"] == 0
 
@@ -91,21 +91,21 @@ async def test_a_node_without_the_image_releases_instances_and_knows_which_have_
     await first.service.release(ended)
     end_lease(first.url, "s1")
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
-    last = {"adopt_from": "s1", "last_resort": True}
+    last = {"take_over_from": "s1", "last_resort": True}
     assert await second.refusal(Op.STEP, ended, **last) is ErrorCode.INSTANCE_RELEASED
-    assert await second.service.release(released, adopt_from="s1")
+    assert await second.service.release(released, take_over_from="s1")
 
 
 async def test_an_answer_that_is_on_record_needs_no_node_that_can_rebuild_the_instance(nodes: Nodes) -> None:
-    first, second, heir = [await nodes(name) for name in ("s1", "s2", "s3")]
+    first, second, able = [await nodes(name) for name in ("s1", "s2", "s3")]
     instance = await first.service.create()
     answer = await first.ask(Op.STEP, instance, "one", key="k")
     end_lease(first.url, "s1")
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
-    again = await second.ask(Op.STEP, instance, "one", key="k", adopt_from="s1")
+    again = await second.ask(Op.STEP, instance, "one", key="k", take_over_from="s1")
     assert (again.op, again.body) == (Op.REPLY, answer.body)
     # It was not claimed for that: a node with the image may still have it.
-    assert (await heir.service.step(instance, adopt_from="s1"))["step_index"] == 1
+    assert (await able.service.step(instance, take_over_from="s1"))["step_index"] == 1
 
 
 async def test_what_has_ended_is_known_without_the_image(nodes: Nodes) -> None:
@@ -114,7 +114,7 @@ async def test_what_has_ended_is_known_without_the_image(nodes: Nodes) -> None:
     await first.service.release(instance)
     end_lease(first.url, "s1")
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
-    assert await second.refusal(Op.STEP, instance, adopt_from="s1") is ErrorCode.INSTANCE_RELEASED
+    assert await second.refusal(Op.STEP, instance, take_over_from="s1") is ErrorCode.INSTANCE_RELEASED
 
 
 async def test_calls_at_the_last_resort_record_one_loss(nodes: Nodes) -> None:
@@ -123,7 +123,7 @@ async def test_calls_at_the_last_resort_record_one_loss(nodes: Nodes) -> None:
     end_lease(first.url, "s1")
     second.service.factory.failing = ServiceError(ErrorCode.IMAGE_MISSING, "no image")
     second.service.clock.advance(LEASE_S + 1)
-    last = {"adopt_from": "s1", "last_resort": True}
+    last = {"take_over_from": "s1", "last_resort": True}
     answers = await asyncio.gather(*(second.ask(Op.STEP, instance, **last) for _ in range(3)))
     assert {error_of(answer).code for answer in answers} == {ErrorCode.INSTANCE_LOST}
     assert [event.kind.value for event in await second.store.events(instance)] == ["create", "lost"]

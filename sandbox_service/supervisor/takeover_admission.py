@@ -1,4 +1,4 @@
-"""Decides whether this supervisor may inherit an instance of another one that has ended.
+"""Decides whether this supervisor may take over an instance of another one that has ended.
 
 Nothing of the instance changes by a refusal: its owner may come back, and other nodes are asked next.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .pools import Pools
 
 
-class Inheritance:
+class TakeoverAdmission:
     """Refuses instances while the supervisor drains, and those that its node cannot rebuild."""
 
     def __init__(
