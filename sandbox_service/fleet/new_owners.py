@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from sandbox_service.stream.routing import RECORDED
 from sandbox_service.wire.frames import Op
 
 from .placement import owner_of
@@ -41,7 +42,7 @@ class NewOwners:
 
         The id of a new instance names its supervisor. One that reads a record need not have the instance.
         """
-        if reply.op is Op.REPLY and frame.instance_id and not reply.meta.get("recorded"):
+        if reply.op is Op.REPLY and frame.instance_id and not reply.meta.get(RECORDED):
             self.note(frame.instance_id, name)
 
     def forget(self, instance_id: str) -> None:

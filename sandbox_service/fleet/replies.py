@@ -5,12 +5,13 @@ from __future__ import annotations
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import is_of_node
 from sandbox_service.stream.failures import error_of
+from sandbox_service.stream.routing import OWNER
 from sandbox_service.wire.frames import Frame, Op
 
 
 def new_owner(reply: Frame) -> str | None:
     """Return the supervisor that has the instance now, empty if none has; None for every other answer."""
-    owner = reply.meta.get("owner") if reply.op is Op.ERROR else None
+    owner = reply.meta.get(OWNER) if reply.op is Op.ERROR else None
     return owner if isinstance(owner, str) else None
 
 

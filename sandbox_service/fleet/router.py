@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_of, reply_or_raise
+from sandbox_service.stream.routing import MOVED_FROM
 from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections, left_error
@@ -153,7 +154,7 @@ class Router:
         responsible for the create, gets it again.
         """
         if frame.op is Op.CREATE:
-            frame = replace(frame, meta={**frame.meta, "moved_from": first})
+            frame = replace(frame, meta={**frame.meta, MOVED_FROM: first})
         refused: set[str] = set()
         for _ in range(_MOVES):
             owner = new_owner(reply)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame, error_of
+from sandbox_service.stream.routing import LAST_RESORT, TAKE_OVER_FROM
 
 from .placement import owner_of, rank
 from .refusing_nodes import stranded_error
@@ -112,7 +113,7 @@ class TakeoverSearch:
         lack of the image or of disk space goes on to the next one. If all refuse an instance whose owner has
         left the fleet, the answer is one error.
         """
-        wanted = replace(frame, meta={**frame.meta, "take_over_from": owner})
+        wanted = replace(frame, meta={**frame.meta, TAKE_OVER_FROM: owner})
         order = rank(placed_by(frame), members)
         refusals: dict[str, ServiceError] = {}
         for name in order:
@@ -140,7 +141,7 @@ class TakeoverSearch:
         The first of them records the instance as lost if its lease has run out; until then, it may be
         rebuilt by a node that comes back or gets what it lacks.
         """
-        last = replace(wanted, meta={**wanted.meta, "last_resort": True})
+        last = replace(wanted, meta={**wanted.meta, LAST_RESORT: True})
         name = next(iter(refusals))
         reply = await self._connections.request_if_reached(name, last, deadline)
         waits = reply is None or code_of(reply) in (ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DRAINING)

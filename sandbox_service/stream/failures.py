@@ -8,6 +8,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import MovedError, NodeFullError, ServiceError
 from sandbox_service.wire.frames import Frame, Op
 
+from .routing import NODE_FULL, OWNER
+
 
 def error_of(frame: Frame) -> ServiceError:
     """Return the exception that an ERROR frame carries; INTERNAL for a frame that cannot be parsed."""
@@ -16,7 +18,7 @@ def error_of(frame: Frame) -> ServiceError:
         wait = body.get("retry_after_s")
         retry_after_s = None if wait is None else float(wait)
         code, detail = ErrorCode(body["code"]), str(body["detail"])
-        if code is ErrorCode.STORAGE_FULL and frame.meta.get("node_full"):
+        if code is ErrorCode.STORAGE_FULL and frame.meta.get(NODE_FULL):
             return NodeFullError(detail, retry_after_s)
         return ServiceError(code, detail, retry_after_s)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -37,7 +39,7 @@ def error_frame(request: Frame, error: ServiceError) -> Frame:
         body["retry_after_s"] = error.retry_after_s
     meta: dict[str, str | bool] = {}
     if isinstance(error, MovedError):
-        meta = {"owner": error.owner}
+        meta = {OWNER: error.owner}
     elif isinstance(error, NodeFullError):
-        meta = {"node_full": True}
+        meta = {NODE_FULL: True}
     return Frame(Op.ERROR, request.request_id, request.instance_id, meta, json.dumps(body).encode())

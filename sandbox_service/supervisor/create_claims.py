@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.stream.routing import MOVED_FROM, TAKE_OVER_FROM
 from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -32,16 +33,14 @@ class CreateClaims:
     async def claim(self, frame: Frame, key: str, found: KeyedCreate) -> bool:
         """Return once a create that is not recorded may be executed here, and nowhere else.
 
-        ``found`` is what the store has of it. In the frame, ``take_over_from`` is a supervisor that the
-        gateway does not reach, which is responsible for it or was executing it, and ``moved_from`` is the
+        ``found`` is what the store has of it. In the frame, ``TAKE_OVER_FROM`` is a supervisor that the
+        gateway does not reach, which is responsible for it or was executing it, and ``MOVED_FROM`` is the
         responsible one, if that has passed it on. Returns whether there is a claim, which ``end_claim`` ends.
 
         Raises MovedError if it is another one's, and ServiceError: SUPERVISOR_UNAVAILABLE while the lease of
         one that is away holds, or if this is not its store; DRAINING; STORAGE_FULL.
         """
-        tenant, away, responsible = (
-            frame.meta.get(name) for name in ("tenant", "take_over_from", "moved_from")
-        )
+        tenant, away, responsible = (frame.meta.get(name) for name in ("tenant", TAKE_OVER_FROM, MOVED_FROM))
         if found.claimant is None and responsible == self._name:
             return False
         if away:

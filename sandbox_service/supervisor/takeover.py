@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import MovedError, ServiceError
+from sandbox_service.stream.routing import LAST_RESORT, TAKE_OVER_FROM
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.ownership import NOBODY
 from sandbox_service.trajectories.records import EventKind, EventRecord, public_id
@@ -140,10 +141,10 @@ class Takeover:
         owner = record.owner
         refusal: ServiceError | None = None
         # The gateway names the owner that it does not reach. It may have missed that there is another by now.
-        if owner != self._name and owner == frame.meta.get("take_over_from"):
+        if owner != self._name and owner == frame.meta.get(TAKE_OVER_FROM):
             self._check_lease(owner)
             refusal = await self._admission.refusal(frame, record)
-            last = frame.meta.get("last_resort", False)
+            last = frame.meta.get(LAST_RESORT, False)
             if refusal is not None and not (last and await self._admission.is_over(record)):
                 raise refusal
             owner = await self._claim(record)
