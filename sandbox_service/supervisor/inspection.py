@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 
 from sandbox_contract.inspection import Instances, InstanceStatus
 from sandbox_service.errors import MovedError
+from sandbox_service.stream.routing import RECORDED, TAKE_OVER_FROM
 from sandbox_service.trajectories.lines import format_of
 from sandbox_service.trajectories.ownership import NOBODY
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
@@ -50,37 +52,56 @@ class Inspection:
         self._takeover = takeover
 
     async def instances(self, frame: Frame) -> Frame:
-        """Return a page of the tenant's instances, its newest live ones, or the one that the frame names.
+        """Return those of the tenant's instances that the frame asks for:
 
-        With ``unended`` in the meta, the reply is the ids on record that begin with it and have not ended,
-        also of instances that no supervisor has in memory. Raises ServiceError if the named one is unknown,
-        and MovedError if another supervisor has it.
+        - with ``unended`` in the meta, the ids on record that begin with it and have not ended, also of
+          instances that no supervisor has in memory;
+        - with an instance id, the status of that one, live or ended;
+        - with ``live``, the newest live ones;
+        - otherwise a page of all, in order of creation.
+
+        Raises ServiceError if the named one is unknown, and MovedError if another supervisor has it.
         """
-        tenant, table = frame.meta["tenant"], self._table
         if "unended" in frame.meta:
-            unended = await self._store.unended_named(tenant, frame.meta["unended"], _MOST_UNENDED)
-            return frame.reply(json.dumps(sorted(unended)).encode())
-        now = self._clock.monotonic()
+            return await self._list_unended(frame)
         if frame.instance_id:
-            one = table.status(tenant, frame.instance_id)
-            if one is None:
-                return await self._recorded(frame)
-            return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
+            return await self._find_one(frame)
         if frame.meta.get("live"):
-            live, total = table.newest_live(
-                tenant, min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
-            )
-            newest = Instances(instances=tuple(self._live(each, now) for each in live))
-            return frame.reply(newest.model_dump_json().encode(), {"total": total})
+            return self._list_newest(frame)
+        return self._list_page(frame)
+
+    async def _list_unended(self, frame: Frame) -> Frame:
+        unended = await self._store.unended_named(frame.meta["tenant"], frame.meta["unended"], _MOST_UNENDED)
+        return frame.reply(json.dumps(sorted(unended)).encode())
+
+    async def _find_one(self, frame: Frame) -> Frame:
+        one = self._table.status(frame.meta["tenant"], frame.instance_id)
+        if one is None:
+            return await self._recorded(frame)
+        return _listing(frame, [self._status(one, self._clock.monotonic())])
+
+    def _list_newest(self, frame: Frame) -> Frame:
+        """Return at most ``limit`` of the live instances, the newest first, and in the meta how many live."""
+        live, total = self._table.newest_live(frame.meta["tenant"], _limit_of(frame))
+        now = self._clock.monotonic()
+        return _listing(frame, [self._live(each, now) for each in live], total=total)
+
+    def _list_page(self, frame: Frame) -> Frame:
+        """Return at most ``limit`` instances whose id begins with ``prefix``, after the earlier pages.
+
+        A listing goes over all supervisors at once: ``after`` and the reply's ``next`` have the place that
+        each has come to, by name, and omit those that have no more.
+        """
         after = frame.meta.get("after", {self._name: -1}).get(self._name)
         if after is None:
-            # The listing continues at other supervisors; all instances here were on an earlier page.
-            return frame.reply(Instances(instances=()).model_dump_json().encode())
-        limit = min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
-        page, more = table.page(tenant, after, limit, frame.meta.get("prefix", ""))
-        listing = Instances(instances=tuple(self._status(each, now) for each in page))
-        goes_on = {} if more is None else {"next": {self._name: more}}
-        return frame.reply(listing.model_dump_json().encode(), goes_on)
+            return _listing(frame, [])
+        tenant, prefix = frame.meta["tenant"], frame.meta.get("prefix", "")
+        page, more = self._table.page(tenant, after, _limit_of(frame), prefix)
+        now = self._clock.monotonic()
+        statuses = [self._status(each, now) for each in page]
+        return (
+            _listing(frame, statuses) if more is None else _listing(frame, statuses, next={self._name: more})
+        )
 
     async def trajectory(self, frame: Frame) -> Frame:
         """Return a part of a page of the recorded history of one of the tenant's instances.
@@ -123,11 +144,11 @@ class Inspection:
         if record is None:
             raise unknown_error(frame.instance_id)
         # The gateway names the owner that it does not reach.
-        if record.owner not in (NOBODY, self._name, frame.meta.get("take_over_from")):
+        if record.owner not in (NOBODY, self._name, frame.meta.get(TAKE_OVER_FROM)):
             raise MovedError(f"no instance {frame.instance_id!r} here", record.owner)
         events = await self._store.events(record.instance_id)
         status = recorded_status(record, events, self._clock.time())
-        return frame.reply(Instances(instances=(status,)).model_dump_json().encode(), {"recorded": True})
+        return _listing(frame, [status], **{RECORDED: True})
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
         return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)
@@ -156,3 +177,14 @@ class Inspection:
             idle_s=max(0.0, now - tombstone.ended_at),
             supervisor=self._name,
         )
+
+
+def _limit_of(frame: Frame) -> int:
+    """Return the number of instances that a page may have."""
+    asked: int = frame.meta.get("limit", MOST_INSTANCES)
+    return min(asked, MOST_INSTANCES)
+
+
+def _listing(frame: Frame, statuses: Sequence[InstanceStatus], **meta: object) -> Frame:
+    """Return the reply with some instances, and with entries of its meta."""
+    return frame.reply(Instances(instances=tuple(statuses)).model_dump_json().encode(), meta)
