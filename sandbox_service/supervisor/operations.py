@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
@@ -135,21 +137,13 @@ class InstanceOperations:
             raise ServiceError(ErrorCode.AGENTS_UNSUPPORTED)
         if instance.state is InstanceState.FINISHED:
             raise ServiceError(ErrorCode.INSTANCE_FINISHED)
-        frame = invocation.frame
-        request = parse_request(RunAgentRequest, frame.body)
-        endpoint = request.model_endpoint
-        if endpoint is not None and not self._agents.allows(endpoint):
-            detail = f"the model endpoint {endpoint} is not in the setting agents.model_endpoints"
-            raise ServiceError(ErrorCode.MODEL_ENDPOINT_FORBIDDEN, detail)
-        if request.package is not None and request.package not in self._agents.packages:
-            known = ", ".join(sorted(self._agents.packages)) or "none"
-            detail = f"no package {request.package!r} in the setting agents.packages; there are: {known}"
-            raise ServiceError(ErrorCode.UNKNOWN_AGENT_PACKAGE, detail)
+        request = parse_request(RunAgentRequest, invocation.frame.body)
+        self._check_settings(request)
         limit = min(request.timeout_s or self._deadlines.agent_s, self._deadlines.agent_s)
         meta = {
             "deadline_s": limit + _AFTER_AGENT_S,
             "timeout_s": limit,
-            "model_endpoint": endpoint is not None,
+            "model_endpoint": request.model_endpoint is not None,
             "package": request.package,
         }
         program = {
@@ -158,22 +152,42 @@ class InstanceOperations:
             "output_bytes": request.output_bytes,
         }
         body = json.dumps(program).encode()
+        async with self._open_tunnel(instance, request.model_endpoint) as tunnel:
+            reply = await self._request_box(instance, invocation.frame, meta, body, limit + _AFTER_AGENT_S)
         connections: dict[str, int] = {}
-        if endpoint is None:
-            reply = await self._request_box(instance, frame, meta, body, limit + _AFTER_AGENT_S)
-        else:
-            box = instance.box or await self._replay.rebuild(instance)
-            async with ModelTunnel(endpoint, instance.public_id, box.sandbox.send) as tunnel:
-                box.tunnels[instance.public_id] = tunnel
-                try:
-                    reply = await self._request_box(instance, frame, meta, body, limit + _AFTER_AGENT_S)
-                finally:
-                    del box.tunnels[instance.public_id]
+        if tunnel is not None:
             connections = {"model_connections": tunnel.made, "failed_model_connections": tunnel.failed}
         end = {"instance_id": instance.public_id, **json.loads(reply.body), **connections}
         result = RunAgentResult.model_validate(end)
         reply = reply.reply(result.model_dump_json().encode(), reply.meta)
         return self._recorded(instance, invocation, reply, None)
+
+    def _check_settings(self, request: RunAgentRequest) -> None:
+        """Raise ServiceError if the settings do not allow an agent's model endpoint, or lack its package."""
+        endpoint, package = request.model_endpoint, request.package
+        if endpoint is not None and not self._agents.allows(endpoint):
+            detail = f"the model endpoint {endpoint} is not in the setting agents.model_endpoints"
+            raise ServiceError(ErrorCode.MODEL_ENDPOINT_FORBIDDEN, detail)
+        if package is not None and package not in self._agents.packages:
+            known = ", ".join(sorted(self._agents.packages)) or "none"
+            detail = f"no package {package!r} in the setting agents.packages; there are: {known}"
+            raise ServiceError(ErrorCode.UNKNOWN_AGENT_PACKAGE, detail)
+
+    @asynccontextmanager
+    async def _open_tunnel(
+        self, instance: Instance, endpoint: str | None
+    ) -> AsyncIterator[ModelTunnel | None]:
+        """Let the agents of an instance connect to a model endpoint in the meantime, if it is given one."""
+        if endpoint is None:
+            yield None
+            return
+        box = instance.box or await self._replay.rebuild(instance)
+        async with ModelTunnel(endpoint, instance.public_id, box.sandbox.send) as tunnel:
+            box.tunnels[instance.public_id] = tunnel
+            try:
+                yield tunnel
+            finally:
+                del box.tunnels[instance.public_id]
 
     async def read_files(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Read a file or list a directory."""
