@@ -370,7 +370,7 @@ class Batch:
     step: int
     objective: Objective
     samples: tuple[Sample, ...]
-    facts: dict[str, float] = field(default_factory=dict)
-    """Metrics of its rollouts: reward, success, lengths, failures, staleness."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Reward, success, lengths, failures and staleness of its rollouts, and what its credit measured."""
     replayed: frozenset[int] = frozenset()
     """Those of its groups that earlier steps have trained on."""

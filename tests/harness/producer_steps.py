@@ -20,7 +20,7 @@ async def sync_weights(made, player, version):
 
 def same(batch, other):
     """Batches are equal to the last number."""
-    if batch.step != other.step or batch.facts != other.facts or len(batch.samples) != len(other.samples):
+    if batch.step != other.step or batch.metrics != other.metrics or len(batch.samples) != len(other.samples):
         return False
     return all(
         mine.id == theirs.id

@@ -70,8 +70,8 @@ def credit(
     distillation: dict[str, float] = {}
     if config.distillation is not None:
         credits_N, distillation = distilled(samples, episodes, credits_N, config.distillation)
-    facts = {**batch.facts, **_facts(episodes, credits_N), **distillation, **costs}
-    return replace(batch, samples=_filled(samples, episodes, credits_N), facts=facts)
+    metrics = {**batch.metrics, **_metrics(episodes, credits_N), **distillation, **costs}
+    return replace(batch, samples=_filled(samples, episodes, credits_N), metrics=metrics)
 
 
 def _filled(
@@ -92,15 +92,15 @@ def _filled(
     return tuple(filled)
 
 
-def _facts(episodes: Sequence[Chain], credits_N: Sequence[Credit]) -> dict[str, float]:
+def _metrics(episodes: Sequence[Chain], credits_N: Sequence[Credit]) -> dict[str, float]:
     pairs = [(chain, mine) for chain, mine in zip(episodes, credits_N, strict=True) if chain.trained]
-    facts = {"advantage/std": _deviation([mine.advantages_A for _, mine in pairs])}
+    metrics = {"advantage/std": _deviation([mine.advantages_A for _, mine in pairs])}
     critic = [(mine.returns_A, chain.values_A) for chain, mine in pairs]
     errors = [goal - value for goal, value in critic if goal is not None and value is not None]
     if errors:
         spread = _deviation([goal for goal, _ in critic if goal is not None])
-        facts["value/explained"] = 1.0 - (_deviation(errors) / spread) ** 2 if spread > 0 else 0.0
-    return facts
+        metrics["value/explained"] = 1.0 - (_deviation(errors) / spread) ** 2 if spread > 0 else 0.0
+    return metrics
 
 
 def _deviation(arrays: Sequence[Array]) -> float:

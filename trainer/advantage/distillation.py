@@ -79,11 +79,11 @@ def distilled(
         if chain.trained:
             kls.append(kl_A)
     kl_N = np.concatenate(kls) if kls else np.zeros(0)
-    facts = {
+    metrics = {
         "distillation/kl": float(kl_N.mean()) if len(kl_N) else 0.0,
         "distillation/kl_sequence": float(np.mean([kl_A.sum() for kl_A in kls])) if kls else 0.0,
     }
-    return found, facts
+    return found, metrics
 
 
 def _logprobs(parts: Sequence[Sample]) -> tuple[Array, Array]:

@@ -46,8 +46,8 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
     advantages_N = np.zeros(len(scores_N))
     advantages_N[trained[0]] = -found.by_chosen_P
     advantages_N[trained[1]] = -found.by_rejected_P
-    facts = {
-        **batch.facts,
+    metrics = {
+        **batch.metrics,
         "loss/reward_model": found.loss,
         "pairs/mean": float(scores_N.mean()),
         "pairs/deviation": float(scores_N.std()),
@@ -58,7 +58,7 @@ def score_credit(batch: Batch, config: RewardModelStageConfig) -> Batch:
         replace(sample, advantages_T=_spread(value, sample))
         for sample, value in zip(batch.samples, advantages_N, strict=True)
     )
-    return replace(batch, samples=samples, facts=facts)
+    return replace(batch, samples=samples, metrics=metrics)
 
 
 def _quality(chosen_P: Array, rejected_P: Array) -> dict[str, float]:

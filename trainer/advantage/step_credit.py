@@ -46,16 +46,16 @@ def step_credit(batch: Batch, dimensions: Sequence[str]) -> Batch:
         if sample.weight > 0:
             advantages_T[sample.mask_T] = -next(slopes)
         samples[place] = replace(sample, advantages_T=advantages_T)
-    facts = {**batch.facts, "loss/process_reward_model": found.loss}
-    facts |= _trained_quality(_joined(outputs, trained), _joined(labels, trained))
-    facts |= _held_out_quality(_joined(outputs, held_out), _joined(labels, held_out))
+    metrics = {**batch.metrics, "loss/process_reward_model": found.loss}
+    metrics |= _trained_quality(_joined(outputs, trained), _joined(labels, trained))
+    metrics |= _held_out_quality(_joined(outputs, held_out), _joined(labels, held_out))
     for number, name in enumerate(dimensions):
         places = [place for place in held_out if samples[place].output == number]
         quality = step_quality(_joined(outputs, places), _joined(labels, places))
         if quality is not None:
-            facts[f"steps/held_out_accuracy/{name}"] = quality.accuracy
-            facts[f"steps/held_out_calibration_error/{name}"] = quality.calibration_error
-    return replace(batch, samples=tuple(samples), facts=facts)
+            metrics[f"steps/held_out_accuracy/{name}"] = quality.accuracy
+            metrics[f"steps/held_out_calibration_error/{name}"] = quality.calibration_error
+    return replace(batch, samples=tuple(samples), metrics=metrics)
 
 
 def _trained_quality(outputs_K: Array, labels_K: Array) -> dict[str, float]:

@@ -45,8 +45,8 @@ def fresh_quality(judged: Sequence[Trajectory], refresh: RefreshConfig) -> dict[
     chances_K, labels_K = np.array(scored).T
     sided_K = labels_K != 0.5
     right_K = (chances_K > 0.5) == (labels_K > 0.5)
-    facts = {"reward/process_brier": float(np.square(chances_K - labels_K).mean())}
-    return facts | ({"reward/process_accuracy": float(right_K[sided_K].mean())} if sided_K.any() else {})
+    metrics = {"reward/process_brier": float(np.square(chances_K - labels_K).mean())}
+    return metrics | ({"reward/process_accuracy": float(right_K[sided_K].mean())} if sided_K.any() else {})
 
 
 class RewardAgreement:
@@ -70,19 +70,19 @@ class RewardAgreement:
         if self._ended is not None:
             raise RunEnded(self._ended)
         judged = [trajectory for group in groups for trajectory in group.judged]
-        facts: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, (config, alarm) in self._parts.items():
             if not judged:
                 continue
             learned = [trajectory.terms.get(name, 0.0) for trajectory in judged]
             true = [trajectory.score or 0.0 for trajectory in judged]
             if isinstance(config, ProcessRewardConfig) and config.refresh is not None:
-                facts |= fresh_quality(judged, config.refresh)
+                metrics |= fresh_quality(judged, config.refresh)
             found = rank_correlation(learned, true)
             why = alarm.add(ComparedStep(float(np.mean(learned)), float(np.mean(true)), found))
             if found is not None:
-                facts[f"reward/{name}_correlation"] = found
-            facts[f"reward/{name}_alarm"] = float(why is not None)
+                metrics[f"reward/{name}_correlation"] = found
+            metrics[f"reward/{name}_alarm"] = float(why is not None)
             if why is not None:
                 logger.warning("step %d: reward.%s may be exploited: %s", step, name, why)
                 if config.alarm.action == "stop":
@@ -90,4 +90,4 @@ class RewardAgreement:
                         f"the run ends at step {step} because reward.{name}.alarm.action is stop: {why}"
                     )
                     raise RunEnded(self._ended)
-        return facts
+        return metrics

@@ -123,7 +123,7 @@ def _returns(judged: Sequence[Scored], gamma: float) -> list[Array]:
     return [return_to_go(np.array(each.turn_rewards, dtype=np.float64), gamma) for each in judged]
 
 
-def facts_of(
+def metrics_of(
     step: int,
     fresh: Sequence[ScoredGroup],
     replayed: Sequence[ScoredGroup] = (),

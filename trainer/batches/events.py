@@ -72,6 +72,7 @@ class Assembled:
     replayed: tuple[int, ...]
     """Groups of earlier steps that are used again."""
     facts: dict[str, float]
+    """Metrics of the batch, under the name that they have in the journals of earlier releases."""
     dropped: tuple[int, ...] = ()
     """Spare groups that would be too old for the next step."""
     kind: Literal["assembled"] = "assembled"

@@ -16,7 +16,7 @@ from trainer.types import GroupSpec
 
 from .admission import choose, left_over, may_begin
 from .agreement import RewardAgreement
-from .assemble import facts_of, has_no_signal
+from .assemble import has_no_signal, metrics_of
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ class JournaledGroupSource:
         """
         fresh, replayed, dropped = selected.fresh, selected.replayed, selected.dropped
         untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
-        facts = {
-            **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
+        metrics = {
+            **metrics_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
             **self._agreement.compare(step, groups[: len(fresh)]),
             **self._ledger.group_metrics(),
             **self._ages(fresh, dropped),
@@ -181,7 +181,7 @@ class JournaledGroupSource:
             "replay/groups": float(len(replayed)),
             "engine/idle": self._watch.idle_share(),
         }
-        event = Assembled(step, fresh, replayed, facts, dropped)
+        event = Assembled(step, fresh, replayed, metrics, dropped)
         self._record(event)
         return event
 

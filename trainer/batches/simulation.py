@@ -132,11 +132,11 @@ async def simulate(
     producer = await build(config, folder, model, client, policy_of)
     scripted, metered = made[0]
     try:
-        seconds, take_s, facts = await _loop(config.steps, producer, scripted, settings)
+        seconds, take_s, metrics = await _loop(config.steps, producer, scripted, settings)
         idle_share = metered.idle_share
     finally:
         await producer.close()
-    return _result(_played(folder), facts, seconds=seconds, take_s=take_s, idle_share=idle_share)
+    return _result(_played(folder), metrics, seconds=seconds, take_s=take_s, idle_share=idle_share)
 
 
 async def _loop(
@@ -144,18 +144,18 @@ async def _loop(
 ) -> tuple[float, float, list[Mapping[str, float]]]:
     began = time.monotonic()
     take_s = 0.0
-    facts: list[Mapping[str, float]] = []
+    metrics: list[Mapping[str, float]] = []
     await producer.weights_synced(0)
     for step in range(steps):
         asked = time.monotonic()
         batch = await producer.get_batch(step)
         take_s += time.monotonic() - asked
         await settings.sleep(settings.update_s)
-        facts.append(batch.facts)
+        metrics.append(batch.metrics)
         policy.version = step + 1
         if step + 1 < steps:
             await producer.weights_synced(step + 1)
-    return time.monotonic() - began, take_s, facts
+    return time.monotonic() - began, take_s, metrics
 
 
 def _played(folder: Path) -> list[Trajectory]:
@@ -165,7 +165,7 @@ def _played(folder: Path) -> list[Trajectory]:
 
 def _result(
     played: Sequence[Trajectory],
-    facts: Sequence[Mapping[str, float]],
+    metrics: Sequence[Mapping[str, float]],
     *,
     seconds: float,
     take_s: float,
@@ -173,13 +173,13 @@ def _result(
 ) -> SimulationResult:
     judged = [each for each in played if each.scored]
     failures: Counter[str] = Counter()
-    for of_step in facts:
+    for of_step in metrics:
         for name, count in of_step.items():
             if name.startswith("failures/"):
                 failures[name.removeprefix("failures/")] += int(count)
     return SimulationResult(
         seconds=seconds,
-        steps=len(facts),
+        steps=len(metrics),
         episodes=len(judged),
         success=sum(bool(each.success) for each in judged) / max(1, len(judged)),
         failures=dict(failures),
@@ -191,7 +191,7 @@ def _result(
         },
         take_s=take_s,
         idle_share=idle_share,
-        staleness=sum(of_step["staleness/mean"] for of_step in facts) / max(1, len(facts)),
+        staleness=sum(of_step["staleness/mean"] for of_step in metrics) / max(1, len(metrics)),
     )
 
 

@@ -219,7 +219,7 @@ class TrainingLoop:
         with clock.phase("sync"):
             sync = self._sync_weights(step + 1, stage, batch)
         speed = step_throughput(self.settings, batch, sum(clock.seconds.values()), self.workers)
-        self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
+        self.recorder.record(step, {**batch.metrics, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
 
     def _credit(self, batch: Batch, stage: Stage) -> Batch:
@@ -275,9 +275,9 @@ class TrainingLoop:
         """Measure the reward model as it is at the end of its stage, and export it; collective."""
         batch = self.batches.get_batch(stage.local(done - 1), stage)
         batch = self._with_tokens(batch, stage, self.learner.to_annotate(batch))
-        facts = scored_credit(self.learner.annotate(batch), config).facts
-        self.recorder.export_reward_model(stage.name, note_of(config, facts))
-        measured = {name: value for name, value in facts.items() if name.startswith(("pairs/", "steps/"))}
+        metrics = scored_credit(self.learner.annotate(batch), config).metrics
+        self.recorder.export_reward_model(stage.name, note_of(config, metrics))
+        measured = {name: value for name, value in metrics.items() if name.startswith(("pairs/", "steps/"))}
         self.recorder.record(done - 1, measured)
 
     def _evaluate(self, step: int, stage: Stage) -> None:

@@ -23,10 +23,10 @@ def scored_credit(batch: Batch, config: ScoringStageConfig) -> Batch:
     return score_credit(batch, config)
 
 
-def note_of(config: ScoringStageConfig, facts: Mapping[str, float]) -> RewardModelNote:
+def note_of(config: ScoringStageConfig, metrics: Mapping[str, float]) -> RewardModelNote:
     """Return the description of a stage's model, without its tokenizer."""
     if isinstance(config, ProcessRewardModelStageConfig):
         return RewardModelNote(kind="process", dimensions=config.dimensions, read_at="stop_token")
     return RewardModelNote(
-        mean=facts["pairs/mean"], deviation=facts["pairs/deviation"] or 1.0, read_at="stop_token"
+        mean=metrics["pairs/mean"], deviation=metrics["pairs/deviation"] or 1.0, read_at="stop_token"
     )

@@ -85,18 +85,18 @@ def stage_batches(
         rows = _with_mismatched(rows, records, chat, context_tokens)
     if isinstance(stage, SftStageConfig):
         rows = _with_mean_weight(rows)
-    facts = {
+    metrics = {
         "data/rows": float(len(rows)),
         "data/dropped": float(fitting.counts["dropped"]),
         "data/truncated": float(fitting.counts["truncated"]),
     }
     if isinstance(stage, RewardModelStageConfig):
         pairs = [each for each in records if isinstance(each, Preference)]
-        return score_batches(stage, rows, pairs, seed, facts)
+        return score_batches(stage, rows, pairs, seed, metrics)
     if isinstance(stage, ProcessRewardModelStageConfig):
         episodes = [each for each in records if isinstance(each, RecordedEpisode)]
-        return step_batches(stage, rows, episodes, seed, facts)
-    return RowBatches(rows, stage.batch, seed, facts, stage.objective, "data/epoch")
+        return step_batches(stage, rows, episodes, seed, metrics)
+    return RowBatches(rows, stage.batch, seed, metrics, stage.objective, "data/epoch")
 
 
 def _with_mean_weight(rows: Sequence[list[Sample]]) -> list[list[Sample]]:

@@ -45,7 +45,7 @@ def score_batches(
     rows: Sequence[Sequence[Sample]],
     pairs: Sequence[Preference],
     seed: int,
-    facts: Mapping[str, float],
+    metrics: Mapping[str, float],
 ) -> ScoreBatches:
     """Return the batches of a stage; pairs of one prompt are all trained on or all held out.
 
@@ -54,13 +54,13 @@ def score_batches(
         rows: a chosen and a rejected completion each, whose group is the pair's index.
         pairs: what the rows were made of.
         seed: of the order of rows, and of what is held out.
-        facts: metrics of every batch.
+        metrics: those that every batch has.
 
     Raises DataError where no pair is left to train on, or to measure with.
     """
     prompts = [str([message.model_dump(exclude_none=True) for message in pair.prompt]) for pair in pairs]
     scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
-    return with_held_out(stage, scored, [prompts[row[0].group] for row in scored], "prompts", seed, facts)
+    return with_held_out(stage, scored, [prompts[row[0].group] for row in scored], "prompts", seed, metrics)
 
 
 def with_held_out(
@@ -69,7 +69,7 @@ def with_held_out(
     keys: Sequence[str],
     things: str,
     seed: int,
-    facts: Mapping[str, float],
+    metrics: Mapping[str, float],
 ) -> ScoreBatches:
     """Return the batches of rows; a share of the keys, which are ``things``, is held out with all its rows.
 
@@ -86,7 +86,7 @@ def with_held_out(
             f"stage {stage.name}: {len(names)} {things} are too few to train on some and hold out a share of "
             f"{stage.held_out:g}; add data, or change held_out"
         )
-    batches = RowBatches(trained, stage.batch, seed, facts, stage.objective, "data/epoch")
+    batches = RowBatches(trained, stage.batch, seed, metrics, stage.objective, "data/epoch")
     return ScoreBatches(batches, tuple(held_out), stage.measure_every, stage.known_steps)
 
 

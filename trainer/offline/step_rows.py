@@ -28,7 +28,7 @@ def step_batches(
     rows: Sequence[Sequence[Sample]],
     episodes: Sequence[RecordedEpisode],
     seed: int,
-    facts: Mapping[str, float],
+    metrics: Mapping[str, float],
 ) -> ScoreBatches:
     """Return the batches of a stage; episodes of one task are all trained on or all held out.
 
@@ -37,7 +37,7 @@ def step_batches(
         rows: a tokenized episode each, whose group is its index in ``episodes``.
         episodes: with labelled steps.
         seed: of the order of rows, and of what is held out.
-        facts: metrics of every batch.
+        metrics: those that every batch has.
 
     Raises DataError where no episode is left to train on, or to measure with.
     """
@@ -46,7 +46,7 @@ def step_batches(
     kept = [(row, task) for row, task in zip(labelled, tasks, strict=True) if row]
     if not kept:
         raise DataError(f"stage {stage.name}: no labelled step is left in the rows that fit the context")
-    return with_held_out(stage, [row for row, _ in kept], [task for _, task in kept], "tasks", seed, facts)
+    return with_held_out(stage, [row for row, _ in kept], [task for _, task in kept], "tasks", seed, metrics)
 
 
 def step_samples(sample: Sample, episode: RecordedEpisode, dimensions: Sequence[str]) -> Sequence[Sample]:

@@ -25,7 +25,7 @@ class RowBatches:
     rows: Sequence[Sequence[Sample]]
     size: int
     seed: int
-    facts: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics that every batch carries."""
     objective: Objective = Objective.SFT
     epoch_metric: str = "demonstrations/epoch"
@@ -42,7 +42,7 @@ class RowBatches:
         orders = {number: self._order(number) for number in {place // count for place in places}}
         chosen = [self.rows[orders[place // count][place % count]] for place in places]
         samples = tuple(sample for row in chosen for sample in row)
-        return Batch(step, self.objective, samples, {**self.facts, self.epoch_metric: places.stop / count})
+        return Batch(step, self.objective, samples, {**self.metrics, self.epoch_metric: places.stop / count})
 
     def _order(self, number: int) -> list[int]:
         """Return the order of the rows in one pass."""

@@ -98,14 +98,14 @@ def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed
         samples_of(trajectory, [0.0] * len(trajectory.turns), group) for group, trajectory in enumerate(kept)
     ]
     solved = sum(trajectory.success is True for trajectory in trajectories)
-    facts = {
+    metrics = {
         "demonstrations/kept": float(len(kept)),
         "demonstrations/success": solved / len(trajectories) if trajectories else 0.0,
     }
     demonstrations = [each for each in rows if each]
     if not demonstrations:
         raise DataError(f"there is no demonstration to train on: {_why_none(trajectories, solved)}")
-    return RowBatches(demonstrations, config.batch, seed, facts)
+    return RowBatches(demonstrations, config.batch, seed, metrics)
 
 
 def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:

@@ -223,7 +223,7 @@ class Learner:
             samples = self._seen(batch, seen)
             self._trained = tuple(each for row, each in enumerate(samples) if row in first)
             metrics |= mismatch_metrics(self._trained, self.settings.algorithm.mismatch)
-            metrics |= stage.adapt(self._trained, batch.facts)
+            metrics |= stage.adapt(self._trained, batch.metrics)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
         passes = self.settings.learner.epochs if sampled else 1

@@ -113,20 +113,20 @@ class Outline:
 
     step: int
     objective: Objective
-    facts: dict[str, float]
+    metrics: dict[str, float]
     samples: tuple[_SampleOutline, ...]
     replayed: frozenset[int]
 
     def batch(self) -> Batch:
         """Return the batch with samples that have no tokens yet and that a model would reject."""
         samples = tuple(each.sample() for each in self.samples)
-        return Batch(self.step, self.objective, samples, self.facts, self.replayed)
+        return Batch(self.step, self.objective, samples, self.metrics, self.replayed)
 
 
 def outlined(batch: Batch) -> Outline:
     """Return the outline of a batch that has not been annotated."""
     samples = tuple(_SampleOutline.of(each) for each in batch.samples)
-    return Outline(batch.step, batch.objective, batch.facts, samples, batch.replayed)
+    return Outline(batch.step, batch.objective, batch.metrics, samples, batch.replayed)
 
 
 def row_tokens(batch: Batch, places: Iterable[int]) -> RowTokens:

@@ -74,12 +74,12 @@ class StageState:
         }
         return state
 
-    def adapt(self, samples: Sequence[Sample], facts: Mapping[str, float]) -> dict[str, float]:
+    def adapt(self, samples: Sequence[Sample], batch_metrics: Mapping[str, float]) -> dict[str, float]:
         """Adapt to a batch: the KL coefficient to the KL of a sequence, multipliers to the mean costs.
 
         Args:
             samples: the trained tokens, with log-probabilities before the update.
-            facts: metrics of the batch, which credit assignment measured.
+            batch_metrics: those of the batch, which credit assignment measured.
 
         Returns metrics.
         """
@@ -89,7 +89,7 @@ class StageState:
             self.kl = self.kl.after(measured, len(samples))
             metrics["reference/kl_sequence"] = measured
         names = [each.cost for each in self._constraints]
-        costs = {name: facts[f"cost/{name}"] for name in names if f"cost/{name}" in facts}
+        costs = {name: batch_metrics[f"cost/{name}"] for name in names if f"cost/{name}" in batch_metrics}
         self.multipliers = updated_multipliers(self.multipliers, costs, self._constraints)
         return metrics | {f"multiplier/{name}": value for name, value in self.multipliers.items()}
 

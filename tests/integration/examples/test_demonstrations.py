@@ -39,7 +39,7 @@ async def test_an_agent_plays_its_demonstrations_in_sandboxes(name, tmp_path):
         settings = config.warm_start_settings
         batches = await prepare_warm_start(settings, tmp_path, service.client, chat, watch, played_by)
     played = read_played(tmp_path / PLAYED)
-    assert batches.facts == {"demonstrations/kept": FEW, "demonstrations/success": 1.0}
+    assert batches.metrics == {"demonstrations/kept": FEW, "demonstrations/success": 1.0}
     ended = {StopReason.AGENT_ENDED if name == "mini_swe_agent" else StopReason.TERMINATED}
     assert {trajectory.stop for trajectory in played} == ended
     sequences = [len(trajectory.segments) for trajectory in played]

@@ -72,7 +72,7 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
             if step % 2:
                 killing.join()
             assert [sample.id for sample in batches.get_batch(step, stage).samples] == given[step]
-            assert batch.facts["staleness/max"] <= 1.0
+            assert batch.metrics["staleness/max"] <= 1.0
             batches.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls
                 kill(handle.name)

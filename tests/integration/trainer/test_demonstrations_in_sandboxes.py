@@ -51,4 +51,4 @@ async def test_the_training_text_is_what_the_sandbox_answered_and_only_corrupted
     batch = batches.get_batch(0)
     assert [each.id for each in batch.samples] == [each.id for each in again.get_batch(0).samples]
     assert len(batch.samples) == run.warm_start.batch
-    assert 0.15 < batch.facts["demonstrations/success"] < 0.6
+    assert 0.15 < batch.metrics["demonstrations/success"] < 0.6

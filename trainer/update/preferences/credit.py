@@ -58,16 +58,16 @@ def preference_credit(batch: Batch, config: PreferenceLossConfig) -> Batch:
     """
     given = _completions(batch, needs_reference=config.kind != "orpo")
     if isinstance(config, KtoLoss):
-        losses_L, facts = _labelled(batch, given, config)
+        losses_L, metrics = _labelled(batch, given, config)
     else:
-        losses_L, facts = _paired(batch, given, config)
+        losses_L, metrics = _paired(batch, given, config)
     (slopes_N,) = torch.autograd.grad(losses_L.mean(), given.logprobs_N)
     samples = tuple(
         replace(sample, advantages_T=_spread(-slope, sample))
         for sample, slope in zip(batch.samples, slopes_N.tolist(), strict=True)
     )
-    facts = {"loss/preferences": float(losses_L.mean().detach()), **facts}
-    return replace(batch, samples=samples, facts={**batch.facts, **facts})
+    metrics = {"loss/preferences": float(losses_L.mean().detach()), **metrics}
+    return replace(batch, samples=samples, metrics={**batch.metrics, **metrics})
 
 
 def _paired(
@@ -77,14 +77,14 @@ def _paired(
     pairs = CompletionPairs(given.at(chosen_P), given.at(rejected_P))
     rewards = _rewards(pairs.chosen, config).detach(), _rewards(pairs.rejected, config).detach()
     margins_P = rewards[0] - rewards[1]
-    facts = {
+    metrics = {
         "preferences/accuracy": float((margins_P > 0).double().mean()),
         "preferences/margin": float(margins_P.mean()),
         "preferences/reward_chosen": float(rewards[0].mean()),
         "preferences/reward_rejected": float(rewards[1].mean()),
         **_levels(pairs.chosen, pairs.rejected),
     }
-    return PAIR_LOSSES[type(config)](pairs, config), facts
+    return PAIR_LOSSES[type(config)](pairs, config), metrics
 
 
 def _labelled(batch: Batch, given: Completions, config: KtoLoss) -> tuple[Tensor, dict[str, float]]:
@@ -99,15 +99,15 @@ def _labelled(batch: Batch, given: Completions, config: KtoLoss) -> tuple[Tensor
     losses_N = kto_losses(mine, desirable_N, kl, config)
     above_N = config.beta * (mine.ratios.detach() - kl)
     wanted, unwanted = above_N[desirable_N], above_N[~desirable_N]
-    facts = {
+    metrics = {
         "preferences/accuracy": float(((above_N > 0) == desirable_N).double().mean()),
         "reference/kl_sequence": float(kl),
         "preferences/desirable": float(desirable_N.double().mean()),
     }
     if len(wanted) and len(unwanted):
-        facts["preferences/margin"] = float(wanted.mean() - unwanted.mean())
+        metrics["preferences/margin"] = float(wanted.mean() - unwanted.mean())
     places = torch.arange(len(counted_N))
-    return losses_N, facts | _levels(mine.at(places[desirable_N]), mine.at(places[~desirable_N]))
+    return losses_N, metrics | _levels(mine.at(places[desirable_N]), mine.at(places[~desirable_N]))
 
 
 def _levels(chosen: Completions, rejected: Completions) -> dict[str, float]:

@@ -31,8 +31,8 @@ def test_the_reward_is_the_return_minus_costs_over_one_plus_all_multipliers() ->
     done = credit(rows, algorithm(("turns", 2), ("tokens", 5)), multipliers={"turns": 0.5, "tokens": 0.1})
     # (1 - 2 - 1) / 1.6 = -1.25 and (0 - 0.5 - 2) / 1.6 = -1.5625, minus their mean.
     assert advantages(done) == pytest.approx([0.15625, -0.15625])
-    assert done.facts["cost/turns"] == 2.5
-    assert done.facts["cost/tokens"] == 15.0
+    assert done.metrics["cost/turns"] == 2.5
+    assert done.metrics["cost/tokens"] == 15.0
 
 
 def test_a_multiplier_of_zero_leaves_the_reward_as_it_is() -> None:
@@ -57,7 +57,7 @@ def test_a_cost_is_charged_to_the_turn_that_it_arises_in() -> None:
 def test_episodes_without_a_score_are_not_in_the_mean_cost() -> None:
     rows = [costly(each, turns=2.0) for each in outcomes(1.0, 0.0)]
     rows.append(replace(costly(outcomes(0.0, first=2)[0], turns=50.0), weight=0.0))
-    assert credit(batch(*rows), algorithm(("turns", 1))).facts["cost/turns"] == 2.0
+    assert credit(batch(*rows), algorithm(("turns", 1))).metrics["cost/turns"] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_replayed_groups_are_charged_and_are_not_in_the_mean_cost() -> None:
     old = [replace(costly(each, turns=50.0), group=7) for each in outcomes(1.0, 0.0, first=2)]
     rows = replace(batch(*fresh, *old), replayed=frozenset({7}))
     done = credit(rows, algorithm(("turns", 1)), multipliers={"turns": 1.0})
-    assert done.facts["cost/turns"] == 2.0
+    assert done.metrics["cost/turns"] == 2.0
     assert advantages(done) == pytest.approx([0.25, -0.25] * 2)
 
 
 def test_a_batch_without_a_fresh_episode_measures_no_cost() -> None:
     old = replace(batch(*(costly(each, turns=50.0) for each in outcomes(1.0, 0.0))), replayed=frozenset({0}))
-    assert "cost/turns" not in credit(old, algorithm(("turns", 1))).facts
+    assert "cost/turns" not in credit(old, algorithm(("turns", 1))).metrics

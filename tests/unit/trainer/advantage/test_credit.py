@@ -262,8 +262,8 @@ def test_facts_tell_how_much_the_critic_explains() -> None:
     ]
     done = credit(batch(*rows), AlgorithmConfig(advantage=Gae(lam=1.0)))
     # Returns vary by 0.25, what is left of them by 0.01.
-    assert done.facts["value/explained"] == pytest.approx(1 - 0.01 / 0.25, abs=1e-5)
-    assert done.facts["advantage/std"] == pytest.approx(1, abs=1e-5)
+    assert done.metrics["value/explained"] == pytest.approx(1 - 0.01 / 0.25, abs=1e-5)
+    assert done.metrics["advantage/std"] == pytest.approx(1, abs=1e-5)
 
 
 @each_algorithm

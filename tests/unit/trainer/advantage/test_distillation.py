@@ -30,8 +30,8 @@ def taught(name, old, teacher, rewards=None, **fields):
 def test_a_token_gets_what_the_teacher_gives_it_more_than_the_policy() -> None:
     done = credit(batch(taught("0.0", [0, -1.0, -2.0], [9, -0.5, -4.0])), algorithm())
     assert done.samples[0].advantages_T.tolist() == [0, 0.5, -2.0]
-    assert done.facts["distillation/kl"] == pytest.approx(0.75)
-    assert done.facts["distillation/kl_sequence"] == pytest.approx(1.5)
+    assert done.metrics["distillation/kl"] == pytest.approx(0.75)
+    assert done.metrics["distillation/kl_sequence"] == pytest.approx(1.5)
 
 
 def test_a_discount_credits_earlier_tokens_with_later_differences() -> None:
@@ -63,7 +63,7 @@ def test_an_episode_without_a_score_is_not_learned_from_the_teacher_either() -> 
     rows = (taught("0.0", [0, -1.0], [0, -2.0], weight=0.0), taught("0.1", [0, -1.0], [0, -3.0]))
     done = credit(batch(*rows), algorithm())
     assert [each.advantages_T[1] for each in done.samples] == [0, -2.0]
-    assert done.facts["distillation/kl"] == pytest.approx(2.0)
+    assert done.metrics["distillation/kl"] == pytest.approx(2.0)
 
 
 def test_a_token_that_the_teacher_never_says_has_a_bounded_advantage() -> None:

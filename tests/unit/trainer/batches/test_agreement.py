@@ -36,9 +36,9 @@ PARTS = groups(SCORES[::-1], SCORES)
 def test_rewards_that_agree_raise_no_alarm():
     alarm = agreement()
     for step in range(6):
-        facts = alarm.compare(step, AGREES)
-        assert facts["reward/learned_correlation"] == pytest.approx(1.0)
-        assert facts["reward/learned_alarm"] == 0.0
+        metrics = alarm.compare(step, AGREES)
+        assert metrics["reward/learned_correlation"] == pytest.approx(1.0)
+        assert metrics["reward/learned_alarm"] == 0.0
 
 
 def test_rewards_that_part_for_a_window_raise_an_alarm_and_the_run_goes_on(caplog):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
-from trainer.batches.assemble import ScoredGroup, facts_of, has_no_signal
+from trainer.batches.assemble import ScoredGroup, has_no_signal, metrics_of
 from trainer.batches.events import Ended, GroupFate
 from trainer.config import AlgorithmConfig, RewardConfig
 from trainer.reward.compose import score
@@ -152,31 +152,31 @@ def test_episodes_without_a_verdict_give_no_rows():
 def test_the_figures_of_a_batch():
     easy = scored(1.0, 0.0)
     hard = scored(0.5, None, of=spec(1, difficulty="hard"), stop=StopReason.HORIZON, drifted=2)
-    facts = facts_of(3, [easy, hard])
-    assert facts["reward/mean"] == pytest.approx(0.5)
-    assert facts["reward/with_failures"] == pytest.approx(0.375)
-    assert facts["success/mean"] == pytest.approx(1 / 3)
-    assert facts["success/easy"] == 0.5
-    assert facts["success/hard"] == 0.0
-    assert facts["episodes/count"] == 3
-    assert facts["episodes/turns"] == 2
-    assert facts["episodes/tokens"] == 4
-    assert facts["episodes/drifted"] == 2
-    assert facts["stops/terminated"] == pytest.approx(2 / 3)
-    assert facts["stops/horizon"] == pytest.approx(1 / 3)
-    assert facts["reward/outcome"] == pytest.approx(0.5)
-    assert facts["staleness/mean"] == facts["staleness/max"] == 3.0
-    assert facts["time/sampling"] == pytest.approx(0.2)
+    metrics = metrics_of(3, [easy, hard])
+    assert metrics["reward/mean"] == pytest.approx(0.5)
+    assert metrics["reward/with_failures"] == pytest.approx(0.375)
+    assert metrics["success/mean"] == pytest.approx(1 / 3)
+    assert metrics["success/easy"] == 0.5
+    assert metrics["success/hard"] == 0.0
+    assert metrics["episodes/count"] == 3
+    assert metrics["episodes/turns"] == 2
+    assert metrics["episodes/tokens"] == 4
+    assert metrics["episodes/drifted"] == 2
+    assert metrics["stops/terminated"] == pytest.approx(2 / 3)
+    assert metrics["stops/horizon"] == pytest.approx(1 / 3)
+    assert metrics["reward/outcome"] == pytest.approx(0.5)
+    assert metrics["staleness/mean"] == metrics["staleness/max"] == 3.0
+    assert metrics["time/sampling"] == pytest.approx(0.2)
 
 
 def test_groups_that_were_dropped_for_saying_nothing_count_in_rewards_and_success():
     group = scored(1.0, 0.0)
     flat = Ended(9, 0, GroupFate.FLAT, (True, True), rewards=(1.0, 1.0), difficulty="hard")
-    facts = facts_of(0, [group], untrained=[flat])
-    assert facts["reward/mean"] == 0.75
-    assert facts["reward/trained"] == 0.5
-    assert (facts["success/easy"], facts["success/hard"], facts["success/mean"]) == (0.5, 1.0, 0.75)
+    metrics = metrics_of(0, [group], untrained=[flat])
+    assert metrics["reward/mean"] == 0.75
+    assert metrics["reward/trained"] == 0.5
+    assert (metrics["success/easy"], metrics["success/hard"], metrics["success/mean"]) == (0.5, 1.0, 0.75)
 
 
 def test_a_batch_of_nothing_has_figures_too():
-    assert facts_of(0, [])["reward/mean"] == 0.0
+    assert metrics_of(0, [])["reward/mean"] == 0.0

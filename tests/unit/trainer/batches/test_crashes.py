@@ -77,7 +77,7 @@ class Learner:
         seen = [
             (s.id, s.token_ids_T.tolist(), s.rewards_T.tolist(), s.versions_T.tolist()) for s in batch.samples
         ]
-        self.given.setdefault(batch.step, []).append(json.dumps([seen, batch.facts]))
+        self.given.setdefault(batch.step, []).append(json.dumps([seen, batch.metrics]))
         self.done = batch.step + 1
 
 

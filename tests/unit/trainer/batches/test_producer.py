@@ -22,9 +22,9 @@ async def test_a_batch_has_all_episodes_of_its_groups_with_their_rewards(tmp_pat
     assert batch.objective is Objective.POLICY
     assert ids(batch) == [f"{group}.{member}" for group in range(4) for member in range(2)]
     assert [float(sample.rewards_T.sum()) for sample in batch.samples] == [0.0, 1.0] * 4
-    assert batch.facts["reward/mean"] == 0.5
-    assert batch.facts["success/mean"] == 0.5
-    assert batch.facts["staleness/max"] == 0.0
+    assert batch.metrics["reward/mean"] == 0.5
+    assert batch.metrics["success/mean"] == 0.5
+    assert batch.metrics["staleness/max"] == 0.0
     await made.close()
 
 
@@ -49,9 +49,9 @@ async def test_with_staleness_the_next_groups_are_sampled_during_the_update(tmp_
     await until(lambda: len(player.begun) == 16)
     await sync_weights(made, player, 1)
     batch = await made.get_batch(1)
-    assert batch.facts["staleness/max"] == 1.0
-    assert batch.facts["staleness/versions"] == 1.0
-    assert batch.facts["time/ready"] > 0.0
+    assert batch.metrics["staleness/max"] == 1.0
+    assert batch.metrics["staleness/versions"] == 1.0
+    assert batch.metrics["time/ready"] > 0.0
     await made.close()
 
 
@@ -83,7 +83,7 @@ async def test_weights_that_are_synced_every_second_step_serve_two_steps(tmp_pat
     made = await started(run_config(sync={"every": 2}), tmp_path, player)
     await sync_weights(made, player, 0)
     assert (await made.get_batch(0)).step == 0
-    assert (await made.get_batch(1)).facts["staleness/max"] == 1.0
+    assert (await made.get_batch(1)).metrics["staleness/max"] == 1.0
     await made.close()
 
 
@@ -103,11 +103,11 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
     assert {sample.group for sample in batch.samples} == {1, 3, 5, 7}
-    assert batch.facts["groups/dropped"] == 4.0
-    assert batch.facts["episodes/verdicts"] == 2 * batch.facts["episodes/count"] == 16.0
+    assert batch.metrics["groups/dropped"] == 4.0
+    assert batch.metrics["episodes/verdicts"] == 2 * batch.metrics["episodes/count"] == 16.0
     # What was dropped was all solved: the policy is better than what it is trained on.
-    assert batch.facts["reward/trained"] == 0.5
-    assert batch.facts["reward/mean"] == batch.facts["success/mean"] == 0.75
+    assert batch.metrics["reward/trained"] == 0.5
+    assert batch.metrics["reward/mean"] == batch.metrics["success/mean"] == 0.75
     await made.close()
 
 
@@ -123,16 +123,16 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     held.set()
     first = await made.get_batch(0)
     assert {sample.group for sample in first.samples} == {0, 2, 3, 4}
-    assert (first.facts["groups/flat"], first.facts["groups/left_over"]) == (1.0, 1.0)
+    assert (first.metrics["groups/flat"], first.metrics["groups/left_over"]) == (1.0, 1.0)
     # Six groups were played: one all solved, five half.
-    assert first.facts["success/mean"] == pytest.approx(7 / 12)
+    assert first.metrics["success/mean"] == pytest.approx(7 / 12)
     # Spare groups of the next step would begin with weights that are too old for it.
     await settle()
     assert len(player.begun) == 12
     await sync_weights(made, player, 1)
     second = await made.get_batch(1)
     assert {sample.group for sample in second.samples} == {6, 7, 8, 10}
-    assert second.facts["staleness/max"] == 0.0
+    assert second.metrics["staleness/max"] == 0.0
     await made.close()
 
 
@@ -141,7 +141,7 @@ async def test_when_nearly_all_groups_are_flat_the_step_goes_on_with_what_there_
     made = await started(run_config(algorithm={"most_dropped": 2.0}), tmp_path, player)
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
-    assert batch.facts["groups/dropped"] == 8.0
+    assert batch.metrics["groups/dropped"] == 8.0
     assert len({sample.group for sample in batch.samples}) == 4
     await made.close()
 

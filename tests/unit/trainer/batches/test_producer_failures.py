@@ -22,9 +22,9 @@ async def test_failures_are_counted_for_retried_attempts_and_never_rewarded(tmp_
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
-    assert batch.facts["failures/sandbox"] == 4.0
-    assert batch.facts["reward/mean"] == 0.5
-    assert batch.facts["episodes/attempts"] == 1.5
+    assert batch.metrics["failures/sandbox"] == 4.0
+    assert batch.metrics["reward/mean"] == 0.5
+    assert batch.metrics["episodes/attempts"] == 1.5
     await made.close()
 
 
@@ -38,8 +38,8 @@ async def test_a_minimum_group_trains_on_those_with_a_verdict_and_tells_both_rew
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
     assert len(batch.samples) == 12
-    assert batch.facts["reward/mean"] == pytest.approx(2 / 3)
-    assert batch.facts["reward/with_failures"] == 0.5
+    assert batch.metrics["reward/mean"] == pytest.approx(2 / 3)
+    assert batch.metrics["reward/with_failures"] == 0.5
     await made.close()
     assert consumed(tmp_path)[0]["trajectories"] == ids(batch)
 

@@ -65,7 +65,7 @@ async def test_who_takes_the_place_of_a_dead_one_goes_on_with_the_weights_that_t
 
     again = batch_producer(run_config(), tmp_path, player)
     await again.start(go_on=True)
-    assert (await again.get_batch(1)).facts["staleness/max"] == 0.0
+    assert (await again.get_batch(1)).metrics["staleness/max"] == 0.0
     await again.rewind(1)
     await again.close()
 

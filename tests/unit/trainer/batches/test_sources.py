@@ -39,9 +39,9 @@ async def test_batches_have_the_sources_by_weight_and_metrics_of_each(tmp_path) 
     await sync_weights(made, player, 0)
     batch = await made.get_batch(0)
     assert sources_of(batch) == {"sums": 6, "openspiel": 2}
-    assert batch.facts["source/sums/success"] == 0.5
-    assert batch.facts["source/openspiel/episodes"] == 2
-    assert batch.facts["source/sums/issued"] == 3
+    assert batch.metrics["source/sums/success"] == 0.5
+    assert batch.metrics["source/openspiel/episodes"] == 2
+    assert batch.metrics["source/sums/issued"] == 3
     await made.close()
 
 
@@ -57,7 +57,7 @@ async def test_a_source_that_always_fails_does_not_starve_the_others(tmp_path) -
         await sync_weights(made, player, step)
         batch = await made.get_batch(step)
         assert sources_of(batch) == {"sums": 8}
-        lost += batch.facts.get("source/openspiel/failed", 0.0)
+        lost += batch.metrics.get("source/openspiel/failed", 0.0)
     assert lost > 0
     assert player.groups_of.total() >= 16
     await made.close()
@@ -85,9 +85,9 @@ async def test_a_run_of_sources_goes_on_after_a_restart_as_it_would_have(tmp_pat
         found.append(await made.get_batch(step))
         await made.close()
     assert [sources_of(each) for each in found] == [sources_of(each) for each in expected]
-    # Without the facts, which have seconds.
+    # Without the metrics, which have seconds.
     pairs = zip(found, expected, strict=True)
-    assert all(same(replace(one, facts={}), replace(other, facts={})) for one, other in pairs)
+    assert all(same(replace(one, metrics={}), replace(other, metrics={})) for one, other in pairs)
     if phases:
         assert [set(sources_of(each)) for each in found] == [{"sums"}] * 2 + [{"openspiel"}] * 4
 

@@ -235,6 +235,6 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
     await sync_weights(second, lost, 0)
     one, other = await first.get_batch(0), await second.get_batch(0)
     assert ids(one) == ids(other)
-    assert other.facts["failures/engine"] > 0
+    assert other.metrics["failures/engine"] > 0
     await first.close()
     await second.close()

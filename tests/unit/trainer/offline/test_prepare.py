@@ -37,7 +37,7 @@ def test_a_row_of_sft_is_one_sample_with_the_weight_of_its_episode():
     batch = made.get_batch(0)
     assert batch.objective is Objective.SFT
     assert sorted(sample.weight for sample in batch.samples) == [0.5, 1.5]
-    assert batch.facts == {"data/rows": 2, "data/dropped": 0, "data/truncated": 0, "data/epoch": 1.0}
+    assert batch.metrics == {"data/rows": 2, "data/dropped": 0, "data/truncated": 0, "data/epoch": 1.0}
 
 
 def test_weights_of_the_rows_that_are_trained_on_are_1_on_average():
@@ -85,8 +85,8 @@ def test_a_reward_model_scores_completions_whose_turns_are_marked(more):
     pair = Preference((user("Count."),), (turn("one"),), rejected, origin, rejected_skipped=frozenset({0, 2}))
     batch = batches(stage, [pair], context=60).get_batch(0)
     assert [sample.preferred for sample in batch.samples] == [True, False]
-    assert (batch.facts["data/rows"], batch.facts["data/dropped"]) == (1, 0)
-    assert batch.facts["data/truncated"] == (1 if more else 0)
+    assert (batch.metrics["data/rows"], batch.metrics["data/dropped"]) == (1, 0)
+    assert batch.metrics["data/truncated"] == (1 if more else 0)
 
 
 def test_a_labelled_completion_comes_with_its_prompt_and_the_completion_of_another():
@@ -151,10 +151,9 @@ def test_rows_that_do_not_fit_are_refused_together_by_file_and_row():
 
 def test_rows_that_do_not_fit_are_left_out_and_counted():
     stage = SFT.model_copy(update={"overlong": "drop"})
-    facts = (
-        batches(stage, [episode(1, "one"), episode(2, "a long answer " * 9)], context=60).get_batch(0).facts
-    )
-    assert (facts["data/rows"], facts["data/dropped"]) == (1, 1)
+    rows = [episode(1, "one"), episode(2, "a long answer " * 9)]
+    metrics = batches(stage, rows, context=60).get_batch(0).metrics
+    assert (metrics["data/rows"], metrics["data/dropped"]) == (1, 1)
 
 
 def test_rows_are_truncated_after_their_last_turn_that_fits():
@@ -164,7 +163,7 @@ def test_rows_are_truncated_after_their_last_turn_that_fits():
     (sample,) = batch.samples
     assert len(sample) <= 60
     assert set(sample.turns_T[sample.mask_T].tolist()) == {0}
-    assert (batch.facts["data/truncated"], batch.facts["data/dropped"]) == (1, 1)
+    assert (batch.metrics["data/truncated"], batch.metrics["data/dropped"]) == (1, 1)
 
 
 def test_data_of_which_nothing_fits_is_an_error():

@@ -52,8 +52,8 @@ def test_solved_demonstrations_are_trained_on_and_others_only_if_so_configured()
     }
     every = batches_of(PLAYED, config(keep_failures=True), 0)
     assert len({each.trajectory_id for step in range(5) for each in every.get_batch(step).samples}) == 5
-    assert solved.get_batch(0).facts["demonstrations/success"] == 0.6
-    assert solved.get_batch(0).facts["demonstrations/kept"] == 3
+    assert solved.get_batch(0).metrics["demonstrations/success"] == 0.6
+    assert solved.get_batch(0).metrics["demonstrations/kept"] == 3
 
 
 def test_nothing_is_learned_from_an_opponent_that_lost() -> None:
@@ -184,7 +184,7 @@ def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_dif
     assert ids[:10] != ids[10:]
     assert [batch.step for batch in taken] == list(range(5))
     assert all(batch.objective is Objective.SFT and len(batch.samples) == 4 for batch in taken)
-    assert taken[4].facts == {"demonstrations/success": 0.5, "demonstrations/epoch": 2.0}
+    assert taken[4].metrics == {"demonstrations/success": 0.5, "demonstrations/epoch": 2.0}
 
 
 def test_a_batch_may_be_larger_than_all_there_is() -> None:

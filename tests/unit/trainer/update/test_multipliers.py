@@ -30,7 +30,7 @@ def learner_on(folder):
 
 def step(learner, number, cost):
     batch = learner.annotate(small_batch(number))
-    return learner.update(replace(batch, facts={"cost/call.rm": cost}))
+    return learner.update(replace(batch, metrics={"cost/call.rm": cost}))
 
 
 def test_a_resumed_learner_goes_on_with_the_multipliers_of_its_checkpoint(tmp_path):

@@ -29,7 +29,7 @@ def test_an_outline_and_its_tokens_are_the_batch_again():
     batch = replace(raw_batch(), replayed=frozenset({0}))
     hollow = travelled(outlined(batch)).batch()
     again = filled(hollow, travelled(row_tokens(batch, range(len(batch.samples)))))
-    assert (again.step, again.objective, again.facts) == (batch.step, batch.objective, batch.facts)
+    assert (again.step, again.objective, again.metrics) == (batch.step, batch.objective, batch.metrics)
     assert again.replayed == batch.replayed
     for one, other in zip(batch.samples, again.samples, strict=True):
         for name in ARRAYS:

@@ -99,7 +99,7 @@ def test_the_update_has_the_gradient_of_the_cross_entropy(model):
     loss = torch.nn.functional.binary_cross_entropy_with_logits(torch.cat(outputs), torch.cat(labels))
     parameters = dict(core.named_parameters())
     expected = torch.autograd.grad(loss, parameters.values(), allow_unused=True)
-    assert credited.facts["loss/process_reward_model"] == pytest.approx(loss.item(), rel=1e-4)
+    assert credited.metrics["loss/process_reward_model"] == pytest.approx(loss.item(), rel=1e-4)
     seen = {}
     step = model.optimizer.step
 
@@ -115,11 +115,11 @@ def test_the_update_has_the_gradient_of_the_cross_entropy(model):
 
 
 def test_it_learns_to_judge_steps_that_it_never_saw_and_is_read_by_transformers(model, tmp_path):
-    before = step_credit(model.annotate(batch(99)), NAMES).facts
+    before = step_credit(model.annotate(batch(99)), NAMES).metrics
     for step in range(30):
         credited = step_credit(model.annotate(batch(step)), NAMES)
         model.update(credited)
-    after = credited.facts
+    after = credited.metrics
     assert after["steps/held_out_accuracy"] == 1.0
     assert after["steps/held_out_brier"] < before["steps/held_out_brier"] / 4
     assert after["steps/held_out_accuracy/progress"] == 1.0

@@ -75,12 +75,12 @@ def pairs(step, count=6, held_out=0):
 
 
 def train(model, stage, steps, first=0):
-    facts = {}
+    metrics = {}
     for step in range(first, steps):
         credited = score_credit(model.annotate(pairs(step, held_out=4)), stage)
-        facts = credited.facts
+        metrics = credited.metrics
         model.update(credited)
-    return facts
+    return metrics
 
 
 def scores_of(model, batch):
@@ -105,7 +105,7 @@ def test_gradients_are_those_of_the_loss_over_pairs(folder, stage, layout):
     parameters = dict(model.model.core.named_parameters())
     found = torch.autograd.grad(loss, parameters.values(), allow_unused=True)
     expected = dict(zip(parameters, found, strict=True))
-    assert credited.facts["loss/reward_model"] == pytest.approx(loss.item(), rel=1e-4)
+    assert credited.metrics["loss/reward_model"] == pytest.approx(loss.item(), rel=1e-4)
     seen = {}
     step = model.optimizer.step
 
@@ -130,7 +130,7 @@ def _torch_score(core, sample):
 def test_a_reward_model_learns_to_tell_pairs_apart_that_it_never_saw(folder, stage):
     model = learner(folder, stage)
     model.begin_stage(stage.optimizer.model_copy(update={"learning_rate": 1e-2}), 25, reference=True)
-    before = score_credit(model.annotate(pairs(99, held_out=4)), stage).facts
+    before = score_credit(model.annotate(pairs(99, held_out=4)), stage).metrics
     after = train(model, stage, 25)
     assert before["pairs/held_out_accuracy"] == 0.5
     assert after["pairs/held_out_accuracy"] == 1.0

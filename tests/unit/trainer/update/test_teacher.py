@@ -64,7 +64,7 @@ def test_an_update_takes_the_policy_towards_the_teacher_and_leaves_the_teacher_a
         scored = learner.annotate(batch)
         scores.append(scored.samples[0].teacher_logprobs_T.tolist())
         done = credit(scored, algorithm)
-        kls.append(done.facts["distillation/kl"])
+        kls.append(done.metrics["distillation/kl"])
         learner.update(done)
     # These tokens were not sampled from the policy: their log-ratio moves by the sign of the advantage.
     liked = [credit(learner.annotate(batch), algorithm)]

@@ -56,11 +56,11 @@ def test_metrics_of_pairs():
         completion(1, -4.0, -4.0, preferred=True),
         completion(1, -4.0, -5.0, preferred=False),
     ]
-    facts = credit(batch(*rows), DpoLoss(beta=0.5)).facts
-    assert facts["preferences/accuracy"] == 0.5
-    assert facts["preferences/margin"] == pytest.approx((1.0 - 0.5) / 2)
-    assert facts["preferences/chosen"] == -3.0
-    assert facts["preferences/rejected"] == -5.0
+    metrics = credit(batch(*rows), DpoLoss(beta=0.5)).metrics
+    assert metrics["preferences/accuracy"] == 0.5
+    assert metrics["preferences/margin"] == pytest.approx((1.0 - 0.5) / 2)
+    assert metrics["preferences/chosen"] == -3.0
+    assert metrics["preferences/rejected"] == -5.0
 
 
 def test_metrics_of_labelled_completions():
@@ -70,16 +70,16 @@ def test_metrics_of_labelled_completions():
         completion(2, -6.0, -5.0, preferred=True),
         completion(0, -1.0, -2.0, preferred=None, weight=0.0),
     ]
-    facts = credit(batch(*rows), KtoLoss(beta=0.5)).facts
-    assert facts["reference/kl_sequence"] == 1.0
-    assert facts["preferences/accuracy"] == pytest.approx(2 / 3)
-    assert facts["preferences/desirable"] == pytest.approx(2 / 3)
+    metrics = credit(batch(*rows), KtoLoss(beta=0.5)).metrics
+    assert metrics["reference/kl_sequence"] == 1.0
+    assert metrics["preferences/accuracy"] == pytest.approx(2 / 3)
+    assert metrics["preferences/desirable"] == pytest.approx(2 / 3)
 
 
 def test_a_pair_that_a_batch_has_twice_counts_twice():
     rows = completion(0, -2.0, -3.0, preferred=True), completion(0, -6.0, -5.0, preferred=False)
     once, twice = (credit(batch(*rows * times), DpoLoss()) for times in (1, 2))
-    assert twice.facts == pytest.approx(once.facts)
+    assert twice.metrics == pytest.approx(once.metrics)
     halves = [each.advantages_T[1] for each in twice.samples]
     assert halves == pytest.approx([each.advantages_T[1] / 2 for each in once.samples] * 2)
 
@@ -145,7 +145,7 @@ def test_an_update_in_micro_batches_has_the_gradient_of_the_loss_itself(tmp_path
     loss = direct_loss(model, reference, given, config)
     loss.backward()
     credited = credit(learner.annotate(given), config)
-    assert credited.facts["loss/preferences"] == pytest.approx(loss.item(), rel=1e-4)
+    assert credited.metrics["loss/preferences"] == pytest.approx(loss.item(), rel=1e-4)
     learner.update(credited)
     theirs = {name: each.grad for name, each in model.named_parameters()}
     checked = 0
@@ -167,7 +167,7 @@ def test_dpo_parts_chosen_from_rejected_while_the_reference_stays(tmp_path, lora
     margins = []
     for _ in range(6):
         credited = credit(learner.annotate(preferences()), DpoLoss())
-        margins.append(credited.facts["preferences/margin"])
+        margins.append(credited.metrics["preferences/margin"])
         learner.update(credited)
     assert margins[0] == pytest.approx(0.0, abs=1e-6)
     assert margins == sorted(margins)
