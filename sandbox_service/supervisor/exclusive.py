@@ -12,10 +12,10 @@ from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
+from .doubt import resolve_doubt
 from .failures import error_answer
 from .idempotency import identify_request, recorded_answer
 from .instances import END_CODES, InstanceState
-from .takeover import resolve_doubt
 from .timing import RequestTimer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.ownership import NOBODY
 
+from .doubt import record_takeover
 from .instances import InstanceState
-from .takeover import record_takeover
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore

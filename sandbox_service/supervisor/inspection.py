@@ -18,9 +18,9 @@ from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery
 
+from .doubt import resolve_doubt
 from .instances import Tombstone, unknown_error
 from .recorded_status import recorded_status
-from .takeover import resolve_doubt
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore

@@ -1,4 +1,4 @@
-"""Takes over the instances of supervisors that ended, and guards those that may lack steps.
+"""Takes over the instances of supervisors that ended.
 
 An instance of another supervisor is claimed in the store first, which refuses the claim while that
 supervisor's lease holds, and refuses everything that it still writes afterwards.
@@ -6,9 +6,6 @@ supervisor's lease holds, and refuses everything that it still writes afterwards
 A supervisor whose node lacks the environment's image, or room for a box, claims no instance that it would
 have to rebuild: another node may. If none can, one of them records the instance as lost once its lease is
 over.
-
-An instance is in doubt if steps that were answered may be missing from its record. A client that counts its
-steps shows by ``step_index`` that it knows the state; all others get an error instead of a wrong state.
 """
 
 from __future__ import annotations
@@ -24,8 +21,8 @@ from sandbox_service.stream.routing import LAST_RESORT, TAKE_OVER_FROM
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.ownership import NOBODY
 from sandbox_service.trajectories.records import EventKind, EventRecord, public_id
-from sandbox_service.wire.frames import Op
 
+from .doubt import last_writer, record_takeover, was_left_in_doubt
 from .idempotency import RECORDED_AS, digest_of
 from .instances import InstanceState, Tombstone, end_error, unknown_error
 from .recorded_status import end_of, is_finished, steps_of
@@ -44,8 +41,6 @@ if TYPE_CHECKING:
     from .takeover_admission import TakeoverAdmission
 
 
-_IN_DOUBT = 409
-"""Status of a takeover after which the instance may lack steps."""
 _OPS = {kind: op for op, kind in RECORDED_AS.items()}
 _HELD_CHECK_S = 1.0
 """Longest time for which a lease that was found to hold is not looked at again: its owner may return it."""
@@ -247,51 +242,6 @@ class Takeover:
 def _held_error(owner: str, seconds: float) -> ServiceError:
     detail = f"supervisor {owner} does not answer and has its lease for another {seconds:.1f} s"
     return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=seconds)
-
-
-def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:
-    """Return the supervisor that wrote the instance's latest events; empty after a handover."""
-    for event in reversed(events):
-        if event.kind is EventKind.RECOVER and event.instance_id == record.instance_id:
-            return str(json.loads(event.response)["supervisor"])
-    return record.supervisor
-
-
-def was_left_in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
-    """Return whether an earlier takeover left the instance in doubt and no step has settled that since."""
-    for event in reversed(events):
-        if event.instance_id != record.instance_id or event.kind is EventKind.STEP:
-            return False
-        if event.kind is EventKind.RECOVER and event.status == _IN_DOUBT:
-            return True
-    return False
-
-
-def record_takeover(journal: Journal, instance: Instance, supervisor: str) -> None:
-    """Record who has the instance from now on, and whether it may lack steps that were answered."""
-    response = json.dumps({"supervisor": supervisor, "complete": not instance.in_doubt}).encode()
-    status = _IN_DOUBT if instance.in_doubt else 200
-    journal.write_eventually(journal.event(instance, EventKind.RECOVER, response=response, status=status))
-
-
-def resolve_doubt(instance: Instance, frame: Frame) -> None:
-    """Admit an operation on an in-doubt instance if its ``step_index`` shows that the caller knows the state.
-
-    Raises ServiceError(INSTANCE_RECOVERED) otherwise.
-    """
-    asked = frame.meta.get("step_index") if frame.op is Op.STEP else None
-    index = instance.step_index
-    if asked is None:
-        detail = (
-            f"the instance was recovered at step {index} and may lack steps that were answered; continue "
-            "with a step that has a step_index, or release it and create another"
-        )
-        raise ServiceError(ErrorCode.INSTANCE_RECOVERED, detail)
-    if asked > index:
-        detail = f"the instance was recovered at step {index}; answered steps up to {asked - 1} are lost"
-        raise ServiceError(ErrorCode.INSTANCE_RECOVERED, detail)
-    if asked == index:
-        instance.in_doubt = False
 
 
 def _next_sequence(record: InstanceRecord, events: Sequence[EventRecord]) -> int:

@@ -17,7 +17,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, fake_config, supervised
-from tests.harness.waiting import until
+from tests.harness.waiting import settle, until
 
 _CREATE = {"environment": "echo", "task_id": "echo-10"}
 
@@ -230,3 +230,19 @@ async def test_a_step_that_cost_the_instance_has_its_timeout_for_an_answer_after
         assert await service.refusal(Op.STEP, instance, message, key="k") is ErrorCode.STEP_TIMEOUT
         assert await service.refusal(Op.STEP, instance, message, key="k") is ErrorCode.STEP_TIMEOUT
         assert await service.refusal(Op.STEP, instance, message, key="new") is ErrorCode.INSTANCE_LOST
+
+
+async def test_an_answer_waits_for_the_commit_of_its_record() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        service.store.commits.clear()
+        step = asyncio.create_task(service.step(instance, key="k"))
+        await service.store.commit_awaited.wait()
+        assert service.store.kinds(instance) == ["create", "step"]
+        again = asyncio.create_task(service.step(instance, key="k"))
+        await settle()
+        assert not step.done()
+        assert not again.done()
+        assert (await service.call(Op.PING)).op is Op.REPLY
+        service.store.commits.set()
+        assert (await step) == (await again)
