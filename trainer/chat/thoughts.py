@@ -35,6 +35,10 @@ class ThoughtMarks:
     gap: str = ""
     """Text between the closing mark and what is said."""
 
+    def closed_before(self, said: str) -> str:
+        """Return what is said behind a prompt that opened a thought, when there is none."""
+        return f"\n{self.end}\n\n{said}"
+
     def framed(self, thought: str, said: str, head: str = "") -> str:
         """Return a thought and what is said behind a prompt, of which ``head`` is the end.
 
@@ -135,6 +139,25 @@ def opened(prompt: str) -> str:
 def closed(prompt: str) -> bool:
     """Return whether a prompt ends behind a thought, so that the turn has none."""
     return prompt.rstrip().endswith((CLOSE, *(other.end for other in _OTHERS)))
+
+
+def continued(text: str, head: str, *, thinks: bool) -> str:
+    """Return a turn's text behind a prompt, of which ``head`` is the end and which may have opened a thought.
+
+    The mark that the prompt has is not repeated; a text without a thought (``thinks`` is false) closes it
+    first.
+    """
+    mark = opened(head)
+    marks = next((each for each in (COMMON, *_OTHERS) if each.begin == mark), None)
+    if marks is None:
+        return text
+    if not thinks:
+        return marks.closed_before(text)
+    repeated = next((each for each in (marks, COMMON) if text.lstrip().startswith(each.begin)), None)
+    if repeated is None:
+        return text
+    rest = text.lstrip().removeprefix(repeated.begin).removeprefix(head[len(head.rstrip()) :])
+    return rest.replace(repeated.end, marks.end, 1)
 
 
 def thought_before(content: str) -> tuple[str | None, str]:

@@ -17,7 +17,7 @@ from trainer.errors import ConfigError, PluginRejected
 from .arguments import warn_of_unknown
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
 from .template import Template, template_source
-from .thoughts import COMMON, apart, closed, marked, opened, read_alone, thought_of, whole
+from .thoughts import COMMON, apart, closed, continued, marked, opened, read_alone, thought_of, whole
 from .tool_formats import TOOL_FORMATS, tool_format
 
 if TYPE_CHECKING:
@@ -114,6 +114,16 @@ class ChatTokenizer:
         ids = self.encode(message) if isinstance(message, str) else self._written(message, head)
         end = self._template.end_token(calls=calls)
         return [*ids, *(self.encode(end) if end else self.stop_ids[:1])]
+
+    def displayed_turn(self, text: str, read: Message, prompt: Sequence[int]) -> list[int]:
+        """Return the tokens of a turn recorded as ``text``, of which ``reread`` made ``read``.
+
+        The text is kept but for a thought that the prompt has opened: its mark is not repeated, and a text
+        without a thought closes it first.
+        """
+        thinks = thought_of(read)[0] is not None
+        text = continued(text, self.decode(prompt[-HEAD_TOKENS:]), thinks=thinks)
+        return self.turn(text, prompt, calls=bool(read.tool_calls))
 
     def said(self, turn_ids: Sequence[int]) -> str:
         """Return the text of a turn without its stop token."""
@@ -217,7 +227,7 @@ class ChatTokenizer:
             thought = f"{COMMON.begin}\n{message.reasoning_content}\n{COMMON.end}"
             if plain.startswith(thought):
                 return marks.framed(message.reasoning_content, plain[len(thought) :].lstrip("\n"), head)
-        return f"\n{marks.end}\n\n{plain}" if opened(head) == marks.begin else plain
+        return marks.closed_before(plain) if opened(head) == marks.begin else plain
 
     def _prepared(
         self, messages: Sequence[Message], tools: Sequence[Tool], *, in_prompt: bool

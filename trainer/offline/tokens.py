@@ -83,8 +83,9 @@ def tokenize_conversation(
     """Return the tokens of a conversation whose ``completion`` begins with a turn.
 
     Calls are numbered as in an episode; a turn with calls or a thought in its text, as a run displays it, is
-    tokenized as that text. Messages after the last turn are left out. ``skipped`` are indices of the
-    completion's turns that carry no loss. Raises ConfigError where the chat template rejects a message.
+    tokenized as that text, behind a thought that the prompt opened. Messages after the last turn are left
+    out. ``skipped`` are indices of the completion's turns that carry no loss. Raises ConfigError where the
+    chat template rejects a message.
     """
     read = [chat.reread(message, tools) for message in completion]
     messages = numbered([*prompt, *read])
@@ -102,6 +103,6 @@ def tokenize_conversation(
         if read[place] is given:
             tokens += chat.turn(message, tokens)
         else:
-            tokens += chat.turn(given.content or "", tokens, calls=bool(message.tool_calls))
+            tokens += chat.displayed_turn(given.content or "", message, tokens)
         turns.append(TurnSpan(start, len(tokens), trained=place not in skipped))
     return TokenizedConversation(tuple(tokens), tuple(turns))

@@ -157,6 +157,30 @@ def test_a_displayed_turn_keeps_the_models_own_way_of_writing(name, text):
     assert list(learned.token_ids[turn.start : turn.end - 1]) == chat.encode(text)
 
 
+WRITTEN = "<tool_call>\n<function=python>\n<parameter=code>\n2+3\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "learned"),
+    [
+        (WRITTEN, f"\n</think>\n\n{WRITTEN}"),
+        (f"<think>\nA sum.\n</think>\n\n{WRITTEN}", f"A sum.\n</think>\n\n{WRITTEN}"),
+        (f"<think>A sum.\n</think>\n\n{WRITTEN}", f"A sum.\n</think>\n\n{WRITTEN}"),
+        (f"A sum.\n</think>\n\n{WRITTEN}", f"A sum.\n</think>\n\n{WRITTEN}"),
+    ],
+    ids=["no thought", "a thought of its own", "as a run displays it", "as it was sampled"],
+)
+def test_a_displayed_call_stands_behind_the_thought_that_the_prompt_opened(text, learned):
+    chat = chat_with("qwen3_5_think", tool_format="qwen3_coder")
+    given = Message(role="assistant", content=text)
+    recorded = tokenize_conversation(chat, ASK, (given, SAW, given))
+    for turn in recorded.turns:
+        prompt, ids = recorded.token_ids[: turn.start], recorded.token_ids[turn.start : turn.end]
+        assert chat.decode(prompt).endswith("<think>\n")
+        assert chat.said(ids) == learned
+        assert chat.parse(learned, prompt=prompt).tool_calls
+
+
 def test_an_example_in_the_opening_is_read_as_in_a_rollout():
     chat = chat_with("mistral_nemo", tool_format="mistral")
     example = Message(role="assistant", content='[TOOL_CALLS][{"name": "python", "arguments": {}}]')
