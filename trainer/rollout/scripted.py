@@ -65,7 +65,7 @@ class ScriptedPolicy:
     async def generate(self, request: GenerationRequest) -> Generation:
         """Return the turn's message, cut at ``max_tokens``. Raises EngineError if the script has none."""
         key = request.key
-        turn = self._chat.turn(self._line(key))
+        turn = self._chat.turn(self._line(key), request.token_ids)
         dice = random.Random(f"{self._seed} {key.trajectory_id} {key.seed} {key.turn}")
         seconds = self._latency.seconds(dice) if self._latency is not None else 0.0
         limit_s = math.inf if request.limit_s is None else request.limit_s

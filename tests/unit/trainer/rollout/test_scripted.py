@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.template_families import chat_with
 from tests.harness.tiny_chat import tiny_chat
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import EngineError
@@ -40,6 +41,16 @@ async def test_messages_are_written_in_the_tokenizers_format() -> None:
     call = ToolCall(function=FunctionCall(name="python", arguments={"code": "print(1)"}))
     policy = ScriptedPolicy({"t": [Message(role="assistant", tool_calls=(call,))]}, tiny_chat())
     assert tiny_chat().said((await policy.generate(request())).token_ids) == "```python\nprint(1)\n```"
+
+
+@pytest.mark.parametrize(
+    ("head", "said"), [("<think>\n", "\n</think>\n\n5"), ("", "5")], ids=["opened", "not opened"]
+)
+async def test_a_message_closes_a_thought_only_where_the_prompt_opened_one(head, said) -> None:
+    chat = chat_with("qwen3_5_think")
+    policy = ScriptedPolicy({"t": [Message(role="assistant", content="5")]}, chat)
+    prompt = tuple(chat.encode(f"<|im_start|>user\n2 + 3?<|im_end|>\n<|im_start|>assistant\n{head}"))
+    assert chat.said((await policy.generate(replace(request(), token_ids=prompt))).token_ids) == said
 
 
 async def test_a_line_is_cut_at_the_requests_limit() -> None:
