@@ -170,7 +170,7 @@ class PoolConfig(Branch):
     queue_timeout_s: Seconds = 60.0
     """Maximum wait for a box."""
     max_instances_per_tenant: Positive | None = None
-    """Maximum live instances of one tenant on one node."""
+    """Maximum live instances of one tenant on one node: of all environments, in ``pools`` of that one."""
 
 
 class QuotaConfig(Branch):

@@ -45,8 +45,12 @@ class Admission:
         """Raise OverCapacityError(QUOTA_EXCEEDED) if the tenant may not have that many further instances."""
         config, have = self._config, self._table.count(tenant)
         limit = config.pool_of(environment).max_instances_per_tenant
-        if limit is not None and have + wanted > limit:
-            raise _too_many(have, limit, "pool.max_instances_per_tenant")
+        if limit is not None and environment in config.pools:
+            own, setting = self._table.count(tenant, environment), f"pools.{environment}"
+        else:
+            own, setting = have, "pool"
+        if limit is not None and own + wanted > limit:
+            raise _too_many(own, limit, f"{setting}.max_instances_per_tenant")
         # The other quotas protect tenants from each other.
         if config.tenants == 1:
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -177,7 +177,8 @@ class InstanceTable:
         self._clock = clock
         self._live: dict[str, Instance] = {}
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
-        self._of_tenant: Counter[str] = Counter()
+        self._of_tenant: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Numbers of live instances by tenant and environment."""
         self._listing = Listing()
         self.leases = Leases(config.idle_timeout_s)
 
@@ -191,9 +192,10 @@ class InstanceTable:
         """Return every live instance, in order of creation."""
         return list(self._live.values())
 
-    def count(self, tenant: str) -> int:
-        """Return the number of live instances of a tenant, including those being created."""
-        return self._of_tenant[tenant]
+    def count(self, tenant: str, environment: str | None = None) -> int:
+        """Return the number of a tenant's live instances, those being created included."""
+        own = self._of_tenant.get(tenant, Counter())
+        return own.total() if environment is None else own[environment]
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of live instances by environment, in a box or not."""
@@ -249,7 +251,7 @@ class InstanceTable:
     def newest_live(self, tenant: str, limit: int) -> tuple[list[Instance], int]:
         """Return a tenant's live instances, the newest first and at most ``limit``, and the number of all."""
         own = (each for each in reversed(self._live.values()) if each.tenant == tenant)
-        return list(islice(own, limit)), self._of_tenant[tenant]
+        return list(islice(own, limit)), self.count(tenant)
 
     def new_id(self) -> str:
         """Return an unguessable id that names its supervisor."""
@@ -278,7 +280,7 @@ class InstanceTable:
         instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys, began)
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
-        self._of_tenant[tenant] += 1
+        self._of_tenant[tenant][catalog.spec.name] += 1
         self._listing.add(tenant, instance_id)
         return instance
 
@@ -347,6 +349,7 @@ class InstanceTable:
             return
         self.leases.end_lease(instance.lease)
         instance.keys.close()
-        self._of_tenant[instance.tenant] -= 1
-        if not self._of_tenant[instance.tenant]:
+        own = self._of_tenant[instance.tenant]
+        own[instance.spec.name] -= 1
+        if not own.total():
             del self._of_tenant[instance.tenant]

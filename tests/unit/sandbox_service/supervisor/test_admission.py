@@ -119,3 +119,17 @@ async def test_the_quota_of_a_tenant_counts_all_its_instances() -> None:
         await service.tenant_named("bob").create("echo")
         await service.release(first)
         await service.create("echo")
+
+
+async def test_a_quota_of_one_environment_counts_its_instances_alone() -> None:
+    pools = {"sheet": PoolConfig(min_boxes=0, max_instances_per_tenant=2)}
+    async with supervised(pools=pools) as service:
+        for _ in range(3):
+            await service.create("echo")
+        first = await service.create("sheet")
+        await service.create("sheet")
+        with pytest.raises(ServiceError, match=r"2 of 2 live instances \(pools\.sheet\.max_instances"):
+            await service.create("sheet")
+        await service.create("echo")
+        await service.release(first)
+        await service.create("sheet")
