@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ray import tune
 
+from local_processes.threads import run_in_thread
 from trainer.config import RayConfig
 from trainer.errors import ConfigError
 from trainer.launch.cluster import gpus, ray_cluster
@@ -51,7 +54,7 @@ def tune_trials(
     cpus = os.cpu_count() or 1
     with ray_cluster(RayConfig(), cpus, _OBJECT_STORE):
         check_gpus(resources.gpus, gpus())
-        results = tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(
                 _trainable(plan, {trial.name: trial for trial in trials}),
                 {"cpu": min(cpus, resources.cpus), "gpu": resources.gpus},
@@ -59,7 +62,11 @@ def tune_trials(
             param_space={"trial": tune.grid_search([trial.name for trial in trials])},
             tune_config=tune.TuneConfig(max_concurrent_trials=at_once),
             run_config=tune.RunConfig(name="tune", storage_path=str(plan.root.absolute()), verbose=0),
-        ).fit()
+        )
+        # Tune prints what it was asked to do, however quiet; standard output is for the command's results.
+        with contextlib.redirect_stdout(sys.stderr):
+            # In the main thread, Tune would handle Ctrl-C itself, and return as if all trials had ended.
+            results = run_in_thread(tuner.fit, name="ray tune")
     return dict(_errors(results))
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
+from tests.harness.waiting import wait_until
 from trainer.errors import ConfigError
 from trainer.sweep.grid import make_trials, parse_axes
 from trainer.sweep.trial_process import SweepPlan
@@ -34,6 +40,68 @@ with (folder / "metrics.jsonl").open("w") as lines:
 with (root / "order").open("a") as order:
     order.write(f"end {settings['name']}\\n")
 """
+
+COMMAND = """
+import sys
+from pathlib import Path
+from trainer.cli.app import build_cli
+from trainer.cli.driver import RealDriver
+from trainer.sweep.trial_process import SweepPlan
+from trainer.sweep.tuning import TrialResources, tune_trials
+
+class Driver(RealDriver):
+    def train_trials(self, run, constants, trials, root, at_once):
+        plan = SweepPlan(run, tuple(constants), root, (sys.executable, sys.argv[-1]), Path.cwd())
+        return tune_trials(plan, trials, TrialResources(10_000.0), at_once=at_once)
+
+build_cli()(["sweep", *sys.argv[1:-1]], obj=Driver())
+"""
+"""The command with a driver that trains by the program in its last argument."""
+
+
+@contextlib.contextmanager
+def sweeping(folder: Path, program: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """``sandbox-trainer sweep`` with a program in place of ``train``; killed if it still runs after."""
+    (folder / "command.py").write_text(COMMAND)
+    (folder / "program.py").write_text(program)
+    (folder / "run.toml").write_text(f'name = "mine"\nroot = "{folder}"\n')
+    words = (sys.executable, "command.py", "run.toml", *words, "program.py")
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, cwd=folder, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_json_of_a_sweep_is_all_that_it_writes_to_standard_output(tmp_path: Path) -> None:
+    with sweeping(tmp_path, PROGRAM, "seed=0,1", "--json") as process:
+        output, told = process.communicate()
+    assert process.returncode == 0, told
+    assert [each["done"] for each in json.loads(output)["trials"]] == [True, True]
+
+
+def test_ctrl_c_ends_a_sweep_and_its_trial_and_says_so(tmp_path: Path) -> None:
+    begun = tmp_path / "mine.sweep" / "seed-0" / "metrics.jsonl"
+    with sweeping(tmp_path, PROGRAM.replace("/ 10,", "/ 10 + time.sleep(600),"), "seed=0,1") as process:
+        wait_until(begun.exists)
+        process.send_signal(signal.SIGINT)
+        output, told = process.communicate()
+    assert process.returncode == 130, told
+    assert "interrupted; the same command resumes the sweep" in told
+    assert output == ""
+    wait_until(lambda: not trials_of(tmp_path))
+
+
+def trials_of(folder: Path) -> list[Path]:
+    """The processes of trials in a folder."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder).encode() in line.read_bytes():
+                found.append(line)
+    return found
 
 
 def test_trials_run_one_after_another_and_the_sweep_is_resumed(tmp_path: Path) -> None:
