@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.stream.routing import RECORDED
 from sandbox_service.wire.frames import Op
 
-from .placement import owner_of
+from .placement import creator_of
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
@@ -27,12 +27,12 @@ class NewOwners:
 
     def owner(self, instance_id: str) -> str | None:
         """Return the supervisor that has the instance, or else the one that its id names, if it names one."""
-        return self._names.get(instance_id) or owner_of(instance_id)
+        return self._names.get(instance_id) or creator_of(instance_id)
 
     def note(self, instance_id: str, name: str) -> None:
         """Remember that a supervisor answered for the instance; the oldest entries give way."""
         self.forget(instance_id)
-        if name != owner_of(instance_id):
+        if name != creator_of(instance_id):
             self._names[instance_id] = name
             if len(self._names) > self._most:
                 self._names.popitem(last=False)

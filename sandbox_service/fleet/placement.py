@@ -22,8 +22,8 @@ def least_loaded(load: Mapping[str, int], names: Iterable[str], turn: int = 0) -
     return sorted([*ordered[first:], *ordered[:first]], key=lambda name: load.get(name, 0))
 
 
-def owner_of(instance_id: str) -> str | None:
-    """Return the supervisor that made an id, or None for an id that a client chose."""
+def creator_of(instance_id: str) -> str | None:
+    """Return the supervisor that created an instance, by its id; None for an id that a client chose."""
     name, dot, rest = instance_id.partition(".")
     return name if dot and name and rest else None
 

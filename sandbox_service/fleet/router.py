@@ -31,7 +31,7 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .connections import SupervisorConnections, left_error
 from .new_owners import NewOwners
-from .placement import least_loaded, owner_of, rank
+from .placement import creator_of, least_loaded, rank
 from .refusing_nodes import RefusingNodes, sum_up
 from .replies import is_left_to_others, is_unknown, new_owner
 from .requests import environment_of, is_on_instance, may_be_taken_over, placed_by, subject_of
@@ -111,9 +111,10 @@ class Router:
                 self._note_success(frame, name)
                 return answer
         all_unknown = all(error.code is ErrorCode.UNKNOWN_INSTANCE for error in refusals.values())
-        if all_unknown and owner_of(instance_id) not in order:
+        creator = creator_of(instance_id)
+        if all_unknown and creator not in order:
             reply = await self._takeovers.ask_fleet(frame, order, deadline)
-            return reply_or_raise(await self._follow(frame, reply, deadline, owner_of(instance_id) or ""))
+            return reply_or_raise(await self._follow(frame, reply, deadline, creator or ""))
         raise sum_up(refusals, members)
 
     async def call_all(

@@ -20,7 +20,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame, error_of
 from sandbox_service.stream.routing import LAST_RESORT, TAKE_OVER_FROM
 
-from .placement import owner_of, rank
+from .placement import creator_of, rank
 from .refusing_nodes import stranded_error
 from .replies import code_of, is_refused_by_node
 from .requests import is_on_instance, placed_by
@@ -78,7 +78,7 @@ class TakeoverSearch:
                 reply = await self._connections.request(name, frame, deadline)
                 if code_of(reply) is not ErrorCode.UNKNOWN_INSTANCE:
                     return reply
-        owner = owner_of(frame.instance_id) or ""
+        owner = creator_of(frame.instance_id) or ""
         answer = await self.ask_others(frame, members or asked, deadline, owner)
         return answer or await self.wait_for_answer(frame, deadline, owner)
 

@@ -13,7 +13,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
-from sandbox_service.fleet.placement import owner_of
+from sandbox_service.fleet.placement import creator_of
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.fleet.scaler import end_scaler
@@ -99,12 +99,12 @@ async def test_nodes_come_and_go_with_the_demand_for_instances(cluster, tmp_path
     try:
         await wait_for_nodes(discovery, 1)
         held = [await create(router) for _ in range(BOXES)]
-        first = owner_of(held[0])
-        assert {owner_of(instance) for instance in held} == {first}
+        first = creator_of(held[0])
+        assert {creator_of(instance) for instance in held} == {first}
 
         async with asyncio.timeout(LIMIT_S):
             held.append(await create(router))
-        assert owner_of(held[-1]) != first
+        assert creator_of(held[-1]) != first
         await wait_for_nodes(discovery, 2)
         assert discovery.scale is not None
         assert discovery.scale.wanted == 2

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sandbox_service.fleet.placement import least_loaded, owner_of, rank
+from sandbox_service.fleet.placement import creator_of, least_loaded, rank
 
 NAMES = [f"s{n}" for n in range(8)]
 KEYS = [f"key-{n}" for n in range(2000)]
@@ -46,8 +46,8 @@ def test_without_supervisors_the_order_is_empty():
 
 
 @pytest.mark.parametrize(
-    ("instance_id", "owner"),
+    ("instance_id", "creator"),
     [("s1.abc", "s1"), ("s1.a.b", "s1"), ("mine", None), (".abc", None), ("s1.", None), ("", None)],
 )
-def test_an_id_names_its_supervisor_before_the_dot(instance_id, owner):
-    assert owner_of(instance_id) == owner
+def test_an_id_names_its_supervisor_before_the_dot(instance_id, creator):
+    assert creator_of(instance_id) == creator
