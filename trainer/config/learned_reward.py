@@ -62,7 +62,9 @@ class LearnedRewardConfig(Branch):
     most: float | None = None
     """Upper cap of the learned reward, before its weight."""
     timeout_s: Seconds = 120.0
-    """Deadline of scoring one episode."""
+    """Deadline of scoring one episode, which begins when the model takes it up; the wait behind others does
+    not count.
+    """
     api_key_variable: str = "REWARD_MODEL_API_KEY"
     """Environment variable with the key of served models; a server without keys needs none."""
     alarm: AlarmConfig = AlarmConfig()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _REPEATED = frozenset({429, 502, 503, 504})
 _REFUSED = frozenset({401, 403, 404})
 """Statuses that no episode will ever be spared."""
+MOST_AT_ONCE = 8
+"""Scorings that are at the server together: its passes are filled, and none waits long behind the others."""
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 
@@ -38,18 +40,21 @@ class ServedRewardModel:
         api_key: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """``timeout_s`` is the deadline of one scoring, all attempts included."""
+        """``timeout_s`` is the deadline of one scoring, all attempts included; it begins with its first
+        request, not with the wait behind ``MOST_AT_ONCE`` others.
+        """
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.AsyncClient(
             base_url=self._url, headers=headers, timeout=timeout_s, transport=transport
         )
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._dimensions: tuple[str, ...] | None = None
 
     async def describe(self) -> ModelAnswer:
         """Return the model's description. Raises RewardFailed; ConfigError for what is no reward model."""
-        body = await self._answered("GET", MODEL_PATH, None)
+        body = await self._answered("GET", MODEL_PATH, None, time.monotonic() + self._timeout_s)
         try:
             found = ModelAnswer.model_validate_json(body)
         except ValidationError as error:
@@ -60,11 +65,13 @@ class ServedRewardModel:
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         """Return the outputs of rows, (ends, D). Raises RewardFailed, and ConfigError for a refused key."""
         found: list[NDArray[np.float32]] = []
-        for first in range(0, len(rows), MOST_INPUTS):
-            part = rows[first : first + MOST_INPUTS]
-            inputs = [{"token_ids": row.token_ids, "ends": row.ends} for row in part]
-            body = await self._answered("POST", SCORES_PATH, {"inputs": inputs})
-            found += self._outputs(body, part)
+        async with self._slots:
+            until = time.monotonic() + self._timeout_s
+            for first in range(0, len(rows), MOST_INPUTS):
+                part = rows[first : first + MOST_INPUTS]
+                inputs = [{"token_ids": row.token_ids, "ends": row.ends} for row in part]
+                body = await self._answered("POST", SCORES_PATH, {"inputs": inputs}, until)
+                found += self._outputs(body, part)
         return found
 
     async def close(self) -> None:
@@ -83,9 +90,8 @@ class ServedRewardModel:
             raise RewardFailed(f"{self._url} answered scores of the shapes {shapes}, or that are not finite")
         return outputs
 
-    async def _answered(self, method: str, path: str, body: object) -> bytes:
+    async def _answered(self, method: str, path: str, body: object, until: float) -> bytes:
         """Repeat a request that was not served until the deadline."""
-        until = time.monotonic() + self._timeout_s
         attempt = 0
         while True:
             attempt += 1

@@ -45,9 +45,10 @@ class MemberModel:
 class LocalScorer:
     """Scores in this process."""
 
-    def __init__(self, model: RewardModel) -> None:
+    def __init__(self, model: RewardModel, timeout_s: float) -> None:
+        """``timeout_s``: deadline of one pass."""
         self.model = model
-        self._queue = ScoringQueue(model.score_rows, _MOST_WAITING)
+        self._queue = ScoringQueue(model.score_rows, _MOST_WAITING, timeout_s)
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         return await self._queue.score_rows(rows)
@@ -86,7 +87,7 @@ class ModelOpener:
             raise ConfigError(f"there is no reward model at {folder}; it has no config.json")
         model = RewardModel.load(folder)
         reader = self._reader(name, folder_fingerprint(folder)) or TextReader.of(folder, model.note)
-        return MemberModel(name, model.note, LocalScorer(model), reader)
+        return MemberModel(name, model.note, LocalScorer(model, self.timeout_s), reader)
 
     def _served(self, url: str) -> MemberModel:
         described = asyncio.run(self._described(url))

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from .rows import ScoredRow
 
     Outputs: TypeAlias = list[NDArray[np.float32]]
+    _Caller: TypeAlias = tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]
 
 _Result = TypeVar("_Result")
 MOST_ROWS = 256
 """Rows that one pass takes; a caller's rows are never divided."""
+MOST_TOKENS = 4096
+"""Tokens that one pass takes of several callers, who are answered together."""
 
 
 class QueueFull(RewardFailed):
@@ -30,16 +33,29 @@ class QueueFull(RewardFailed):
 class ScoringQueue:
     """A reward model for concurrent callers, on one event loop."""
 
-    def __init__(self, score: Callable[[Sequence[ScoredRow]], Outputs], most_waiting: int) -> None:
-        """``score`` is called in one thread, never twice at a time."""
+    def __init__(
+        self,
+        score: Callable[[Sequence[ScoredRow]], Outputs],
+        most_waiting: int,
+        timeout_s: float | None = None,
+    ) -> None:
+        """``score`` is called in one thread, never twice at a time.
+
+        ``timeout_s`` is the deadline of a pass: waiting behind others does not count, except behind a pass
+        that is late itself.
+        """
         self._score = score
         self._most = most_waiting
-        self._waiting: deque[tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]] = deque()
+        self._timeout_s = timeout_s
+        self._waiting: deque[_Caller] = deque()
         self._thread = ThreadPoolExecutor(1, "reward-model")
         self._running: asyncio.Task[None] | None = None
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> Outputs:
-        """Return the outputs of rows. Raises QueueFull, and what the model raises for them."""
+        """Return the outputs of rows.
+
+        Raises QueueFull, RewardFailed after the deadline, and what the model raises for them.
+        """
         if sum(len(each) for each, _ in self._waiting) + len(rows) > self._most:
             raise QueueFull(f"{self._most} rows wait for the reward model already")
         done: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
@@ -62,17 +78,9 @@ class ScoringQueue:
         self._thread.shutdown()
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            taken = [self._waiting.popleft()]
-            while (
-                self._waiting and sum(len(rows) for rows, _ in taken) + len(self._waiting[0][0]) <= MOST_ROWS
-            ):
-                taken.append(self._waiting.popleft())
+        while taken := self._taken():
             try:
-                found = await loop.run_in_executor(
-                    self._thread, self._score, [row for rows, _ in taken for row in rows]
-                )
+                found = await self._passed(taken)
             except Exception as error:  # noqa: BLE001 - the callers get it
                 await self._settle_apart(taken, error)
             else:
@@ -80,17 +88,40 @@ class ScoringQueue:
                     _settle(done, found[: len(rows)])
                     found = found[len(rows) :]
 
-    async def _settle_apart(
-        self, taken: Sequence[tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]], error: Exception
-    ) -> None:
+    def _taken(self) -> list[_Caller]:
+        """Take the callers of the next pass, and drop those that wait no longer."""
+        self._waiting = deque(each for each in self._waiting if not each[1].done())
+        taken: list[_Caller] = []
+        count = tokens = 0
+        while self._waiting:
+            rows, _ = self._waiting[0]
+            count += len(rows)
+            tokens += sum(len(row.token_ids) for row in rows)
+            if taken and (count > MOST_ROWS or tokens > MOST_TOKENS):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _passed(self, taken: Sequence[_Caller]) -> Outputs:
+        """Score callers in one pass. Those of a late pass are told, and then those who wait behind it."""
+        rows = [row for own, _ in taken for row in own]
+        scoring = asyncio.get_running_loop().run_in_executor(self._thread, self._score, rows)
+        late = taken
+        while not (await asyncio.wait({scoring}, timeout=self._timeout_s))[0]:
+            for _, done in late:
+                _settle(done, RewardFailed(f"the reward model was not done within {self._timeout_s:g} s"))
+            late = tuple(self._waiting)
+        return scoring.result()
+
+    async def _settle_apart(self, taken: Sequence[_Caller], error: Exception) -> None:
         """Score callers one by one after a failure, so that rows of one do not fail those of another."""
-        loop = asyncio.get_running_loop()
-        for rows, done in taken:
+        for caller in taken:
+            _, done = caller
             if len(taken) == 1:
                 _settle(done, error)
                 continue
             try:
-                _settle(done, await loop.run_in_executor(self._thread, self._score, rows))
+                _settle(done, await self._passed([caller]))
             except Exception as own:  # noqa: BLE001 - the caller gets it
                 _settle(done, own)
 

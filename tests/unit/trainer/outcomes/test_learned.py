@@ -1,5 +1,6 @@
 """Rewards by trained models: normalized, bounded, capped, and never in place of a failure."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from tests.harness.tiny_chat import tiny_folder
 from trainer.config import RewardConfig
 from trainer.config.learned_reward import LearnedRewardConfig, ProcessRewardConfig
 from trainer.errors import ConfigError, RewardFailed
+from trainer.outcomes.learned import LearnedRewards
 from trainer.outcomes.opening import check_reward_models, open_learned
 from trainer.reward import score
 from trainer.reward_models.model import RewardModel
+from trainer.reward_models.opening import ModelOpener
 from trainer.reward_models.rows import ScoredRow
 
 EPISODE = played({}, {"actions": 1.0}, tokens=[2, 3])
@@ -68,6 +71,34 @@ async def test_a_model_whose_scores_are_not_numbers_gives_no_reward(tmp_path, ki
     made = folder(tmp_path / "model", weights=float("nan"))
     with pytest.raises(RewardFailed, match="no finite number"):
         await rewarded(config(kind, made))
+
+
+class Busy:
+    """A scorer that others keep busy for longer than an episode may be scored."""
+
+    def __init__(self, scorer, seconds):
+        self._scorer = scorer
+        self._seconds = seconds
+
+    async def score_rows(self, rows):
+        await asyncio.sleep(self._seconds)
+        return await self._scorer.score_rows(rows)
+
+    async def close(self):
+        await self._scorer.close()
+
+
+async def test_the_wait_behind_other_episodes_does_not_count_as_scoring(tmp_path) -> None:
+    folder, timeout_s = reward_folder(tmp_path / "model"), 0.5
+    opener = ModelOpener(tmp_path, tiny_folder(), "tokens", timeout_s)
+
+    def open_busy(name):
+        opened = opener.open_model(name)
+        return replace(opened, scorer=Busy(opened.scorer, 1.5 * timeout_s))
+
+    rewards = LearnedRewards(LearnedRewardConfig(models=(str(folder),), timeout_s=timeout_s), open_busy)
+    assert "learned" in (await rewards.add_reward(EPISODE)).turns[-1].terms
+    await rewards.close()
 
 
 async def test_an_ensemble_is_taken_at_its_bound_and_capped(tmp_path) -> None:

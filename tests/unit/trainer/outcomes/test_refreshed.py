@@ -76,7 +76,7 @@ class SlowScorer(LocalScorer):
     """A refresh takes longer than an episode may wait for its reward."""
 
     def __init__(self, model, begun):
-        super().__init__(model)
+        super().__init__(model, TIMEOUT_S)
         self._begun = begun
 
     async def run_between(self, work):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.reward_folders import process_folder, reward_folder
 from trainer.errors import ConfigError, RewardFailed
-from trainer.reward_models.client import ServedRewardModel
+from trainer.reward_models.client import MOST_AT_ONCE, ServedRewardModel
 from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.model import RewardModel
 from trainer.reward_models.rows import ScoredRow
@@ -108,6 +108,24 @@ async def test_a_busy_server_is_asked_again_and_nonsense_is_no_score() -> None:
         )
         with pytest.raises(RewardFailed):
             await client.score_rows(ROWS[:1])
+
+
+async def test_episodes_that_end_together_wait_for_their_turn_before_their_deadline_begins() -> None:
+    asked, most = 0, 0
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await asyncio.sleep(0.01)
+        asked -= 1
+        return httpx.Response(200, json={"dimensions": ["reward"], "outputs": [[[2.0]]]})
+
+    client = ServedRewardModel("http://r", 20, transport=httpx.MockTransport(answer))
+    found = await asyncio.gather(*(client.score_rows(ROWS[:1]) for _ in range(5 * MOST_AT_ONCE)))
+    await client.close()
+    assert len(found) == 5 * MOST_AT_ONCE
+    assert most == MOST_AT_ONCE
 
 
 async def test_a_server_that_stays_away_is_a_failure_of_the_reward_in_time() -> None:

@@ -1,0 +1,89 @@
+"""Callers of a reward model share passes, and only their own pass counts against their deadline."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from trainer.errors import RewardFailed
+from trainer.reward_models.queue import MOST_TOKENS, ScoringQueue
+from trainer.reward_models.rows import ScoredRow
+
+TIMEOUT_S = 0.3
+
+
+def row(tokens: int) -> ScoredRow:
+    return ScoredRow(tuple(range(tokens)), (tokens,))
+
+
+def lengths(rows):
+    return [np.array([[len(each.token_ids)]], dtype=np.float32) for each in rows]
+
+
+class Held:
+    """A model whose first pass ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.passes = []
+
+    def __call__(self, rows):
+        self.passes.append(len(rows))
+        if len(self.passes) == 1:
+            self.let_go.wait()
+        return lengths(rows)
+
+
+async def test_callers_that_wait_together_share_a_pass_up_to_its_tokens() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100)
+    model.let_go.set()
+    found = await asyncio.gather(*(queue.score_rows([row(MOST_TOKENS // 4)]) for _ in range(6)))
+    await queue.close()
+    assert [float(each[0][0, 0]) for each in found] == [MOST_TOKENS // 4] * 6
+    assert model.passes == [4, 2]
+
+
+async def test_rows_of_one_caller_are_one_pass_however_long() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100)
+    model.let_go.set()
+    assert len(await queue.score_rows([row(MOST_TOKENS)] * 3)) == 3
+    await queue.close()
+    assert model.passes == [3]
+
+
+async def test_a_late_pass_fails_its_callers_and_not_those_that_wait_behind_it() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100, TIMEOUT_S)
+    first = asyncio.create_task(queue.score_rows([row(MOST_TOKENS)]))
+    second = asyncio.create_task(queue.score_rows([row(MOST_TOKENS)]))
+    with pytest.raises(RewardFailed, match="not done within"):
+        await first
+    model.let_go.set()
+    assert len(await second) == 1
+    await queue.close()
+
+
+async def test_a_pass_that_never_ends_fails_those_that_wait_behind_it_too() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100, TIMEOUT_S)
+    calls = [queue.score_rows([row(MOST_TOKENS)]) for _ in range(2)]
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    model.let_go.set()
+    await queue.close()
+    assert [type(each) for each in found] == [RewardFailed] * 2
+    assert model.passes == [1]
+
+
+async def test_a_caller_that_went_away_is_not_scored() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100)
+    first, gone, last = (asyncio.create_task(queue.score_rows([row(MOST_TOKENS)])) for _ in range(3))
+    await asyncio.sleep(0)
+    gone.cancel()
+    model.let_go.set()
+    await asyncio.gather(first, last)
+    await queue.close()
+    assert model.passes == [1, 1]
