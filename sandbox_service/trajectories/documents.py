@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from .engine import connect
 from .lines import MAKE_EPISODE, LineFormat
 from .pages import plan_page, read_page
-from .reader import events_of, find_instance, history_bytes
+from .reader import events_of, find_instance, history_bytes, still_there
 from .rows import jsonl_line
 from .view import outcome_of, trajectory_page
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from .pages import PageBounds, PagePlan
+    from .records import InstanceRecord
 
 
 PART_BYTES = 1024 * 1024
@@ -57,9 +58,10 @@ def is_small(plan: PagePlan) -> bool:
     return plan.size <= _SMALL_BYTES and plan.events <= _SMALL_EVENTS
 
 
-def page_document(connection: Connection, plan: PagePlan) -> bytes:
-    """Read a page as JSON."""
-    return trajectory_page(plan.record, read_page(connection, plan))
+def page_document(connection: Connection, plan: PagePlan) -> bytes | None:
+    """Read a page as JSON; None when the instance has been pruned since the page was planned."""
+    page = read_page(connection, plan)
+    return trajectory_page(plan.record, page) if _is_there(connection, plan.record) else None
 
 
 def part_of_page(
@@ -116,7 +118,8 @@ def _document(
     if isinstance(bounds, LineFormat):
         return _line(connection, tenant, public_id, bounds)
     plan = plan_page(connection, tenant, public_id, bounds)
-    return None if plan is None else _Document(page_document(connection, plan), plan.more)
+    data = None if plan is None else page_document(connection, plan)
+    return None if plan is None or data is None else _Document(data, plan.more)
 
 
 def _line(connection: Connection, tenant: str, public_id: str, line_format: LineFormat) -> _Document | None:
@@ -125,5 +128,11 @@ def _line(connection: Connection, tenant: str, public_id: str, line_format: Line
     if stored is None or history_bytes(connection, stored.record.instance_id) > MOST_ROW_BYTES:
         return None
     events = events_of(connection, stored.record.instance_id)
+    if not _is_there(connection, stored.record):
+        return None
     row = MAKE_EPISODE[line_format](stored, events, outcome_of(events))
     return None if row is None else _Document(jsonl_line(row).encode(), final=False)
+
+
+def _is_there(connection: Connection, record: InstanceRecord) -> bool:
+    return bool(still_there(connection, [record.instance_id]))

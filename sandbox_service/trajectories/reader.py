@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +180,16 @@ def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
     """Return the number of instances."""
     query = sa.select(sa.func.count()).select_from(instances).where(*wanted.clauses())
     return int(connection.execute(query).scalar_one())
+
+
+def still_there(connection: Connection, instance_ids: Collection[str]) -> set[str]:
+    """Return which of the instances are in the store now.
+
+    What was read of one of them before this call is complete: pruning, which may go on beside a reader,
+    removes an instance together with its events, and not before those that descend from it.
+    """
+    query = sa.select(instances.c.instance_id).where(instances.c.instance_id.in_(instance_ids))
+    return set(connection.execute(query).scalars())
 
 
 def list_instances(

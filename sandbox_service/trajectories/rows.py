@@ -70,19 +70,19 @@ def rows_of(
     make_episode: MakeEpisode | None = None,
     redaction: Redaction | None = None,
 ) -> Iterator[JsonObject]:
-    """Yield the wanted rows, in order of the instances' creation."""
+    """Yield the wanted rows, in order of the instances' creation, without those that are pruned meanwhile."""
     total = reader.count_instances(connection, wanted.instances) if progress else 0
     for done, stored in enumerate(reader.list_instances(connection, wanted.instances), start=1):
-        # A fork's conversation includes its parent's; of events only its own are taken: none comes twice.
         events = reader.events_of(connection, stored.record.instance_id)
         outcome = outcome_of(events)
-        if wanted.admits(outcome):
+        if wanted.admits(outcome) and reader.still_there(connection, [stored.record.instance_id]):
             if redaction is not None:
                 stored, events = redaction.of_episode(stored, events)
             if rows is Rows.EPISODES:
                 row = (make_episode or episode_row)(stored, events, outcome)
                 yield from () if row is None else (row,)
             else:
+                # A fork's conversation includes its parent's; of events only its own: none comes twice.
                 own = (event for event in events if event.instance_id == stored.record.instance_id)
                 yield from (_event(stored, event) for event in own)
         if progress:

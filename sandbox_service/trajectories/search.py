@@ -25,7 +25,7 @@ from sandbox_contract.problems import ERROR_SPECS, ErrorCode, FailureClass
 
 from .bodies import object_of
 from .engine import connect
-from .reader import InstanceFilter, StoredInstance, ancestry, list_instances
+from .reader import InstanceFilter, StoredInstance, ancestry, list_instances, still_there
 from .records import EventKind, public_id, record_id
 from .schema import events, instances
 
@@ -223,10 +223,14 @@ def _summaries(
     rows: dict[str, list[Row[Any]]] = {}
     for row in _rows(connection, events.c.instance_id.in_(own)):
         rows.setdefault(row.instance_id, []).append(row)
+    there = still_there(connection, own)
     for each in stored:
         name = each.record.instance_id
-        history = rows.get(name, []) if each.record.parent is None else _inherited(connection, name)
-        yield _with_outcome(_summary(each, has_text=name in with_text), history)
+        if each.record.parent is not None:
+            rows[name] = _inherited(connection, name)
+            there |= still_there(connection, [name])
+        if name in there:
+            yield _with_outcome(_summary(each, has_text=name in with_text), rows.get(name, []))
 
 
 def _with_text(connection: Connection, stored: Sequence[StoredInstance], text: str | None) -> set[str]:

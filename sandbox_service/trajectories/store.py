@@ -285,7 +285,7 @@ def _small_page(
     if plan is None or not is_small(plan):
         return plan, None
     document = page_document(connection, plan)
-    return plan, DocumentPart(document, len(document))
+    return (None, None) if document is None else (plan, DocumentPart(document, len(document)))
 
 
 def _unreadable(reason: str) -> ServiceError:

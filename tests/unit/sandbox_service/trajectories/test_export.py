@@ -11,6 +11,7 @@ from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.parquet import write_parquet
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
+from sandbox_service.trajectories.schema import events, instances
 from sandbox_service.trajectories.store import open_store
 from tests.harness.episodes import START, Episode, instance, record, step, with_customer
 
@@ -90,6 +91,20 @@ def test_a_forks_conversation_begins_with_its_parents_and_its_events_do_not(engi
 )
 def test_only_wanted_episodes_are_exported(engine, output, wanted, expected):
     assert names(engine, output, wanted) == expected
+
+
+@pytest.mark.parametrize("rows", Rows)
+def test_episodes_that_are_pruned_beside_an_export_are_not_in_it(engine, output, rows):
+    def prune_after_the_first(done, _total):
+        if done == 1:
+            ids = ("s1.a", "s1.d", "s1.e")
+            with engine.begin() as connection:
+                connection.execute(events.delete().where(events.c.instance_id.in_(ids)))
+                connection.execute(instances.delete().where(instances.c.instance_id.in_(ids)))
+
+    export(engine, output, FileFormat.JSONL, rows, progress=prune_after_the_first)
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert list(dict.fromkeys(line["instance_id"] for line in lines)) == ["s1.a", "s1.b", "s1.c"]
 
 
 def test_parquet_has_typed_messages(engine, output):

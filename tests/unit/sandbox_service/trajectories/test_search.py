@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.schema import events, instances
 from sandbox_service.trajectories.search import EpisodeQuery, find_episodes, merge_pages
 from sandbox_service.trajectories.store import open_store
 from tests.harness.episodes import (
@@ -49,6 +51,25 @@ def search(url):
     with engine.connect() as connection:
         yield lambda **conditions: find_episodes(connection, EpisodeQuery("acme", **conditions))
     engine.dispose()
+
+
+async def test_episodes_that_are_pruned_beside_a_search_are_not_found(tmp_path):
+    url = f"sqlite:///{tmp_path}/trajectories.sqlite"
+    await recorded(url)
+    searched, pruned = connect(url, create=False), connect(url, create=False)
+
+    @sa.event.listens_for(searched, "after_cursor_execute", once=True)
+    def prune(*_) -> None:
+        ids = ("s1.slow", "s1.copy", "s1.05")
+        with pruned.begin() as connection:
+            connection.execute(events.delete().where(events.c.instance_id.in_(ids)))
+            connection.execute(instances.delete().where(instances.c.instance_id.in_(ids)))
+
+    with searched.connect() as connection:
+        page = find_episodes(connection, EpisodeQuery("acme", limit=50))
+    assert names(page) == [f"s1.{number:02}" for number in reversed(range(12)) if number != 5]
+    searched.dispose()
+    pruned.dispose()
 
 
 def names(page):
