@@ -106,9 +106,8 @@ class GroupSpec:
     step: int = 0
     """Step that the group was issued for."""
     params: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Parameters of the create requests. A group that is trained on has all of them, which its record then
-    shows; in other groups, and in those of earlier releases, they are over those of the run and of the task's
-    source.
+    """Parameters of the create requests, all of them (``trainer.tasks.create_params``), which the group's
+    record then shows; a journal of an earlier release may lack those of the run and of the task's source.
     """
 
     def trajectory_id(self, member: int, segment: int = 0) -> str:

@@ -115,7 +115,7 @@ def _arguments(config: Any, settings: dict[str, Any]) -> GRPOConfig:
 async def _rows(config: Any, url: str, chat: ChatTokenizer) -> list[dict[str, Any]]:
     """The prompts in the order in which our run draws them."""
     async with AsyncSandboxClient(url, limits=ClientLimits(in_flight=64)) as client:
-        listed = await list_run(client, config.tasks, config.evaluation, config.rollout.params)
+        listed = await list_run(client, config.tasks, config.evaluation, config.rollout)
         sampler = ShuffleSampler(listed.tasks, config.seed)
         tasks: list[TaskRef] = []
         for index in range(config.steps * config.rollout.groups):

@@ -51,9 +51,9 @@ async def loop(episode: AgentEpisode) -> None:
         messages += await episode.step(answer)
 
 
-def spec_of(max_turns: int = 8, index: int = 3) -> GroupSpec:
+def spec_of(max_turns: int = 8, index: int = 3, params: dict[str, Any] | None = None) -> GroupSpec:
     """The group of which scripted episodes play a member."""
-    return GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=max_turns)
+    return GroupSpec(index, TASK, seed=40, size=4, max_turns=max_turns, params=params or {})
 
 
 @asynccontextmanager
@@ -79,7 +79,8 @@ async def play_agent(
     service: ToldService, function: Any, *lines: str, max_turns: int = 8, index: int = 3, **settings: Any
 ) -> Trajectory:
     """Member 2 of a group, played by a function in this loop, the model saying some lines."""
+    spec = spec_of(max_turns, index, settings.pop("params", None))
     policy = settings.pop("policy", None) or ScriptedPolicy({"t": lines}, tiny_chat())
     sampling = SamplingConfig.model_validate(settings.pop("sampling", {}))
     async with agent_player(service, LocalAgents(function), policy, **settings) as player:
-        return await player.play_episode(spec_of(max_turns, index), 2, sampling)
+        return await player.play_episode(spec, 2, sampling)

@@ -48,9 +48,10 @@ async def box_player(
 ) -> AsyncIterator[AgentPlayer]:
     """A started player whose agents run some lines of Python, which may ``ask`` and ``ask_streamed``."""
     agent = BoxAgent(command=("python3", "-c", _AGENT + code, "{task}"), **settings)
-    rollout = RolloutConfig(params={"interface": "workspace"})
     launcher = make_launcher(agent, None, frozenset(), client, "code")
-    player = AgentPlayer(agent, launcher, client, policy, tiny_chat(), rollout, SandboxServiceConfig())
+    player = AgentPlayer(
+        agent, launcher, client, policy, tiny_chat(), RolloutConfig(), SandboxServiceConfig()
+    )
     await player.start()
     try:
         yield player
@@ -60,5 +61,5 @@ async def box_player(
 
 async def play_in_box(player: AgentPlayer, member: int = 0) -> Trajectory:
     """An episode of the task."""
-    spec = GroupSpec(index=0, task=TASK, seed=1, size=8, max_turns=8)
+    spec = GroupSpec(index=0, task=TASK, seed=1, size=8, max_turns=8, params={"interface": "workspace"})
     return await player.play_episode(spec, member, SamplingConfig())

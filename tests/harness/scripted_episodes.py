@@ -27,6 +27,7 @@ async def play(
     sampling: dict[str, Any] | None = None,
     max_turns: int = 8,
     index: int = 3,
+    params: dict[str, Any] | None = None,
     **parts: Any,
 ) -> Trajectory:
     """Member 2 of a group. ``parts``: policy, service_times, transport, watch, clock, grace_s."""
@@ -37,7 +38,7 @@ async def play(
         player = EpisodePlayer(
             client, policy, tokenizer, RolloutConfig.model_validate(config or {}), times, **parts
         )
-        spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=max_turns)
+        spec = GroupSpec(index, TASK, seed=40, size=4, max_turns=max_turns, params=params or {})
         try:
             return await player.play_episode(spec, 2, SamplingConfig.model_validate(sampling or {}))
         finally:

@@ -89,7 +89,6 @@ def make_player(
         player = AgentPlayer(
             config.agent, launcher, client, policy, chat, config.rollout, config.service, watch
         )
-    player.instances.source_params = config.tasks.source_params
     return player
 
 
@@ -117,7 +116,6 @@ async def open_demonstrating_agent(
     unlimited = agent.model_copy(update={"max_calls": None, "sampled_tokens": None})
     launcher = _launcher(unlimited, config, folder, client)
     player = AgentPlayer(unlimited, launcher, client, policy, chat, config.rollout, config.service, watch)
-    player.instances.source_params = config.tasks.source_params
     await player.start()
     try:
         yield player

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainer.rollout.collector import GroupEnd
+from trainer.tasks.create_params import create_params
 from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
@@ -20,9 +21,7 @@ from .assemble import has_no_signal, metrics_of
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from trainer.config import AlgorithmConfig, CurriculumConfig, RewardConfig, RolloutConfig
+    from trainer.config import AlgorithmConfig, RewardConfig, RolloutConfig, TasksConfig
     from trainer.rollout.collector import PlayedGroup
     from trainer.rollout.progress import ProgressMonitor
     from trainer.types import TrajectoryGroup
@@ -50,14 +49,12 @@ class GroupSettings:
     """Settings of the groups that a run plays."""
 
     rollout: RolloutConfig
-    curriculum: CurriculumConfig
+    tasks: TasksConfig
     algorithm: AlgorithmConfig
     limits: AdmissionLimits
     steps: int
     seed: int
     reward: RewardConfig
-    source_params: Mapping[str, Mapping[str, JsonValue]]
-    """Parameters of create requests by source, over those of ``rollout.params``."""
 
 
 class JournaledGroupSource:
@@ -113,7 +110,7 @@ class JournaledGroupSource:
         ):
             return None
         waiting = [index for index in ledger.issued if index not in self.playing]
-        spec = ledger.issued[min(waiting)] if waiting else self._issue(self.version)
+        spec = self._issued(min(waiting)) if waiting else self._issue(self.version)
         self.playing[spec.index] = self.version
         return spec
 
@@ -128,7 +125,7 @@ class JournaledGroupSource:
             return []
         while len(ledger.issued) < wanted:
             self._issue(ledger.next_step)
-        return [ledger.issued[index] for index in sorted(ledger.issued)[:wanted]]
+        return [self._issued(index) for index in sorted(ledger.issued)[:wanted]]
 
     def group_ended(self, played: PlayedGroup) -> None:
         index = played.group.spec.index
@@ -193,21 +190,27 @@ class JournaledGroupSource:
         ended = [self._ended_at.pop(index) for index in fresh if index in self._ended_at]
         return {"time/ready": sum(now - at for at in ended) / len(ended)} if ended else {}
 
+    def _issued(self, index: int) -> GroupSpec:
+        """Return a group that was issued, completed with the parameters that earlier releases left out."""
+        spec, settings = self._ledger.issued[index], self._settings
+        params = create_params(settings.rollout, settings.tasks, spec.task.source, spec.params)
+        return replace(spec, params=params)
+
     def _issue(self, version: int) -> GroupSpec:
         ledger = self._ledger
         index = ledger.next_index
         # Groups are used in the order that they begin in, so that this is the step that takes this one.
         step = ledger.next_step + (len(ledger.ready) + len(ledger.issued)) // self._limits.fresh
-        rollout = self._settings.rollout
+        rollout, tasks = self._settings.rollout, self._settings.tasks
         task = ledger.sampler.draw(index, step)
         spec = GroupSpec(
             index=index,
             task=task,
             seed=int(np.random.SeedSequence([self._settings.seed, index]).generate_state(1)[0] >> 2),
             size=rollout.group_size,
-            max_turns=horizon(self._settings.curriculum.horizon, version, rollout.max_turns),
+            max_turns=horizon(tasks.curriculum.horizon, version, rollout.max_turns),
             step=step,
-            params={**rollout.params, **self._settings.source_params.get(task.source, {})},
+            params=create_params(rollout, tasks, task.source),
         )
         self._record(Issued(spec))
         return spec

@@ -13,6 +13,7 @@ from trainer.appended_lines import cut_torn_line
 from trainer.evaluate.forgetting import phase_outcomes
 from trainer.evaluate.played import summarise
 from trainer.evaluate.results import append_evaluation, read_evaluations
+from trainer.tasks.create_params import create_params
 from trainer.types import GroupSpec
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class HeldOut:
         self._attempts = attempts
         self._episodes = evaluation.episodes
         self._max_turns = rollout.max_turns
-        self._params = evaluation.params
+        self._params = {
+            source: create_params(rollout, settings.tasks, source, evaluation.params)
+            for source in {task.source for task in tasks}
+        }
         self._seed = settings.seed
         self._steps = settings.steps
         # Those of reinforcement learning come after them.
@@ -85,7 +89,7 @@ class HeldOut:
                 seed=int(np.random.SeedSequence([self._seed, _SALT, place]).generate_state(1)[0] >> 2),
                 size=self._episodes,
                 max_turns=self._max_turns,
-                params=self._params,
+                params=self._params[task.source],
             )
             for place, task in enumerate(self._tasks)
         ]

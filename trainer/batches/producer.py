@@ -229,9 +229,7 @@ class BatchProducer:
 
     async def _first_event(self) -> TasksListed:
         settings = self._settings
-        listed = await list_run(
-            self._parts.service, settings.tasks, settings.evaluation, settings.rollout.params
-        )
+        listed = await list_run(self._parts.service, settings.tasks, settings.evaluation, settings.rollout)
         self._journal.append(listed)
         return listed
 
@@ -240,13 +238,12 @@ class BatchProducer:
         limits = AdmissionLimits.of(settings.rollout, settings.tasks.replay, settings.sync_every)
         return GroupSettings(
             settings.rollout,
-            settings.tasks.curriculum,
+            settings.tasks,
             settings.algorithm,
             limits,
             settings.steps,
             settings.seed,
             settings.reward,
-            settings.tasks.source_params,
         )
 
     def _is_ready(self, step: int) -> bool:

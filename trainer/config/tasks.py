@@ -136,11 +136,6 @@ class TasksConfig(Branch):
         """The number of steps that are done at the end of each phase."""
         return tuple(accumulate(phase.steps for phase in self.phases))
 
-    @property
-    def source_params(self) -> dict[str, dict[str, JsonValue]]:
-        """Parameters of create requests by source."""
-        return {source.key: source.params for source in self.sources if source.params}
-
     def source_of(self, environment: str) -> str:
         """Return the name of the first source of an environment; empty without sources."""
         return next((each.key for each in self.sources if each.environment == environment), "")

@@ -20,6 +20,7 @@ from trainer.config.counterpart import ModelServerCounterpart
 from trainer.errors import ConfigError, DataError, ServiceUnavailable, Stalled
 from trainer.evaluate.baseline_episodes import read_baseline
 from trainer.evaluate.results import EvaluationResult
+from trainer.tasks.create_params import create_params
 
 from .service import sandbox_service, service_command
 
@@ -84,7 +85,7 @@ def _held_out(config: RunConfig) -> list[TaskSource]:
         splits = held.splits_by_environment(tasks.environment)
         named = [TaskSource(environment=name, held_out=splits[name]) for name in splits]
     return [
-        source.model_copy(update={"params": {**config.rollout.params, **source.params, **held.params}})
+        source.model_copy(update={"params": create_params(config.rollout, tasks, source.key, held.params)})
         for source in named
     ]
 

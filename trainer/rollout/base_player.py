@@ -47,7 +47,7 @@ class BasePlayer:
         self.config = config
         self.service = service
         self.watch = watch or ProgressMonitor()
-        self.instances = EpisodeInstances(client, config, service.create_timeout_s)
+        self.instances = EpisodeInstances(client, service.create_timeout_s, fresh=config.fresh)
 
     def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Start to create the instance of an episode that is played soon."""

@@ -8,7 +8,7 @@ is graded, and releasing takes CPU time of the service, so nothing waits for rel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,7 @@ from sandbox_client import SandboxError
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from pydantic import JsonValue
-
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
-    from trainer.config.rollout import RolloutConfig
     from trainer.types import GroupSpec
 
 
@@ -124,11 +121,10 @@ class BackgroundReleases:
 class EpisodeInstances:
     """The instances of a player's episodes, from their creation to their release."""
 
-    def __init__(self, client: AsyncSandboxClient, config: RolloutConfig, create_s: float) -> None:
+    def __init__(self, client: AsyncSandboxClient, create_s: float, *, fresh: bool = False) -> None:
+        """``create_s``: time limit of a create. ``fresh``: each gets a sandbox that no episode has used."""
         self._client = client
-        self._config = config
-        self.source_params: Mapping[str, Mapping[str, JsonValue]] = {}
-        """Parameters of create requests by source, over those of ``rollout.params``."""
+        self._fresh = fresh
         self.prepared = PreparedInstances(self.open, create_s)
         self.releases = BackgroundReleases()
 
@@ -138,12 +134,8 @@ class EpisodeInstances:
             spec.task.environment,
             spec.task.task_id,
             seed=spec.seed,
-            params={
-                **self._config.params,
-                **self.source_params.get(spec.task.source, {}),
-                **spec.params,
-            },
-            fresh=self._config.fresh,
+            params=spec.params,
+            fresh=self._fresh,
         )
 
     def prepare_instance(self, spec: GroupSpec, member: int) -> None:

@@ -46,8 +46,8 @@ class Demonstrator:
     seed: int = 0
     sources: Mapping[str, str] = field(default_factory=dict)
     """The source of an environment's tasks, in a run of several."""
-    params: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Parameters of the create requests, over those of the run."""
+    params: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    """Parameters of the create requests, by source."""
 
     def message(self, key: EpisodeKey) -> Message:
         """Return the message of a turn, for a scripted policy. Raises EngineError after the last one."""
@@ -60,9 +60,10 @@ class Demonstrator:
         """Return the group of a demonstration: one episode with a turn for each message."""
         demonstration = self.demonstrations[index]
         environment = demonstration.environment or self.environment
-        task = TaskRef(environment, "", demonstration.task_id, source=self.sources.get(environment, ""))
+        source = self.sources.get(environment, "")
+        task = TaskRef(environment, "", demonstration.task_id, source=source)
         turns = len(demonstration.messages)
-        return GroupSpec(index, task, self.seed, 1, turns, params=self.params)
+        return GroupSpec(index, task, self.seed, 1, turns, params=self.params.get(source, {}))
 
 
 async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tuple[Trajectory, ...]:

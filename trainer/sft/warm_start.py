@@ -22,6 +22,7 @@ from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
+from trainer.tasks.create_params import create_params
 from trainer.types import StopReason, Trajectory
 
 from .demonstrations import PLAYED, read_demonstrations
@@ -60,7 +61,11 @@ async def prepare_warm_start(
         first, *others = settings.tasks.environments
         read = read_demonstrations(config.demonstrations, first, config.limit, others=others)
         sources = {environment: settings.tasks.source_of(environment) for environment in (first, *others)}
-        demonstrator = Demonstrator(read, first, settings.seed, sources, config.params)
+        params = {
+            source: create_params(settings.rollout, settings.tasks, source, config.params)
+            for source in sources.values()
+        }
+        demonstrator = Demonstrator(read, first, settings.seed, sources, params)
         policy = ScriptedPolicy(demonstrator.message, chat)
         watch = watch or ProgressMonitor()
         opened = played_by or partial(_own_loop, settings, client, chat, watch)
@@ -80,7 +85,6 @@ async def _own_loop(
     policy: Policy,
 ) -> AsyncIterator[AttemptPlayer]:
     player = EpisodePlayer(client, policy, chat, settings.rollout, settings.service, watch)
-    player.instances.source_params = settings.tasks.source_params
     try:
         yield player
     finally:

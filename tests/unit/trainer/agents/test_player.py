@@ -65,10 +65,10 @@ async def test_what_is_recorded_is_what_the_trainers_own_loop_records(steps, lin
     assert (played.drifted, played.checked) == (own.drifted, own.checked)
 
 
-async def test_the_instance_is_graded_and_released_with_the_runs_parameters():
+async def test_the_instance_is_created_graded_and_released_with_its_parameters():
     service = ToldService([END])
-    settings = {"params": {"shaping": 1}, "evaluation_params": {"sparse": True}, "fresh": True}
-    await play_agent(service, loop, SUBMIT, config=settings)
+    settings = {"evaluation_params": {"sparse": True}, "fresh": True}
+    await play_agent(service, loop, SUBMIT, params={"shaping": 1}, config=settings)
     assert [verb for verb, _ in service.requests] == [
         "create_instance",
         "step",

@@ -195,10 +195,11 @@ async def test_held_out_tasks_have_parameters_of_their_own(tmp_path):
         return alternating(spec, member, attempt)
 
     held_out = {"splits": ["test"], "limit": 2, "params": {"opponent": "random"}}
-    config = run_config(rollout={"params": {"opponent": "model"}}, evaluation=held_out, steps=5)
+    params = {"opponent": "model", "board": 3}
+    config = run_config(rollout={"params": params}, evaluation=held_out, steps=5)
     made = await started(config, tmp_path, FakePlayer(remembered))
     await made.evaluate(0)
-    assert asked == [{"opponent": "random"}] * 2
+    assert asked == [{"opponent": "random", "board": 3}] * 2
     await made.close()
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from tests.fakes.batches import FakePlayer, FakeTaskService, alternating, failure, run_config
 from tests.harness.producer_steps import same, started, sync_weights
+from trainer.batches.events import Issued, TasksListed
+from trainer.batches.journal import BatchJournal, journal_file
 from trainer.batches.listing import list_run
-from trainer.types import TaskRef
+from trainer.types import GroupSpec, TaskRef
 
 SOURCES = [
     {"name": "sums", "environment": "code", "splits": ["easy"], "held_out": ["easy_test"], "weight": 3},
@@ -24,7 +26,7 @@ def sources_of(batch):
 
 async def test_tasks_of_all_sources_are_listed_with_their_source() -> None:
     config = run_config(tasks={"sources": SOURCES}, evaluation={"limit": 2})
-    listed = await list_run(FakeTaskService(), config.tasks, config.evaluation)
+    listed = await list_run(FakeTaskService(), config.tasks, config.evaluation, config.rollout)
     assert Counter((task.source, task.environment, task.split) for task in listed.tasks) == {
         ("sums", "code", "easy"): 10,
         ("openspiel", "openspiel", "train"): 4,
@@ -126,3 +128,26 @@ async def test_groups_are_recorded_with_all_parameters_of_their_instances(tmp_pa
         "sums": params,
         "openspiel": {**params, "opponent": "mcts"},
     }
+
+
+async def test_a_group_that_an_earlier_release_issued_is_played_with_all_parameters(tmp_path) -> None:
+    asked = {}
+
+    def remembered(spec, member, attempt):
+        asked[spec.index] = spec.params
+        return alternating(spec, member, attempt)
+
+    task = TaskRef("openspiel", "train", "t0", source="openspiel")
+    journal = BatchJournal(journal_file(tmp_path))
+    for event in (TasksListed((task,)), Issued(GroupSpec(0, task, seed=1, size=2, max_turns=4))):
+        journal.append(event)
+    journal.close()
+    player = FakePlayer(remembered)
+    config = run_config(
+        tasks={"sources": SOURCES[1:]}, rollout={"params": {"opponent": "random", "board": 3}}
+    )
+    made = await started(config, tmp_path, player)
+    await sync_weights(made, player, 0)
+    await made.get_batch(0)
+    await made.close()
+    assert asked[0] == {"opponent": "mcts", "board": 3}

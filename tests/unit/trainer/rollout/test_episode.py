@@ -69,7 +69,7 @@ async def test_people_read_every_message_also_the_last() -> None:
 
 async def test_all_members_of_a_group_meet_the_same_world() -> None:
     service = ToldService([END])
-    await play(service, SUBMIT, config={"params": {"shaping": {"length": 0.1}}, "fresh": True})
+    await play(service, SUBMIT, params={"shaping": {"length": 0.1}}, config={"fresh": True})
     (created,) = service.bodies("create_instance")
     assert (created["seed"], created["fresh"]) == (40, True)
     assert created["params"] == {"shaping": {"length": 0.1}}

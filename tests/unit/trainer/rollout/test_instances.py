@@ -12,7 +12,7 @@ from tests.harness.tiny_chat import tiny_chat
 from tests.harness.waiting import until
 from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.instances import EpisodeInstances, PreparedInstances
+from trainer.rollout.instances import PreparedInstances
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import GroupSpec
 
@@ -25,24 +25,14 @@ def player_of(client):
     return EpisodePlayer(client, policy, chat, RolloutConfig(), SandboxServiceConfig())
 
 
-async def test_create_requests_have_the_parameters_of_their_group_and_source_over_those_of_the_run():
+async def test_create_requests_have_the_parameters_of_their_group():
     service = ToldService([END])
     async with service.client() as client:
         player = player_of(client)
-        player.config = RolloutConfig(params={"a": 1, "b": 1})
-        instances = EpisodeInstances(client, player.config, 60.0)
-        instances.source_params = {"games": {"b": 2}}
-        player.instances = instances
-        for source in ("games", "sums"):
-            spec = replace(SPEC, task=replace(TASK, source=source))
-            await player.play_episode(spec, 0, SamplingConfig())
-        await player.play_episode(replace(spec, params={"a": 3}), 0, SamplingConfig())
+        for params in ({"a": 1}, {}):
+            await player.play_episode(replace(SPEC, params=params), 0, SamplingConfig())
         await player.close()
-    assert [body["params"] for body in service.bodies("create_instance")] == [
-        {"a": 1, "b": 2},
-        {"a": 1, "b": 1},
-        {"a": 3, "b": 1},
-    ]
+    assert [body["params"] for body in service.bodies("create_instance")] == [{"a": 1}, {}]
 
 
 async def test_an_episode_is_played_in_the_instance_that_was_prepared_for_it():

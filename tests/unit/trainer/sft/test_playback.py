@@ -52,6 +52,13 @@ async def test_each_demonstration_is_an_episode_and_those_with_a_verdict_come_ba
     assert [spec.task for spec in player.specs] == [TaskRef("code", "", f"t/{index}") for index in range(6)]
 
 
+def test_an_episode_has_the_parameters_of_its_source() -> None:
+    said = [Demonstration(environment, "t", ()) for environment in ("", "openspiel", "echo")]
+    sources = {"code": "sums", "openspiel": "openspiel"}
+    one = Demonstrator(said, "code", sources=sources, params={"sums": {"a": 1}, "openspiel": {"a": 2}})
+    assert [one.spec(index).params for index in range(3)] == [{"a": 1}, {"a": 2}, {}]
+
+
 def test_the_messages_are_said_turn_by_turn() -> None:
     one = demonstrator(12)
     keys = [EpisodeKey("11.0", TaskRef("code", "", "t/11"), 9, turn) for turn in range(3)]
