@@ -144,8 +144,9 @@ class AgentRun:
             self._recording = await session.close()
             await instance.close()
             self._counterpart_segments = await instance.steps.close()
+            self._lines = (*instance.unanswered, *instance.steps.lines())
         self._stop = self._reason(instance, self._recording, ended, error)
-        self._lines = (*instance.unanswered, *instance.steps.lines(), *self._error_lines(error))
+        self._lines += self._error_lines(error)
 
     async def _close_unplayed(self, session: Session, instance: AgentInstance) -> None:
         """Close the sessions of an episode in which the agent has no part."""
@@ -193,8 +194,8 @@ class AgentRun:
         if instance.session.rejected is not None:
             raise instance.session.rejected
         if isinstance(error, SandboxError | EngineError | Stalled):
-            self._phases.phase = "step"
-            raise error
+            raise error  # in the phase of the step, or of the counterpart's answer to it
+        self._phases.phase = "agent"
         if recording.failure is not None:
             self._phases.phase = "generate"
             raise recording.failure

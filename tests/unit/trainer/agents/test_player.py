@@ -175,6 +175,18 @@ async def test_a_lost_host_has_no_grade_whatever_was_played():
     assert (played.failure.failure_class, played.failure.code) == ("agent", "agent_lost")
 
 
+async def test_an_agent_that_is_lost_after_a_step_has_failed_in_its_own_phase_and_not_in_the_steps():
+    async def steps_and_is_lost(episode):
+        message = await ask(episode, episode.messages)
+        await episode.step(message)
+        raise AgentLost("the process that ran the agent has ended")
+
+    played = await play_agent(ToldService([observed("95")]), steps_and_is_lost, PROGRAM)
+    assert played.failure is not None
+    assert (played.failure.code, played.failure.phase) == ("agent_lost", "agent")
+    assert played.lines[-1].content == "95"
+
+
 async def test_an_episode_that_was_over_is_graded_though_its_agent_is_lost():
     async def plays_and_is_lost(episode):
         await loop(episode)

@@ -173,7 +173,10 @@ async def test_nonsense_of_the_counterpart_is_a_failure_class_of_its_own(play_wi
             played = await play(service, policy=script(), config=config)
     assert played.failure is not None
     assert (played.failure.failure_class, played.failure.code) == ("counterpart", "counterpart_nonsense")
+    assert played.failure.phase == "counterpart"
     assert (played.score, played.stop) == (None, StopReason.FAILED)
+    shown = [(line.role, line.content) for line in played.lines]
+    assert shown[-1] == ("counterpart: user", "Shall I?")
     assert remedy(played.failure, 1, Retry(attempts=2)) is Remedy.RETRY
     assert remedy(played.failure, 2, Retry(attempts=2)) is Remedy.GIVE_UP
     assert service.live == {}
