@@ -1,20 +1,16 @@
-"""One episode that an agent plays: created, run, graded, and described as a trajectory."""
+"""One episode that an agent plays: its run, the reason of its end, and what was recorded of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_client import SandboxError
 from sandbox_contract.agents import AgentTask
 from trainer.errors import AgentFailed, AgentLost, EngineError, Stalled
-from trainer.rollout.failures import note_of
-from trainer.rollout.phases import EpisodePhases
-from trainer.rollout.step_results import described_task
-from trainer.types import EpisodeKey, Line, StopReason, Trajectory
+from trainer.rollout.attempt import PlayedConversation
+from trainer.types import Line, StopReason
 
 from .episode_routes import PATH
 from .instance import AgentInstance
@@ -22,12 +18,10 @@ from .launcher import AgentJob
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode
-    from sandbox_contract.episodes import EvaluateResult
     from sandbox_contract.messages import Message
-    from trainer.config.rollout import SamplingConfig
     from trainer.model_gateway.recording import Recording
-    from trainer.model_gateway.session import Session
-    from trainer.types import GroupSpec, Segment
+    from trainer.rollout.attempt import EpisodeAttempt
+    from trainer.rollout.episode_steps import EpisodeSteps
 
     from .player import AgentPlayer
 
@@ -35,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 Failure: TypeAlias = SandboxError | EngineError | Stalled | AgentFailed
 
-_GRACE_S = 30.0
-"""Seconds added to a call's own deadline, for the network, queues and retries."""
 _QUOTED = 2_000
 """Characters of an agent's error that are shown and logged."""
 _WITHOUT_THE_MODEL = (StopReason.AGENT_ENDED, StopReason.TIME_LIMIT)
@@ -44,116 +36,66 @@ _WITHOUT_THE_MODEL = (StopReason.AGENT_ENDED, StopReason.TIME_LIMIT)
 
 
 class AgentRun:
-    """One attempt."""
+    """Implements ``trainer.rollout.attempt.EpisodeLoop``: runs an agent until it has ended."""
 
-    def __init__(self, player: AgentPlayer, spec: GroupSpec, member: int, sampling: SamplingConfig) -> None:
+    def __init__(self, player: AgentPlayer, attempt: EpisodeAttempt) -> None:
         self._player = player
-        self._spec = spec
-        self._member = member
-        self._sampling = sampling
-        self._id = spec.trajectory_id(member)
-        self._task = spec.task
-        self._phases = EpisodePhases(self._id, player.watch)
+        self._attempt = attempt
+        self._id = attempt.key.trajectory_id
+        self._phases = attempt.phases
         self._recording: Recording | None = None
-        self._stop = StopReason.FAILED
-        self._lines: tuple[Line, ...] = ()
-        """Shown behind those of the recording."""
-        self._counterpart_segments: tuple[Segment, ...] = ()
-        """Segments of the counterpart that are trained."""
-        self._verdict: EvaluateResult | None = None
+        self._unanswered: tuple[Line, ...] = ()
+        """Shown behind the lines of the recording."""
+        self._remarks: tuple[Line, ...] = ()
 
-    async def play(self) -> None:
-        """Play and grade the episode.
+    async def play_out(self, episode: AsyncEpisode, steps: EpisodeSteps) -> StopReason:
+        """Run the agent until it has ended, and decide why. See ``EpisodeLoop``.
 
-        Raises SandboxError, EngineError, Stalled, AgentFailed, and ConfigError if the run's settings keep the
-        model from answering the agent.
+        Raises ConfigError if the run's settings keep the model from answering the agent.
         """
-        player, service = self._player, self._player.service
-        async with AsyncExitStack() as stack:
-            try:
-                entered = player.instances.enter(stack, self._spec, self._member)
-                episode = await self._phases.within("create", service.create_timeout_s, entered)
-                self._phases.instance_id = episode.instance_id
-                self._task = described_task(self._task, episode.info)
-                await self._let_agent_play(episode)
-                self._verdict = await self._phases.graded(
-                    episode, player.config.evaluation_params, service.evaluate_timeout_s
-                )
-                stack.pop_all()  # released in the background: the trajectory is complete
-                player.instances.release(episode)
-            finally:
-                self._phases.enter_phase("release")
-
-    def build_trajectory(self, failure: Failure | None) -> Trajectory:
-        """Return the trajectory of what was played."""
-        recording, verdict = self._recording, self._verdict if failure is None else None
-        segments = recording.segments if recording is not None else ()
-        sampling_s = sum(turn.sampling_s for segment in segments for turn in segment.turns)
-        note = None
-        if failure is not None:
-            note = note_of(failure, self._phases.phase, self._phases.instance_id)
-        return Trajectory(
-            id=self._id,
-            task=self._task,
-            seed=self._spec.seed + self._member,
-            segments=(*segments, *self._counterpart_segments),
-            stop=StopReason.FAILED if failure is not None else self._stop,
-            score=verdict.score if verdict else None,
-            success=verdict.success if verdict else None,
-            failure=note,
-            drifted=recording.drifted if recording is not None else 0,
-            checked=recording.checked if recording is not None else 0,
-            instance_id=self._phases.instance_id,
-            lines=(*(recording.lines if recording is not None else ()), *self._lines),
-            timings=replace(self._phases.timings(), sampling_s=sampling_s),
-        )
-
-    async def _let_agent_play(self, episode: AsyncEpisode) -> None:
-        """Run the agent until it has ended, and decide why. Raises a failure that is not the policy's."""
         player = self._player
-        session = player.open_session(self._spec, self._member, self._sampling)
-        timeout_s = player.service.step_timeout_s
-        key = EpisodeKey(self._id, self._spec.task, self._spec.seed + self._member)
-        counterpart = player.counterparts.open(key, self._sampling)
-        instance = AgentInstance(
-            episode, session, self._phases, counterpart, timeout_s=timeout_s, grace_s=_GRACE_S
-        )
+        session = player.open_session(self._attempt)
+        instance = AgentInstance(session, steps, self._phases)
         try:
-            opening = await instance.steps.open()
-            task = self._described(episode, () if opening is None else opening.messages)
-        except BaseException:
-            await self._close_unplayed(session, instance)
-            raise
-        if opening is None:
-            await self._close_unplayed(session, instance)
-            self._stop = StopReason.TERMINATED
-            return
-        player.routes.add(instance, task)
-        self._phases.phase = "agent"
-        self._phases.enter_phase("agent")
-        ended = StopReason.FAILED
-        error: Failure | None = None
-        try:
+            opening = await steps.open()
+            if opening is None:
+                return StopReason.TERMINATED
+            task = self._described(episode, opening.messages)
+            player.routes.add(instance, task)
+            self._phases.phase = "agent"
+            self._phases.enter_phase("agent")
             job = AgentJob(self._id, task, session.api_key, episode.instance_id, player.timeout_s)
-            ended = await self._run(job, instance)
-        except (SandboxError, EngineError, Stalled, AgentFailed) as failed:
-            error = failed
+            ended, error = await self._outcome(job, instance)
         finally:
-            player.gateway.sessions.remove(session)  # sealed: nothing that comes now is recorded
-            player.routes.remove(instance)
-            self._recording = await session.close()
-            await instance.close()
-            self._counterpart_segments = await instance.steps.close()
-            self._lines = (*instance.unanswered, *instance.steps.lines())
-        self._stop = self._reason(instance, self._recording, ended, error)
-        self._lines += self._error_lines(error)
+            recording = await self._close(instance)
+        reason = self._reason(instance, recording, ended, error)
+        if error is not None:
+            self._remarks = (Line("agent error", str(error)[:_QUOTED]),)
+        return reason
 
-    async def _close_unplayed(self, session: Session, instance: AgentInstance) -> None:
-        """Close the sessions of an episode in which the agent has no part."""
-        self._player.gateway.sessions.remove(session)
-        await session.close()
-        self._counterpart_segments = await instance.steps.close()
-        self._lines = instance.steps.lines()
+    def recorded(self) -> PlayedConversation:
+        """See ``EpisodeLoop``."""
+        recording = self._recording
+        if recording is None:
+            return PlayedConversation()
+        return PlayedConversation(
+            segments=recording.segments,
+            lines=(*recording.lines, *self._unanswered),
+            drifted=recording.drifted,
+            checked=recording.checked,
+            remarks=self._remarks,
+        )
+
+    async def _close(self, instance: AgentInstance) -> Recording:
+        """Close the episode's session and its routes; return and keep what was recorded."""
+        self._player.gateway.sessions.remove(instance.session)  # sealed: nothing that comes now is recorded
+        self._player.routes.remove(instance)
+        self._recording = await instance.session.close()
+        await instance.close()
+        self._unanswered = instance.unanswered
+        turns = (turn for segment in self._recording.segments for turn in segment.turns)
+        self._phases.add_seconds("generate", sum(turn.sampling_s for turn in turns))
+        return self._recording
 
     def _described(self, episode: AsyncEpisode, opening: tuple[Message, ...]) -> AgentTask:
         url = self._player.gateway.url
@@ -166,8 +108,15 @@ class AgentRun:
             info=episode.info,
         )
 
+    async def _outcome(self, job: AgentJob, instance: AgentInstance) -> tuple[StopReason, Failure | None]:
+        """Run the agent; return the reason of its end, and what it failed with or what it was stopped by."""
+        try:
+            return await self._run(job, instance), None
+        except (SandboxError, EngineError, Stalled, AgentFailed) as error:
+            return StopReason.FAILED, error
+
     async def _run(self, job: AgentJob, instance: AgentInstance) -> StopReason:
-        """Run the agent to its end. Raises what it failed with, or what kept it from going on."""
+        """Run the agent to its end. Raises what ``_outcome`` returns."""
         running = asyncio.create_task(self._player.launcher.run(job))
         try:
             await asyncio.wait(
@@ -216,6 +165,3 @@ class AgentRun:
             why = f": {refused}" if refused else ""
             raise AgentFailed(f"the agent ended ({reason}), and the model at {url} had answered no call{why}")
         return reason
-
-    def _error_lines(self, error: Failure | None) -> tuple[Line, ...]:
-        return () if error is None else (Line("agent error", str(error)[:_QUOTED]),)

@@ -10,19 +10,18 @@ from sandbox_client import SandboxError
 from sandbox_contract.agents import AgentStepResult
 from sandbox_contract.problems import ErrorCode, FailureClass
 from trainer.errors import AgentFailed, EngineError, Stalled
-from trainer.rollout.episode_steps import EpisodeSteps
-from trainer.rollout.step_results import changed_tools, turn_metrics
+from trainer.rollout.step_results import begins_session, changed_tools, end_of, turn_metrics
 from trainer.rollout.strategies import INSTANCE_LOST
-from trainer.types import Line, StopReason
+from trainer.types import Line
 
 if TYPE_CHECKING:
-    from sandbox_client import AsyncEpisode
     from sandbox_contract.agents import AgentStep
     from sandbox_contract.episodes import StepResult
     from sandbox_contract.messages import Message
     from trainer.model_gateway.session import Session
-    from trainer.rollout.counterparts import EpisodeCounterpart
+    from trainer.rollout.episode_steps import EpisodeSteps
     from trainer.rollout.phases import EpisodePhases
+    from trainer.types import StopReason
 
 logger = logging.getLogger(__name__)
 
@@ -34,20 +33,9 @@ class EpisodeOver(Exception):  # noqa: N818 - it is no error of the trainer
 class AgentInstance:
     """One instance, with its session at the model."""
 
-    def __init__(
-        self,
-        episode: AsyncEpisode,
-        session: Session,
-        phases: EpisodePhases,
-        counterpart: EpisodeCounterpart | None = None,
-        *,
-        timeout_s: float,
-        grace_s: float,
-    ) -> None:
-        """``timeout_s`` is the limit of a step, and ``grace_s`` is added for the network and queues."""
-        self.episode = episode
+    def __init__(self, session: Session, steps: EpisodeSteps, phases: EpisodePhases) -> None:
         self.session = session
-        self.steps = EpisodeSteps(episode, phases, counterpart, timeout_s=timeout_s, grace_s=grace_s)
+        self._steps = steps
         self._phases = phases
         self._turn = asyncio.Lock()
         self._closed = False
@@ -103,7 +91,7 @@ class AgentInstance:
 
     async def _taken(self, message: Message) -> StepResult:
         try:
-            return await self.steps.step(message)
+            return await self._steps.step(message)
         except (SandboxError, EngineError, Stalled) as error:
             if _is_agents_own(error):
                 logger.info("the service refused a step of an agent: %s", error)
@@ -118,18 +106,18 @@ class AgentInstance:
         named = (step.tool_call_id, *(call.id for call in calls))
         call_id = next((each for each in named if each and self.session.knows(each)), None)
         metrics = turn_metrics(message, result)
-        if not self.session.add_reward(result.reward, metrics, self.steps.took_s, call_id) and result.reward:
+        if not self.session.add_reward(result.reward, metrics, self._steps.took_s, call_id) and result.reward:
             logger.warning("a step before the first call of the model has a reward, which belongs to no turn")
         shown = tuple(Line(each.role, each.content or "") for each in result.observation.messages)
         self._last = (self.session.answered, shown)
-        if result.terminated or result.truncated:
-            self.stop = StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
+        self.stop = end_of(result)
+        if self.stop is not None:
             self.session.end_episode(self.stop)
         return AgentStepResult(
             messages=result.observation.messages,
             finished=self.stop is not None,
             tools=changed_tools(result),
-            new_session=result.info.get("new_session") is True,
+            new_session=begins_session(result),
         )
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_client import SandboxError
 from trainer.engines.generation import Sampling
-from trainer.errors import AgentFailed, ConfigError, EngineError, Stalled
+from trainer.errors import ConfigError
 from trainer.model_gateway.budget import SessionLimits
 from trainer.model_gateway.prompts import PromptPolicy
 from trainer.model_gateway.server import MODEL, ModelGateway, ServerSettings
 from trainer.model_gateway.sessions import Sessions
+from trainer.rollout.attempt import EpisodeAttempt
 from trainer.rollout.base_player import BasePlayer
-from trainer.rollout.counterparts import Counterparts
 from trainer.rollout.episode import checked_for_drift
-from trainer.types import EpisodeKey
 
 from .agent_run import AgentRun
 from .episode_routes import EpisodeRoutes
@@ -55,10 +53,9 @@ class AgentPlayer(BasePlayer):
         service: SandboxServiceConfig,
         watch: ProgressMonitor | None = None,
     ) -> None:
-        super().__init__(client, chat, config, service, watch)
+        super().__init__(client, policy, chat, config, service, watch)
         self.agent = agent
         self.launcher = launcher
-        self.counterparts = Counterparts(config, policy, chat, self.context_tokens)
         self.model = MODEL if agent.model_name == ANY_MODEL else agent.model_name
         """The name that agents call the model by."""
         self.routes = EpisodeRoutes()
@@ -82,24 +79,19 @@ class AgentPlayer(BasePlayer):
             raise
 
     async def close(self) -> None:
-        """End all agents, close the gateway, and release instances."""
+        """End all agents, close the gateway, and then as any player."""
         await self.launcher.close()
         await self.gateway.close()
         await super().close()
-        await self.counterparts.close()
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the settings do not suit the agent."""
-        played = AgentRun(self, spec, member, sampling)
-        try:
-            await played.play()
-        except (SandboxError, EngineError, Stalled, AgentFailed) as error:
-            return played.build_trajectory(error)
-        return played.build_trajectory(None)
+        attempt = EpisodeAttempt(self, spec, member, sampling)
+        return await attempt.run(AgentRun(self, attempt))
 
-    def open_session(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Session:
+    def open_session(self, attempt: EpisodeAttempt) -> Session:
         """Open an episode's session at the model."""
-        seed = spec.seed + member
+        spec, key, sampling = attempt.spec, attempt.key, attempt.sampling
         limits = SessionLimits(
             turns=self.agent.max_calls or spec.max_turns,
             context_tokens=self.context_tokens,
@@ -110,11 +102,11 @@ class AgentPlayer(BasePlayer):
             concurrent_calls=self.agent.concurrent_calls,
         )
         return self.gateway.sessions.open(
-            EpisodeKey(spec.trajectory_id(member), spec.task, seed),
+            key,
             Sampling(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k),
             limits,
             prompts=PromptPolicy(self.agent.prompts),
-            checks=lambda turn: checked_for_drift(spec, seed, turn, self.config),
+            checks=lambda turn: checked_for_drift(spec, key.seed, turn, self.config),
         )
 
     @property

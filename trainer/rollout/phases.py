@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_client import SandboxError
@@ -13,17 +13,9 @@ from trainer.errors import Stalled
 from trainer.types import Timings
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from sandbox_client import AsyncEpisode
-    from sandbox_contract.episodes import EvaluateResult
-
     from .progress import ProgressMonitor
 
 ResultT = TypeVar("ResultT")
-
-_REBUILD_S = 120.0
-"""Time for the transfer, and for another box if the instance was lost."""
 
 
 class EpisodePhases:
@@ -64,13 +56,9 @@ class EpisodePhases:
             self.took_s = time.monotonic() - began
             self._seconds[phase] += self.took_s
 
-    async def graded(
-        self, episode: AsyncEpisode, params: Mapping[str, JsonValue], seconds: float
-    ) -> EvaluateResult:
-        """Grade the episode as a phase, within ``seconds`` or its task's own time. Raises Stalled."""
-        own_s = 0.0 if episode.evaluate_s is None else episode.evaluate_s + _REBUILD_S
-        grading = episode.evaluate(params=params)
-        return await self.within("evaluate", max(seconds, own_s), grading, own_s)
+    def add_seconds(self, phase: str, seconds: float) -> None:
+        """Count the seconds of a phase that was timed elsewhere."""
+        self._seconds[phase] += seconds
 
     def timings(self) -> Timings:
         """Return the seconds of each phase so far."""

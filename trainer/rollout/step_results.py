@@ -28,6 +28,7 @@ from sandbox_contract.problems import FailureClass
 from trainer.chat.thoughts import read_alone
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
+from trainer.types import StopReason
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -72,6 +73,18 @@ def described_task(task: TaskRef, info: JsonObject) -> TaskRef:
         difficulty=str(difficulty or task.difficulty),
         category=str(category or task.category),
     )
+
+
+def end_of(result: StepResult) -> StopReason | None:
+    """Return TERMINATED or TRUNCATED if the environment has ended the episode."""
+    if result.terminated:
+        return StopReason.TERMINATED
+    return StopReason.TRUNCATED if result.truncated else None
+
+
+def begins_session(result: StepResult) -> bool:
+    """Return whether the observation begins another session, whose conversation has no history."""
+    return result.info.get("new_session") is True
 
 
 def _actions(info: JsonObject) -> list[JsonObject] | None:
