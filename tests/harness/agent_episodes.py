@@ -21,7 +21,7 @@ from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxService
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import GroupSpec, Trajectory
 
-__all__ = ["agent_player", "ask", "loop", "play_agent", "spec_of"]
+__all__ = ["agent_player", "ask", "loop", "play_agent", "play_by_agent", "spec_of"]
 
 AGENT: TypeAdapter[Any] = TypeAdapter(AgentConfig)
 
@@ -84,3 +84,8 @@ async def play_agent(
     sampling = SamplingConfig.model_validate(settings.pop("sampling", {}))
     async with agent_player(service, LocalAgents(function), policy, **settings) as player:
         return await player.play_episode(spec, 2, sampling)
+
+
+async def play_by_agent(service: ToldService, *lines: str, **settings: Any) -> Trajectory:
+    """As ``scripted_episodes.play`` does, with an agent that is the usual loop."""
+    return await play_agent(service, loop, *lines, **settings)

@@ -58,7 +58,7 @@ class AgentInstance:
 
         Raises:
             EpisodeOver: the environment has ended the episode.
-            SandboxError: the service refused the step, or failed; or the counterpart failed.
+            SandboxError: the service refused the step, or failed; or the counterpart failed or is missing.
             EngineError: an engine failed while the counterpart was asked.
             Stalled: the service gave no answer.
         """
@@ -67,9 +67,7 @@ class AgentInstance:
                 raise EpisodeOver
             if self.session.limit is not None:
                 return AgentStepResult(messages=(), finished=True)
-            message = step.message.model_copy(update={"role": "assistant"})
-            result = await self._taken(message)
-            return self._answer(step, message, result)
+            return await self._taken(step)
 
     def end_episode(self, error: BaseException | None = None) -> None:
         """Note that the agent has nothing more to do."""
@@ -89,11 +87,12 @@ class AgentInstance:
             elif not self.over.cancelled():
                 self.over.exception()  # one that came after the agent's end interests nobody
 
-    async def _taken(self, message: Message) -> StepResult:
+    async def _taken(self, step: AgentStep) -> AgentStepResult:
+        message = step.message.model_copy(update={"role": "assistant"})
         try:
-            return await self._steps.step(message)
+            return self._answer(step, message, await self._steps.step(message))
         except (SandboxError, EngineError, Stalled) as error:
-            if _is_agents_own(error):
+            if _is_refusal(error) and not self._steps.taken:
                 logger.info("the service refused a step of an agent: %s", error)
             else:
                 self.end_episode(error)
@@ -116,13 +115,13 @@ class AgentInstance:
         return AgentStepResult(
             messages=result.observation.messages,
             finished=self.stop is not None,
-            tools=changed_tools(result),
+            tools=changed_tools(result) if self.stop is None else None,
             new_session=begins_session(result),
         )
 
 
-def _is_agents_own(error: SandboxError | EngineError | Stalled) -> bool:
-    """Return whether a step was refused for what the agent sent."""
+def _is_refusal(error: SandboxError | EngineError | Stalled) -> bool:
+    """Return whether a step was refused for what it sent."""
     return (
         isinstance(error, SandboxError)
         and error.failure_class is FailureClass.REQUEST

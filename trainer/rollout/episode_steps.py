@@ -50,6 +50,8 @@ class EpisodeSteps:
         self._turns = CounterpartTurns(self._take, asked)
         self.took_s = 0.0
         """Seconds of the last step in the sandbox, those of the counterpart's steps included."""
+        self.taken = False
+        """Whether the instance has taken the agent's last message."""
 
     async def open(self) -> Observation | None:
         """Return the agent's first observation; None if an opponent that is trained has ended the episode.
@@ -71,7 +73,7 @@ class EpisodeSteps:
 
         Raises SandboxError, EngineError, Stalled.
         """
-        self.took_s = 0.0
+        self.took_s, self.taken = 0.0, False
         result = await self._turns.step(message)
         words = self._in_words(result.observation)
         return result if words is result.observation else result.model_copy(update={"observation": words})
@@ -95,9 +97,11 @@ class EpisodeSteps:
     async def _take(self, message: Message) -> StepResult:
         call = self._episode.step(message, timeout_s=self._timeout_s)
         try:
-            return await self._phases.within("step", self._timeout_s + self._grace_s, call)
+            result = await self._phases.within("step", self._timeout_s + self._grace_s, call)
         finally:
             self.took_s += self._phases.took_s
+        self.taken = True
+        return result
 
 
 @cache

@@ -8,7 +8,7 @@ from sandbox_client import SandboxError
 from sandbox_client.errors import Failure
 from sandbox_contract.problems import FailureClass
 from tests.fakes.told_service import ToldService
-from tests.harness.agent_episodes import loop, play_agent
+from tests.harness.agent_episodes import play_by_agent
 from tests.harness.scripted_episodes import END, TASK, play
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
@@ -92,10 +92,8 @@ async def test_an_error_that_every_episode_would_meet_is_raised_and_the_instance
     assert service.live == {}
 
 
-@pytest.mark.parametrize("play_with", ["the trainer's loop", "an agent"])
-async def test_the_log_says_which_episodes_were_not_written_as_their_text_would_be(
-    play_with: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("play_with", [play, play_by_agent])
+async def test_the_log_says_which_episodes_were_not_written_as_their_text_would_be(play_with, caplog) -> None:
     chat = tiny_chat()
     letters = [chat.encode(letter)[0] for letter in "Submitted."]
 
@@ -105,10 +103,7 @@ async def test_the_log_says_which_episodes_were_not_written_as_their_text_would_
             return Generation(ids, (-1.0,) * len(ids), Finish.STOP, (VersionSpan(0, len(ids), 0),))
 
     caplog.set_level(logging.DEBUG, "trainer.rollout")
-    if play_with == "an agent":
-        played = await play_agent(ToldService([END]), loop, policy=Speller())
-    else:
-        played = await play(ToldService([END]), policy=Speller())
+    played = await play_with(ToldService([END]), policy=Speller())
     assert played.drifted == 1
     logged = [each.message for each in caplog.records if "tokenized differently" in each.message]
     assert logged == ["episode 3.2: the text of 1 of 1 turns would be tokenized differently"]

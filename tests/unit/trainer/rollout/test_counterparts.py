@@ -1,5 +1,6 @@
 """Episodes with a counterpart: a server, or the policy in a session of its own."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode, FailureClass
 from tests.fakes.chat_server import FakeChatServer, says
 from tests.fakes.told_service import ToldService, observed
-from tests.harness.agent_episodes import loop, play_agent
+from tests.harness.agent_episodes import play_by_agent
 from tests.harness.http_server import serving
 from tests.harness.scripted_episodes import play, spoken
 from tests.harness.tiny_chat import tiny_chat
@@ -16,7 +17,9 @@ from trainer.engines.generation import GenerationRequest
 from trainer.errors import EngineError
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.rollout.strategies import Remedy, remedy
-from trainer.types import EpisodeKey, StopReason
+from trainer.types import EpisodeKey, StopReason, Trajectory
+
+Play = Callable[..., Awaitable[Trajectory]]
 
 AWAITS = {"info": {"awaits": "user"}}
 STEPS = [
@@ -109,15 +112,12 @@ def lost_at_once() -> ToldService:
     return ToldService(steps, info={"awaits": "user"})
 
 
-@pytest.mark.parametrize("play_with", ["the trainer's loop", "an agent"])
+@pytest.mark.parametrize("play_with", [play, play_by_agent])
 async def test_a_trained_opponent_learns_from_a_game_that_it_loses_before_the_agents_turn(
-    play_with: str,
+    play_with: Play,
 ) -> None:
     service = lost_at_once()
-    if play_with == "an agent":
-        played = await play_agent(service, loop, policy=script(), config=OPPONENT)
-    else:
-        played = await play(service, policy=script(), config=OPPONENT)
+    played = await play_with(service, policy=script(), config=OPPONENT)
     assert (played.failure, played.stop, played.score) == (None, StopReason.TERMINATED, 1.0)
     assert spoken(played) == ["user 0", "user 1"]
     assert all(segment.opponent for segment in played.segments)
@@ -137,12 +137,12 @@ async def test_any_other_counterpart_that_ends_the_episode_before_the_agents_tur
 
 async def test_an_agent_with_a_loop_of_its_own_does_not_notice_the_counterpart() -> None:
     service = ToldService(STEPS)
-    played = await play_agent(service, loop, policy=script(), config=POLICY)
+    played = await play_by_agent(service, policy=script(), config=POLICY)
     assert sent(service) == [(None, "agent 0"), ("user", "user 0"), (None, "agent 1")]
     assert (played.stop, played.score) == (StopReason.TERMINATED, 1.0)
     assert spoken(played) == ["agent 0", "agent 1"]
-    trained = await play_agent(
-        ToldService(STEPS), loop, policy=script(), config={"counterpart": {"kind": "policy", "trained": True}}
+    trained = await play_by_agent(
+        ToldService(STEPS), policy=script(), config={"counterpart": {"kind": "policy", "trained": True}}
     )
     assert spoken(trained) == ["agent 0", "agent 1", "user 0"]
 
@@ -159,18 +159,15 @@ async def test_a_server_plays_the_counterpart(monkeypatch: pytest.MonkeyPatch) -
     assert played.score == 1.0
 
 
-@pytest.mark.parametrize("play_with", ["the trainer's loop", "an agent"])
-async def test_nonsense_of_the_counterpart_is_a_failure_class_of_its_own(play_with: str) -> None:
+@pytest.mark.parametrize("play_with", [play, play_by_agent])
+async def test_nonsense_of_the_counterpart_is_a_failure_class_of_its_own(play_with: Play) -> None:
     server = FakeChatServer([says("")] * 2)
     with serving(server.app) as url:
         config: dict[str, Any] = {
             "counterpart": {"kind": "model", "base_url": f"{url}/v1", "model": "m", "timeout_s": 5}
         }
         service = ToldService(STEPS)
-        if play_with == "an agent":
-            played = await play_agent(service, loop, policy=script(), config=config)
-        else:
-            played = await play(service, policy=script(), config=config)
+        played = await play_with(service, policy=script(), config=config)
     assert played.failure is not None
     assert (played.failure.failure_class, played.failure.code) == ("counterpart", "counterpart_nonsense")
     assert played.failure.phase == "counterpart"
@@ -208,8 +205,11 @@ async def test_a_counterpart_with_a_full_session_fails_as_such() -> None:
     assert played.failure.code == "counterpart_limit"
 
 
-async def test_an_instance_that_waits_for_a_counterpart_that_is_not_configured_ends_the_run() -> None:
-    played = await play(ToldService(STEPS), policy=script())
+@pytest.mark.parametrize("play_with", [play, play_by_agent])
+async def test_an_instance_that_waits_for_a_counterpart_that_is_not_configured_ends_the_run(
+    play_with: Play,
+) -> None:
+    played = await play_with(ToldService(STEPS), policy=script())
     assert played.failure is not None
     assert "no counterpart" in played.failure.detail
     assert remedy(played.failure, 1, Retry()) is Remedy.RAISE

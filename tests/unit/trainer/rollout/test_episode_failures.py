@@ -6,6 +6,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.told_service import ToldService, observed
+from tests.harness.agent_episodes import play_by_agent
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import EngineLost
@@ -177,7 +178,8 @@ async def test_a_cancelled_episode_is_released() -> None:
     assert service.live == {}
 
 
-async def test_tools_that_are_none_are_the_services_failure() -> None:
-    played = await play(ToldService([observed("x", info={"tools": [{"name": 1}]})]), "Wait.")
+@pytest.mark.parametrize("play_with", [play, play_by_agent])
+async def test_tools_that_are_none_are_the_services_failure(play_with) -> None:
+    played = await play_with(ToldService([observed("x", info={"tools": [{"name": 1}]})]), "Wait.")
     assert played.failure is not None
     assert (played.failure.failure_class, played.failure.code) == ("sandbox", "invalid_response")
