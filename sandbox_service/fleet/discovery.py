@@ -71,6 +71,7 @@ class RayDiscovery:
         self._members: Mapping[str, Member] = MappingProxyType({})
         self._excluded: Mapping[str, ServiceError] = MappingProxyType({})
         self._refreshed_at = 0.0
+        self._has_looked = False
         self._failed = ""
         """The exception of the last refresh, which is logged once."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -84,11 +85,19 @@ class RayDiscovery:
         """Return what the last refreshes found, for the metrics."""
         return FleetView(len(self._excluded), self._restarted, self.scale)
 
-    async def members(self) -> Mapping[str, Member]:
+    def start(self) -> None:
+        """Begin to refresh for ever on the running event loop, unless that is so already.
+
+        The first call of ``members`` does it, too; until then this process starts no supervisor.
+        """
         if self._background is None:
-            await self.refresh()
-        if self._background is None:  # another call may have come first
             self._background = asyncio.create_task(self._refresh_forever(), name="refresh the fleet")
+
+    async def members(self) -> Mapping[str, Member]:
+        if not self._has_looked:
+            await self.refresh()
+            self._has_looked = True
+        self.start()
         return self._members
 
     async def refresh(self) -> Mapping[str, Member]:
@@ -112,10 +121,10 @@ class RayDiscovery:
 
     async def _refresh_forever(self) -> None:
         while True:
-            await asyncio.sleep(REFRESH_INTERVAL_S)
             # A failure is in the log; the next refresh may succeed.
             with suppress(Exception):
                 await self.refresh()
+            await asyncio.sleep(REFRESH_INTERVAL_S)
 
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None

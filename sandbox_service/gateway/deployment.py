@@ -51,7 +51,12 @@ class GatewayReplica:
         return _without_request_id(app)
 
     async def check_health(self) -> None:
-        """Succeed while the event loop runs; missing supervisors do not make a replica unhealthy."""
+        """Succeed while the event loop runs; missing supervisors do not make a replica unhealthy.
+
+        Serve's first check begins the search for supervisors, so that they start, and start again, also when
+        there are no requests.
+        """
+        self._discovery.start()
 
     async def __del__(self) -> None:
         await self._router.close()

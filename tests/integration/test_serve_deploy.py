@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,6 +23,7 @@ from local_processes.descendants import Descendants
 from local_processes.ports import free_port
 from sandbox_client import SandboxClient
 from sandbox_contract.messages import Message
+from tests.harness.waiting import wait_until
 from tests.integration.test_service import descendants, listening
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -102,6 +104,18 @@ def deploy(cluster: tuple[dict[str, str], int], store: str, tmp_path: Path) -> D
 
 PORT = free_port()
 PLAYERS = 4
+
+
+def titles() -> Iterator[str]:
+    """The command lines of this process's descendants."""
+    for pid in descendants():
+        with suppress(OSError):
+            yield Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def test_a_deployed_service_starts_its_supervisor_before_anyone_calls_it(deploy: Deploy):
+    deploy({"sandbox": {"kind": "process"}})
+    wait_until(lambda: any("ray::SupervisorActor" in title for title in titles()))
 
 
 def test_a_deployed_service_plays_episodes_and_opens_nothing_to_other_machines(deploy: Deploy):
