@@ -13,7 +13,7 @@ from .serve_app import fleet_name, stop_s
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.roster import Roster
     from sandbox_service.supervisor.options import SupervisorAddress
 
 
@@ -102,7 +102,7 @@ def running_fleet(config: ServiceConfig) -> Iterator[RayFleet]:
     """Be connected to the configured cluster, or to the one of this node. Raises FleetUnreachableError."""
     import ray
 
-    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.roster import Roster
 
     from .supervisor_core import core_builder
 

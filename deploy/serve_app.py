@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ray.serve import Application
 
     from sandbox_service.config.service import FleetConfig, ScalingConfig
-    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.roster import Roster
     from sandbox_service.fleet.scaling import ScalingPolicy
     from sandbox_service.supervisor.options import TlsFiles
 
@@ -216,7 +216,7 @@ def _tls_files(fleet: FleetConfig) -> TlsFiles | None:
 
 
 def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
-    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.roster import Roster
 
     from .supervisor_core import core_builder
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sandbox_service.supervisor.actor import SupervisorActor
     from sandbox_service.supervisor.options import SupervisorAddress
 
-    from .roster_discovery import Roster
+    from .roster import Roster
     from .scaling import FleetScale
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sandbox_contract.inspection import PoolStats
     from sandbox_service.supervisor.actor import SupervisorActor
 
-    from .roster_discovery import Roster
+    from .roster import Roster
     from .scaling import ScalingPolicy
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.fleet.roster import Roster
 
 
 MAX_ONGOING_REQUESTS = 16_384

@@ -29,7 +29,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.wire.frames import Op
 from service_cli.bench.machine import describe_machine

@@ -18,7 +18,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, VersionMismatchError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.draining import drain_node, replace_supervisors
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.fleet.scaler import NAME, end_scaler
 from sandbox_service.fleet.scaling import FleetScale, ScalingPolicy

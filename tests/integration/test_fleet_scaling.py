@@ -14,7 +14,7 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.placement import creator_of
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.fleet.scaler import end_scaler
 from sandbox_service.fleet.scaling import ScalingPolicy

@@ -17,7 +17,7 @@ from deploy.supervisor_core import core_builder
 from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.fleet.discovery import RayDiscovery
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.gateway.app import build_app
 from tests.harness.http_server import serving

@@ -16,7 +16,7 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.draining import drain_node
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Op

@@ -16,7 +16,7 @@ import pytest
 from deploy.supervisor_core import core_builder
 from sandbox_service.config import ServiceConfig, StoreConfig
 from sandbox_service.fleet.discovery import RayDiscovery
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.trajectories.store import open_store
 from tests.harness.cut_off_node import OUTSIDE, CutOffNode, cut_off_node, namespaces_work

@@ -24,7 +24,7 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.members import Member
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.stream.address import TcpAddress
 from sandbox_service.trajectories.store import open_store
@@ -57,7 +57,7 @@ from pathlib import Path
 import ray
 from deploy.supervisor_core import core_builder
 from sandbox_service.config.reading import read_config
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 config = read_config(Path(sys.argv[1]), [])
 ray.init(address=config.fleet.address, log_to_driver=False, configure_logging=False)
 roster = Roster(config.fleet.name, core_builder(config), tcp=True)

@@ -19,7 +19,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
-from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.roster import Roster
 from sandbox_service.fleet.router import Router
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Op
