@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
 
 
-ROW_GROUP = 256
-"""Rows held in memory at a time."""
+_GROUP_ROWS = 256
+"""Most rows held in memory at a time."""
+_GROUP_CHARACTERS = 16 * 1024 * 1024
+"""Characters of texts at which a group of rows is written: a few rows may be all that memory has room for."""
 
 _FUNCTION = pa.struct([("name", pa.string()), ("arguments", pa.string())])
 _TOOL_CALL = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", _FUNCTION)])
@@ -93,11 +94,33 @@ def write_parquet(path: Path, rows: Rows, lines: Iterator[JsonObject]) -> int:
     """Write the rows, a group at a time, and return their number."""
     schema = EPISODE_SCHEMA if rows is Rows.EPISODES else EVENT_SCHEMA
     count = 0
+    group: list[JsonObject] = []
+    characters = 0
     with ParquetWriter(path, schema, compression="zstd") as writer:
-        while group := [_flat(line) for line in islice(lines, ROW_GROUP)]:
+
+        def write() -> None:
             writer.write_table(pa.Table.from_pylist(group, schema=schema))
-            count += len(group)
+            group.clear()
+
+        for row in map(_flat, lines):
+            group.append(row)
+            count += 1
+            characters += _characters(row)
+            if len(group) == _GROUP_ROWS or characters >= _GROUP_CHARACTERS:
+                write()
+                characters = 0
+        if group:
+            write()
     return count
+
+
+def _characters(value: JsonValue) -> int:
+    """Return the characters of all texts in a value, without the names of its fields."""
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return len(value) if isinstance(value, str) else 0
 
 
 def _flat(line: JsonObject) -> JsonObject:

@@ -146,6 +146,18 @@ def test_a_message_of_an_unknown_form_does_not_keep_the_others_from_parquet(tmp_
     assert (usual["role"], usual["content"]) == ("user", "hello")
 
 
+def test_a_parquet_file_has_no_more_long_episodes_in_a_group_than_fit_into_memory(tmp_path):
+    text = "x" * 6 * 1024 * 1024
+    row = {"instance_id": "s1.a", "messages": [{"role": "user", "content": text}]}
+    file = tmp_path / "rows.parquet"
+    assert write_parquet(file, Rows.EPISODES, iter([row] * 7)) == 7
+    written = pyarrow.parquet.read_metadata(file)
+    assert [written.row_group(number).num_rows for number in range(written.num_row_groups)] == [3, 3, 1]
+    short = {"instance_id": "s1.a", "messages": []}
+    assert write_parquet(file, Rows.EPISODES, iter([short] * 300)) == 300
+    assert pyarrow.parquet.read_metadata(file).num_row_groups == 2
+
+
 def test_parquet_of_events_has_bodies_as_text(engine, output):
     written = export(engine, output, FileFormat.PARQUET, Rows.EVENTS)
     rows = pyarrow.parquet.read_table(output).to_pylist()
