@@ -167,6 +167,29 @@ def test_rays_metrics_leave_the_services_port_to_the_service(documents) -> None:
             assert ports["metrics"] == port, "KubeRay adds a port of this name with 8080 where it is missing"
 
 
+def test_kuberay_finds_the_port_of_the_service_for_clients_in_the_head(documents) -> None:
+    """It makes no such service where the head has no port of this name, though the head is not in it."""
+    given = next(each for (kind, _), each in documents.items() if kind == "RayService")
+    (container,) = given["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports["serve"] == service(documents)["http_options"]["port"]
+
+
+def test_rays_object_store_fits_the_shared_memory_of_its_pod(documents) -> None:
+    """Where it does not fit, Ray makes it a file in /tmp."""
+    groups = [group for cluster in clusters(documents) for group in cluster["workerGroupSpecs"]]
+    assert groups
+    for group in groups:
+        (memory,) = (
+            volume["emptyDir"]["sizeLimit"]
+            for volume in group["template"]["spec"]["volumes"]
+            if volume["name"] == "shared-memory"
+        )
+        number, unit = re.fullmatch(r"(\d+)([MG]i)", memory).groups()
+        held = int(number) * {"Mi": 2**20, "Gi": 2**30}[unit]
+        assert 76 * 2**20 <= int(group["rayStartParams"]["object-store-memory"]) < held
+
+
 def test_a_sandbox_pod_has_the_time_to_empty_itself(documents) -> None:
     deadline = ServiceConfig.model_validate(service(documents)["applications"][0]["args"]).deadline
     cluster = documents["RayService", "sandbox"]["spec"]["rayClusterConfig"]
