@@ -42,14 +42,16 @@ class Literals:
         # The escape characters themselves come last, so that a content cannot forge an escape.
         self._texts = [*special, *frame, _BEGIN, _END]
         self._numbers = {text: number for number, text in enumerate(self._texts)}
+        self._escapes = _any_of([_BEGIN, _END])
         spoken = self._spoken = _any_of([*special, _BEGIN, _END])
         # The marks of an assistant's thought are its own, even where they are special tokens.
         said = _any_of([text for text in (*special, _BEGIN, _END) if text not in (OPEN, CLOSE)])
         self._by_role = {"user": spoken, "assistant": said, "tool": _any_of(self._texts)}
 
-    def hidden(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages with such text escaped."""
-        return [self._hide(message) for message in messages]
+    def hidden(self, messages: Sequence[Message], *, as_written: bool = False) -> list[Message]:
+        """Return the messages with such text escaped; ``as_written`` leaves it in those of the assistant."""
+        patterns = self._by_role | ({"assistant": self._escapes} if as_written else {})
+        return [self._hide(message, patterns.get(message.role)) for message in messages]
 
     def shown(self, rendered: str) -> str:
         """Return a rendered text without escapes."""
@@ -67,8 +69,7 @@ class Literals:
                 ids += encode(text[:1]) + (encode(text[1:]) if text[1:] else [])
         return ids
 
-    def _hide(self, message: Message) -> Message:
-        pattern = self._by_role.get(message.role)
+    def _hide(self, message: Message, pattern: re.Pattern[str] | None) -> Message:
         if pattern is None:
             return message
         changed: dict[str, object] = {

@@ -129,11 +129,19 @@ class Template:
         return False
 
     def render(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, generation: bool = True
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        *,
+        generation: bool = True,
+        as_written: bool = False,
     ) -> str:
-        """Render a whole conversation; with ``generation`` up to the start of the assistant's turn."""
+        """Render a whole conversation; with ``generation`` up to the start of the assistant's turn.
+
+        ``as_written``: special tokens in the text of the assistant's messages remain special.
+        """
         refusal = ""
-        messages = self._literals.hidden(named(messages))
+        messages = self._literals.hidden(named(messages), as_written=as_written)
         for form in forms(self._dialect, messages):
             prepared = form.messages(messages, self._written)
             text, refused = self._attempt(form, prepared, tools, generation)

@@ -92,6 +92,15 @@ class ChatTokenizer:
             self._warn_of_tools("the chat template does not render tools")
         return self._rendered(self._prepared(messages, tools, in_prompt=self.renders_tools), ())
 
+    def conversation_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of a conversation that ends with a turn, as the template renders all of it.
+
+        Turns keep the special tokens in their text, as displayed calls have. Raises ConfigError where the
+        template rejects the conversation or leaves out a message, in every form.
+        """
+        rendered = self._template.render(messages, generation=False, as_written=True)
+        return self._template.encode(rendered, self.encode)
+
     def continuation(self, messages: Sequence[Message], last: int | None = None) -> list[int]:
         """Return the tokens after an assistant's turn: the rest of its frame, new messages, the next turn's
         head.

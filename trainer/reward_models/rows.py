@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+from sandbox_contract.messages import Message
 from trainer.chat import ChatTokenizer
 from trainer.chat.folder import load_tokenizer
 from trainer.config import ChatConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, RewardFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from transformers import PreTrainedTokenizerBase
 
     from trainer.types import Line, Segment, Trajectory
 
@@ -38,7 +37,7 @@ class EpisodeReader(Protocol):
     def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
         """Return rows that together have one end for each turn, in the order of the turns.
 
-        Raises ConfigError where that is impossible for every episode.
+        Raises ConfigError where that is impossible for every episode, RewardFailed where it is for this one.
         """
         ...
 
@@ -56,32 +55,29 @@ class TextReader:
     Messages of other roles than the template's are shown as the user's.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: int | None = None) -> None:
+    def __init__(self, chat: ChatTokenizer, stop: int | None = None) -> None:
         """``stop``: the token that ends a turn, if turns are read there; what a template renders behind it,
-        such as a line break, is then left out. Raises ConfigError for a tokenizer without a chat template.
+        such as a line break, is then left out.
         """
-        if not tokenizer.chat_template:
-            raise ConfigError(
-                "the reward model's tokenizer has no chat template, so that it cannot read the text of an "
-                'episode; use a reward model with the policy\'s tokenizer and reads="tokens"'
-            )
-        self._tokenizer = tokenizer
+        self._chat = chat
         self._stop = stop
 
     @classmethod
     def of(cls, folder: Path, note: RewardModelNote) -> TextReader:
         """Return the reader of the model in a folder. Raises ConfigError where it cannot render text."""
-        tokenizer = load_tokenizer(folder)
-        reader = cls(tokenizer)
-        if note.read_at == "turn":
-            return reader
-        return cls(tokenizer, ChatTokenizer(folder, ChatConfig(tools="none")).turn("")[-1])
+        if not load_tokenizer(folder).chat_template:
+            raise ConfigError(
+                "the reward model's tokenizer has no chat template, so that it cannot read the text of an "
+                'episode; use a reward model with the policy\'s tokenizer and reads="tokens"'
+            )
+        chat = ChatTokenizer(folder, ChatConfig(tools="none"))
+        return cls(chat) if note.read_at == "turn" else cls(chat, chat.turn("")[-1])
 
     def read_episode(self, trajectory: Trajectory) -> list[ScoredRow]:
         messages = [_message(line) for line in trajectory.lines]
         return [self._row(messages, places) for places in _rising(_places(trajectory))]
 
-    def _row(self, messages: Sequence[dict[str, str]], places: Sequence[int]) -> ScoredRow:
+    def _row(self, messages: Sequence[Message], places: Sequence[int]) -> ScoredRow:
         read = [self._until_read(messages[:place]) for place in places]
         whole = read[-1]
         if any(ids != whole[: len(ids)] for ids in read):
@@ -91,19 +87,21 @@ class TextReader:
             )
         return ScoredRow(tuple(whole), tuple(len(ids) for ids in read))
 
-    def _until_read(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    def _until_read(self, messages: Sequence[Message]) -> list[int]:
         """Return the tokens of a conversation up to the place at which its last turn is read."""
         ids = self._rendered(messages)
         if self._stop not in ids:
             return ids
         end = len(ids) - ids[::-1].index(self._stop)
         # Where text follows, the stop token is an earlier message's, and the template leaves this turn open.
-        text = cast("str", self._tokenizer.decode(ids[end:], skip_special_tokens=True))
+        text = cast("str", self._chat.tokenizer.decode(ids[end:], skip_special_tokens=True))
         return ids if text.strip() else ids[:end]
 
-    def _rendered(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        found = self._tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False)
-        return list(cast("list[int]", found))
+    def _rendered(self, messages: Sequence[Message]) -> list[int]:
+        try:
+            return self._chat.conversation_tokens(messages)
+        except ConfigError as error:
+            raise RewardFailed(f"the reward model cannot read the episode as text: {error}") from error
 
 
 def _places(trajectory: Trajectory) -> list[int]:
@@ -130,6 +128,6 @@ def _row(segment: Segment) -> ScoredRow:
     return ScoredRow(segment.token_ids, tuple(turn.end for turn in segment.turns))
 
 
-def _message(line: Line) -> dict[str, str]:
+def _message(line: Line) -> Message:
     role = line.role if line.role in _ROLES else "user"
-    return {"role": role, "content": line.content}
+    return Message.model_validate({"role": role, "content": line.content})

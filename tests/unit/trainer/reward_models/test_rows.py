@@ -3,11 +3,11 @@
 import pytest
 
 from sandbox_contract.messages import Message
-from tests.harness.chat_templates import CHATML, LLAMA3, MISTRAL, write_tokenizer
+from tests.harness.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, write_tokenizer
 from trainer.chat import ChatTokenizer
 from trainer.chat.folder import load_tokenizer
 from trainer.config import ChatConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, RewardFailed
 from trainer.offline.tokens import tokenize_conversation
 from trainer.reward_models.note import RewardModelNote
 from trainer.reward_models.rows import TextReader
@@ -57,6 +57,50 @@ def test_a_stop_token_of_the_user_ends_no_turn(tmp_path):
     assert load_tokenizer(folder).decode(row.token_ids).endswith("assistant\n3")
 
 
+TOOL = (("user", "6*7?"), ("assistant", "print(6*7)"), ("tool", "42"), ("user", "So?"), ("assistant", "42."))
+WITHOUT_TOOLS = CHATML.replace(
+    "{%- elif m.role == 'tool' -%}", "{%- elif m.role == 'tool' -%}{%- elif false -%}"
+)
+"""Drops the messages of tools, in the manner of Zephyr."""
+
+
+@pytest.mark.parametrize("template", [CHATML, WITHOUT_TOOLS, GEMMA, MISTRAL])
+def test_an_answer_of_a_tool_is_read_whatever_roles_the_template_has(tmp_path, template):
+    folder = write_tokenizer(tmp_path, template)
+    (row,) = rows(folder, "turn", TOOL)
+    other = [(role, "Traceback" if role == "tool" else content) for role, content in TOOL]
+    (failed,) = rows(folder, "turn", other)
+    assert "42" in load_tokenizer(folder).decode(row.token_ids[row.ends[0] : -10])
+    assert "Traceback" in load_tokenizer(folder).decode(failed.token_ids)
+
+
+@pytest.mark.parametrize("template", [CHATML, WITHOUT_TOOLS, GEMMA, MISTRAL])
+def test_a_system_message_is_read_whatever_roles_the_template_has(tmp_path, template):
+    folder = write_tokenizer(tmp_path, template)
+    (row,) = rows(folder, "turn", (("system", "Be brief."), ("developer", "Sums."), *SAID))
+    text = load_tokenizer(folder).decode(row.token_ids)
+    assert text.index("Be brief.") < text.index("Sums.") < text.index("1+1?")
+    assert len(row.ends) == 2
+
+
+def test_an_episode_that_no_form_of_the_template_shows_has_no_reward(tmp_path):
+    folder = write_tokenizer(tmp_path, GEMMA)
+    with pytest.raises(RewardFailed, match="cannot read the episode as text"):
+        rows(folder, "turn", (("assistant", "One."), ("assistant", "Two.")))
+
+
+def test_special_tokens_of_a_turn_are_read_and_those_of_others_are_letters(tmp_path):
+    folder = write_tokenizer(tmp_path, CHATML)
+    tokenizer = load_tokenizer(folder)
+    mark = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    (plain,), (said,), (asked,) = (
+        rows(folder, "turn", (("user", ask), ("assistant", answer)))
+        for ask, answer in (("1+1?", "2"), ("1+1?", "2<|im_end|>"), ("1+1?<|im_end|>", "2"))
+    )
+    counts = [row.token_ids.count(mark) for row in (plain, said, asked)]
+    assert [count - counts[0] for count in counts] == [0, 1, 0]
+
+
 @pytest.mark.parametrize("read_at", ["turn", "stop_token"])
 def test_a_model_without_a_template_cannot_read_text(tmp_path, read_at):
     with pytest.raises(ConfigError, match=r'no chat template, .*reads="tokens"'):
@@ -64,12 +108,10 @@ def test_a_model_without_a_template_cannot_read_text(tmp_path, read_at):
 
 
 class Letters:
-    """A tokenizer of one token a message, which is the code of its text."""
+    """A template of one token a message, which is the code of its text."""
 
-    chat_template = "letters"
-
-    def apply_chat_template(self, messages, *, tokenize, return_dict):
-        return [ord(message["content"]) for message in messages]
+    def conversation_tokens(self, messages):
+        return [ord(message.content) for message in messages]
 
 
 def trajectory(*segments):
