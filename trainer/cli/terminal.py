@@ -23,6 +23,7 @@ from trainer.errors import (
     Stalled,
     TrainerError,
 )
+from trainer.finite_json import finite
 
 FAILED = 1
 """Exit code for a failure."""
@@ -61,8 +62,8 @@ def warn(sentence: str, console: Console | None = None) -> None:
 
 
 def write_json(value: object, also: Path | None = None) -> None:
-    """Print plain JSON for other programs: no colour, no wrapping."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    """Print plain JSON for other programs: no colour, no wrapping, and null for what is not finite."""
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n"
     sys.stdout.write(text)
     if also is not None:
         also.write_text(text, encoding="utf-8")

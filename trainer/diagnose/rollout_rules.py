@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -179,17 +178,17 @@ def engine_mismatch(record: RunRecord) -> Finding | None:
     differs = fresh and mismatch is not None and mismatch.late > MISMATCH
     if not differs and not warnings:
         return None
-    size = mismatch.late if mismatch is not None else math.nan
+    kl = record.recent("mismatch/kl")
+    size = f"KL of {kl:.3g} nats a token, " if kl is not None else ""
     return Finding(
         Severity.PROBLEM if differs else Severity.WARNING,
-        f"engines and learner disagree: KL of {size:.3g} nats a token, {warnings:.0f} warnings of the weight "
-        "sync",
+        f"engines and learner disagree: {size}{warnings:.0f} warnings of the weight sync",
         (
             "read the warnings in logs/worker-0.log",
             "compute in one precision: learner.dtype and engine.dtype",
             "compare checksums at each sync: sync.checksum_every=1",
         ),
-        {"kl": size, "warnings": warnings},
+        {**({"kl": kl} if kl is not None else {}), "warnings": warnings},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from plotly.offline import get_plotlyjs
 
 from page_styles import shared_styles
+from trainer.finite_json import finite
 
 if TYPE_CHECKING:
     from .figure import Figure
@@ -64,19 +64,9 @@ def embedded(value: object) -> str:
     Numbers that are not finite become null: JSON has none, and a browser would reject all of it for one. Half
     surrogate pairs, which a model's escapes may leave, become question marks: no page could be written.
     """
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = text.encode("utf-8", "replace").decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
 
 
 def _asset(name: str) -> str:

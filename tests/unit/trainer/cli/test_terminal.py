@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from trainer.cli.terminal import explained
+from trainer.cli.terminal import explained, write_json
 
 
 def interrupted(ended, capsys):
@@ -27,6 +28,13 @@ def test_ctrl_c_is_answered_at_once_and_told_again_when_all_has_ended(capsys):
     assert capsys.readouterr().err == "interrupted; go on with --resume\n"
     assert left.value.exit_code == 130
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_number_that_is_not_finite_is_null_in_json(capsys, tmp_path):
+    write_json({"rates": [0.5, float("nan")], "folder": Path("a")}, tmp_path / "also.json")
+    printed = capsys.readouterr().out
+    assert json.loads(printed, parse_constant=pytest.fail) == {"rates": [0.5, None], "folder": "a"}
+    assert (tmp_path / "also.json").read_text() == printed
 
 
 def test_what_is_nobodys_mistake_keeps_its_traceback():

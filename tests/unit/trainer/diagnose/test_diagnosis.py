@@ -125,6 +125,25 @@ def test_a_metric_of_a_healthy_run_that_goes_wrong_later_is_found_and_nothing_el
     assert set(findings) == {rule}
 
 
+@pytest.mark.parametrize(
+    ("metrics", "sentence", "evidence"),
+    [
+        ({"mismatch/kl": 0.001}, "KL of 0.001 nats a token, 5 warnings", {"kl": 0.001, "warnings": 5.0}),
+        ({}, "disagree: 5 warnings", {"warnings": 5.0}),
+    ],
+    ids=["few steps with a mismatch", "none"],
+)
+def test_warnings_of_the_weight_sync_in_a_short_run_come_with_the_mismatch_that_is_known(
+    metrics, sentence, evidence
+):
+    record = read_record(RECORDED / "healthy")
+    steps = {step: {"reward/mean": 0.5, "sync/warnings": 1.0, **metrics} for step in range(5)}
+    short = replace(record, groups=(), run=replace(record.run, learning=steps, evaluations=()))
+    finding = diagnose(short).findings["engine_mismatch"]
+    assert sentence in finding.sentence
+    assert finding.evidence == pytest.approx(evidence)
+
+
 def test_a_limit_that_ends_no_episode_any_more_is_no_finding():
     record = read_record(RECORDED / "healthy")
     changed = {
