@@ -14,6 +14,7 @@ from trainer.evaluate.forgetting import phase_outcomes
 from trainer.evaluate.played import summarise
 from trainer.evaluate.results import append_evaluation, read_evaluations
 from trainer.tasks.create_params import create_params
+from trainer.tracking.step_phases import EVALUATION
 from trainer.types import GroupSpec
 
 if TYPE_CHECKING:
@@ -112,10 +113,15 @@ class HeldOut:
 
 
 def figures(result: EvaluationResult) -> dict[str, float]:
-    """Return the evaluation as metrics; rates are absent where no episode has a verdict."""
-    failures = {"evaluation/failures": float(result.failures)}
+    """Return the evaluation as metrics; rates are absent where no episode has a verdict.
+
+    The seconds are those in which it was played, also where it is read from the file again.
+    """
+    told = {"evaluation/failures": float(result.failures)}
+    if result.seconds:
+        told[f"time/{EVALUATION}"] = result.seconds
     if not result.episodes:
-        return failures
+        return told
     by_difficulty = {
         f"evaluation/success/{name}": part.success_rate
         for name, part in result.by_difficulty().items()
@@ -130,4 +136,4 @@ def figures(result: EvaluationResult) -> dict[str, float]:
         **by_difficulty,
         **by_source,
     }
-    return failures | {name: rate for name, rate in rates.items() if rate is not None}
+    return told | {name: rate for name, rate in rates.items() if rate is not None}

@@ -22,10 +22,11 @@ def test_an_evaluation_is_metrics_by_difficulty_and_source() -> None:
         TaskOutcome("a", "easy", 2, 1, 0.5, source="math"),
         TaskOutcome("b", "hard", 0, 0, 0.0, failures=2, source="code"),
     )
-    found = figures(EvaluationResult(0, "before", "test", tasks))
+    found = figures(EvaluationResult(0, "before", "test", tasks, seconds=3.0))
     assert found["evaluation/success"] == found["evaluation/score"] == 0.5
     assert found["evaluation/success/easy"] == found["evaluation/source/math"] == 0.5
     assert found["evaluation/failures"] == 2.0
+    assert found["time/evaluate"] == 3.0
     assert not found.keys() & {"evaluation/success/hard", "evaluation/source/code"}
 
 

@@ -38,6 +38,7 @@ class Journal:
 
     calls: list = field(default_factory=list)
     timed: list = field(default_factory=list)
+    evaluation_seconds: list = field(default_factory=list)
     credited: list = field(default_factory=list)
     """Steps whose advantages were recorded."""
     last_batches: list = field(default_factory=list)
@@ -78,7 +79,7 @@ class Journal:
 
     def evaluate(self, step):
         self.calls.append(("evaluate", step))
-        return {"evaluation/success": 0.25}
+        return {"evaluation/success": 0.25, "time/evaluate": 9.0}
 
     def begin_stage(self, optimizer, steps, *, reference, critic):
         self.references.append(reference)
@@ -133,6 +134,7 @@ class Journal:
     def record(self, step, metrics):
         self.calls.append(("record", step, sorted(name for name in metrics if not name.startswith("time/"))))
         self.timed.append(sorted(name for name in metrics if name.startswith("time/")))
+        self.evaluation_seconds += [metrics["time/evaluate"]] if "time/evaluate" in metrics else []
 
     def record_advantages(self, step, batch):
         assert batch.samples[0].advantages_T is not None
@@ -353,7 +355,8 @@ def test_the_last_evaluation_comes_before_the_last_checkpoint():
     assert ("evaluate", 1) in played(config)
 
 
-def test_every_phase_is_timed_and_an_evaluation_is_one():
+def test_every_phase_is_timed_and_an_evaluation_is_one_which_keeps_the_seconds_that_it_took():
+    """A resumed run gets the evaluation of its first step from the file, in no time."""
     journal = Journal()
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
     TrainingLoop(
@@ -366,6 +369,7 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     ).run()
     steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "sync", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]
+    assert journal.evaluation_seconds == [9.0, 9.0]
 
 
 def test_a_stage_on_scores_exports_no_policy_and_has_no_critic(tmp_path):
