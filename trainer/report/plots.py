@@ -62,8 +62,8 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             "Failures by class",
             ("failures/",),
             "bars",
-            unit="episodes",
-            note="Episodes that failed for reasons outside the policy. They never get a reward.",
+            unit="attempts",
+            note="Attempts at episodes that failed for reasons outside the policy. They never get a reward.",
         ),
         Plot(
             "Groups dropped, turns drifted",
@@ -97,10 +97,11 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             note="Of the same tokens. Small: rounding. A jump: an engine with old weights.",
         ),
         Plot(
-            "Log-probabilities after a weight sync: greatest difference",
-            ("sync/difference",),
+            "Log-probabilities after a weight sync: mean and greatest difference",
+            ("sync/difference", "sync/worst"),
             log=True,
-            unit="nats",
+            unit="nats a token",
+            note="Difference: the mean over the compared tokens. Worst: the greatest of them.",
         ),
         Plot(
             "Staleness",

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from trainer.report.plots import Plot, draw
+from trainer.report.plots import SECTIONS, Plot, draw
 from trainer.report.series import MOST_POINTS, Series, named, series, smoothed
 from trainer.report.special_plots import reward
 
@@ -95,3 +95,9 @@ def test_the_band_of_the_reward_stays_between_0_and_1_where_its_means_do():
     assert (over["y"], under["y"]) == ([1.0] * 3, [pytest.approx(0.6)] * 3)
     over, *_ = reward(steps(3, **{"reward/mean": lambda _: 1.5, "reward/std": lambda _: 0.3})).traces
     assert over["y"] == [1.8] * 3
+
+
+def test_the_mean_and_the_greatest_difference_after_a_weight_sync_are_told_apart():
+    (plot,) = (each for each in SECTIONS["Engine and learner"] if "weight sync" in each.title)
+    drawn = draw(plot, {0: {"sync/difference": 0.01, "sync/worst": 0.4}})
+    assert {trace["name"]: trace["y"] for trace in drawn.traces} == {"difference": [0.01], "worst": [0.4]}
