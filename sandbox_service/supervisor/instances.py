@@ -179,7 +179,8 @@ class InstanceTable:
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
         self._of_tenant: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """Numbers of live instances by tenant and environment."""
-        self._listing = Listing()
+        # In microseconds, of which a supervisor's life has more than instances.
+        self._listing = Listing(int(clock.time() * 1e6))
         self.leases = Leases(config.idle_timeout_s)
 
     def __len__(self) -> int:

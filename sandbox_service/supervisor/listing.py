@@ -47,9 +47,14 @@ class Listing:
     Those of a prefix are found without a look at the others, of which there may be many.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0) -> None:
+        """All numbers follow ``before``.
+
+        Where that is above the numbers of a supervisor's earlier life, a listing that was begun then begins
+        anew: it may name an instance twice, but leaves none out.
+        """
         self._of_tenant: dict[str, _Listed] = {}
-        self._last = 0
+        self._last = before
 
     def add(self, tenant: str, instance_id: str) -> None:
         """Add an instance, unless it is listed."""

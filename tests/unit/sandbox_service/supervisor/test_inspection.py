@@ -8,7 +8,7 @@ from sandbox_contract.inspection import Instances, InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import MAX_BODY, Op
-from tests.harness.supervised import supervised
+from tests.harness.supervised import killed, supervised
 from tests.harness.waiting import until
 
 
@@ -144,6 +144,22 @@ async def test_a_tenants_instances_are_listed_in_pages_in_order_of_creation() ->
             reply = await service.call(Op.INSTANCES, limit=3, after=reply.meta["next"])
             listed += [each.instance_id for each in Instances.model_validate_json(reply.body).instances]
         assert listed == made
+
+
+async def test_a_listing_that_a_restart_of_the_supervisor_interrupts_leaves_out_no_live_instance() -> None:
+    async with supervised() as service:
+        made = [await service.create() for _ in range(6)]
+        for ended in made[:3]:
+            await service.release(ended)
+        reply = await service.call(Op.INSTANCES, limit=3)
+        service.pass_time(1)
+        restarted = await killed(service)
+        listed: list[str] = []
+        while reply.meta.get("next"):
+            reply = await restarted.call(Op.INSTANCES, limit=3, after=reply.meta["next"])
+            listed += [each.instance_id for each in Instances.model_validate_json(reply.body).instances]
+        assert sorted(listed) == sorted(made[3:])
+        await restarted.core.close()
 
 
 async def test_a_supervisor_whose_last_page_was_read_lists_nothing_again() -> None:
