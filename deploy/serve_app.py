@@ -31,6 +31,7 @@ from sandbox_service.tracing import MISSING, is_installed
 from sandbox_settings import Branch
 
 from .exposure import check_reach, listening_with_serve
+from .joining import ROUTE, check_vacancy, serve_applications
 from .ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def run_service(
     ``stopping`` afterwards. At the end, running operations finish first; then boxes are destroyed.
     """
     check_reach(config)
-    check_port(config)
+    if config.fleet.address is None:
+        check_port(config)
     for check in CHECKS_OF_SETTINGS.values():
         check(config)
     config = with_absolute_paths(config)
@@ -121,14 +123,15 @@ def run_service(
     ):
         handlers.enter(Phase.STARTING)
         roster = _roster(config, tcp=config.fleet.address is not None)
+        last_steps: list[Callable[[], object]] = []
         try:
-            _start(config, roster, waits)
+            _start(config, roster, waits, last_steps)
             waits.end_report()
             handlers.enter(Phase.RUNNING)
             yield RunningService(service_url(config), roster.fleet, handlers.stopping)
         finally:
             handlers.enter(Phase.STOPPING)
-            take_down(_last_steps(config, roster), alive)
+            take_down(last_steps, alive)
 
 
 def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
@@ -261,7 +264,9 @@ def _application(config: ServiceConfig, roster: Roster) -> Application:
     return bind_gateway(config, roster)
 
 
-def _start(config: ServiceConfig, roster: Roster, waits: WaitReport) -> None:
+def _start(
+    config: ServiceConfig, roster: Roster, waits: WaitReport, last_steps: list[Callable[[], object]]
+) -> None:
     # Serve reads its environment when it is imported, so the import must follow the start of the cluster.
     from ray import serve
 
@@ -269,14 +274,8 @@ def _start(config: ServiceConfig, roster: Roster, waits: WaitReport) -> None:
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     began = time.monotonic()
     waits.wait_for("Ray Serve and the HTTP front")
-    if config.fleet.address is None:
-        roster.start_missing((), {})
-    serve.start(
-        http_options={"host": config.server.host, "port": config.server.port},
-        logging_config={"enable_access_log": False},
-    )
-    listening_with_serve(config, exactly=True)
-    target = serve.RunTarget(_application(config, roster), name=APPLICATION, route_prefix="/")
+    _open_front(config, roster, last_steps)
+    target = serve.RunTarget(_application(config, roster), name=APPLICATION, route_prefix=ROUTE)
     serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
     deadline = Deadline(began, config.fleet.start_timeout_s)
     waits.wait_for("gateway and supervisors")
@@ -289,6 +288,32 @@ def _start(config: ServiceConfig, roster: Roster, waits: WaitReport) -> None:
         wait_until_ready(config.server.host, config.server.port, deadline, check)
     except NotReadyError as error:
         raise NotReadyError("; ".join([str(error), *roster.failures()])) from error
+
+
+def _open_front(config: ServiceConfig, roster: Roster, last_steps: list[Callable[[], object]]) -> None:
+    """Have Serve listen at the service's address, and add the steps of the shutdown.
+
+    They are added where what they end is this service's: in a cluster that is joined, a start that fails
+    leaves other services alone.
+    """
+    from ray import serve
+
+    if config.fleet.address is None:
+        last_steps += _last_steps(config, roster)
+        roster.start_missing((), {})
+    elif (applications := serve_applications()) is None:
+        check_port(config)
+    else:
+        # Serve stays in the cluster after a service, and listens.
+        check_vacancy(applications, APPLICATION)
+        listening_with_serve(config, exactly=True)
+    serve.start(
+        http_options={"host": config.server.host, "port": config.server.port},
+        logging_config={"enable_access_log": False},
+    )
+    listening_with_serve(config, exactly=True)
+    if config.fleet.address is not None:
+        last_steps += _last_steps(config, roster)
 
 
 def _check_application() -> None:
