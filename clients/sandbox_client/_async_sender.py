@@ -118,7 +118,7 @@ class AsyncSender:
             )
 
     async def _send(self, call: ApiCall[ResultT]) -> ResultT:
-        if call.instances_made is None:
+        if (unclaimed := call.unclaimed) is None:
             return await self._repeat(call, self._exchange)
         attempts: list[asyncio.Task[ResultT]] = []
 
@@ -131,7 +131,7 @@ class AsyncSender:
             return await self._repeat(call, see_through)
         except asyncio.CancelledError:
             if attempts:
-                undoing = asyncio.create_task(self._undo(call, attempts[-1], call.instances_made))
+                undoing = asyncio.create_task(self._undo(call, attempts[-1], unclaimed))
                 self._undoing.add(undoing)
                 undoing.add_done_callback(self._undoing.discard)
             raise

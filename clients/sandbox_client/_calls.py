@@ -5,7 +5,6 @@ Every call that changes something is given an idempotency key here, unless its c
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -44,6 +43,7 @@ from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode, FailureClass
 
 from ._answers import made_in_batch
+from ._keys import is_named, keyed, new_key
 from .errors import Failure, error_of
 
 if TYPE_CHECKING:
@@ -65,10 +65,6 @@ _LEAST_S = 0.1
 """The time that a last attempt is given."""
 _AGENT_S = 1800.0
 """The time that a client waits for an agent without a timeout of its own: the service's default."""
-
-Keyed: TypeAlias = (
-    CreateInstanceRequest | StepRequest | EvaluateRequest | ReleaseInstanceRequest | ForkInstanceRequest
-)
 
 Action: TypeAlias = "BaseModel | Mapping[str, JsonValue] | str"
 """An assistant message: a Message or an SDK's pydantic object, its dictionary, or its content alone."""
@@ -109,25 +105,15 @@ class ApiCall(Generic[ResultT]):
     traceparent: str | None = None
     """Its position in a trace, sent as a header."""
     instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
-    """The instances that somebody must release, should nobody be there to take the answer."""
+    """The instances that an answer tells of."""
+    unclaimed: Callable[[ResultT], tuple[str, ...]] | None = None
+    """Those that only the answer names: they are released where nobody is left to take it."""
 
     def after(self, elapsed_s: float) -> ApiCall[ResultT]:
         """Return the call as an attempt sends it after so many seconds of attempts and waits."""
         if self.give_up_s is None:
             return self
         return replace(self, give_up_s=max(self.give_up_s - elapsed_s, _LEAST_S))
-
-
-def new_key() -> str:
-    """Return a fresh idempotency key."""
-    return secrets.token_hex(16)
-
-
-def keyed(request: Keyed) -> Keyed:
-    """Return the request with an idempotency key."""
-    if request.idempotency_key is not None:
-        return request
-    return request.model_copy(update={"idempotency_key": new_key()})
 
 
 def get_env_profile(
@@ -157,7 +143,7 @@ def create_instance(
         idempotency_key=idempotency_key or new_key(),
     )
     call = _post("create_instance", request, CreateInstanceResult, Lane.ADMISSION)
-    return replace(call, instances_made=lambda result: (result.instance_id,))
+    return _making(call, lambda result: (result.instance_id,), named=bool(instance_id or idempotency_key))
 
 
 def step_request(
@@ -221,7 +207,13 @@ def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> 
     key = idempotency_key or new_key()
     request = _build(ForkInstanceRequest, instance_id=instance_id, count=count, idempotency_key=key)
     call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION, instance_id=instance_id)
-    return replace(call, instances_made=lambda result: result.instance_ids)
+    return _making(call, lambda result: result.instance_ids, named=bool(idempotency_key))
+
+
+def _making(
+    call: ApiCall[ResultT], made: Callable[[ResultT], tuple[str, ...]], *, named: bool
+) -> ApiCall[ResultT]:
+    return replace(call, instances_made=made, unclaimed=None if named else made)
 
 
 def run_agent(
@@ -259,7 +251,9 @@ def batch(operations: Sequence[BatchOperation], timeout_s: float | None) -> ApiC
     lane = Lane.ADMISSION if admits else Lane.WORK if timeout_s is None else Lane.AGENT
     call = _post("batch", request, BatchResult, lane, timeout_s=longest or None)
     made = partial(made_in_batch, [operation.operation for operation in operations])
-    return replace(call, instances_made=made) if admits else call
+    own = ["" if is_named(operation.request) else operation.operation for operation in operations]
+    unclaimed = partial(made_in_batch, own) if any(own) else None
+    return replace(call, instances_made=made, unclaimed=unclaimed) if admits else call
 
 
 def environments() -> ApiCall[Environments]:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import httpx
@@ -219,6 +220,61 @@ async def test_the_instances_of_a_cancelled_batch_are_released() -> None:
             await batch
         free.set()
     assert released == ["i", "j", "k"]
+
+
+async def cancelled(call: Callable[[AsyncSandboxClient], Awaitable[object]], answer: object) -> list[str]:
+    """Cancel a call while the service works on it, and return the ids that were released thereafter."""
+    sent, free = asyncio.Event(), asyncio.Event()
+    released: list[str] = []
+
+    async def pause(_: httpx.Request) -> None:
+        sent.set()
+        await free.wait()
+
+    def script(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("release_instance"):
+            return ok(json=answer)
+        released.append(json.loads(request.content)["instance_id"])
+        return ok(json=RELEASED)
+
+    async with client_of(ScriptedTransport(script, pause=pause)) as client:
+        sending = asyncio.ensure_future(call(client))
+        await sent.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        free.set()
+    return released
+
+
+@pytest.mark.parametrize("own", [{"idempotency_key": "mine"}, {"instance_id": "i"}], ids=["key", "id"])
+async def test_a_cancelled_create_with_a_name_of_its_callers_is_left_to_its_caller(
+    own: dict[str, str],
+) -> None:
+    assert await cancelled(lambda client: client.create_instance("echo", "t", **own), CREATED) == []  # type: ignore[arg-type]
+
+
+async def test_copies_of_a_cancelled_fork_are_released_unless_the_key_is_its_callers() -> None:
+    forked = {"instance_id": "i", "instance_ids": ["j", "k"], "step_index": 0}
+    assert await cancelled(lambda client: client.fork_instance("i", count=2), forked) == ["j", "k"]
+    assert await cancelled(lambda client: client.fork_instance("i", idempotency_key="mine"), forked) == []
+
+
+async def test_a_cancelled_batch_releases_what_its_caller_cannot_ask_for_again() -> None:
+    task = {"environment": "echo", "task_id": "t"}
+    requests = [
+        ("create_instance", task),
+        ("create_instance", task | {"idempotency_key": "mine"}),
+        ("create_instance", task | {"instance_id": "chosen"}),
+        ("fork_instance", {"instance_id": "i", "idempotency_key": "mine"}),
+    ]
+    made = [{"instance_id": "a"}, {"instance_id": "b"}, {"instance_id": "chosen"}, {"instance_ids": ["c"]}]
+    results = {"results": [{"status": 200, "body": CREATED | body} for body in made]}
+    for chosen, expected in ((requests, ["a"]), (requests[1:], [])):
+        batch = [{"operation": name, "request": request} for name, request in chosen]
+        operations = BatchRequest.model_validate({"operations": batch}).operations
+        answer = {"results": results["results"][-len(chosen) :]}
+        assert await cancelled(lambda client, asked=operations: client.batch(asked), answer) == expected
 
 
 @pytest.mark.parametrize(
