@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from secrets import token_hex
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -13,20 +13,20 @@ from sandbox_contract.agents import AgentStepResult, AgentTask
 from sandbox_contract.problems import FailureClass
 
 from ._answers import invalid_response, problem_error
+from ._messages import message_fields
 from .addresses import checked_key
 from .errors import Failure, TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pydantic import JsonValue
+    from collections.abc import Sequence
 
     from sandbox_contract.base import JsonObject
+
+    from ._messages import Action
 
 __all__ = [
     "EPISODE_S",
     "VARIABLES",
-    "AgentMessage",
     "AgentProgress",
     "call_message",
     "no_answer",
@@ -39,12 +39,6 @@ EPISODE_S = 600.0
 """Seconds that a request may take: a step waits for its program."""
 VARIABLES = ("AGENT_EPISODE_URL", "OPENAI_API_KEY")
 """Environment variables that a command finds its episode by."""
-
-_MESSAGE_FIELDS = frozenset({"role", "content", "tool_calls"})
-"""An assistant message has one of them."""
-
-AgentMessage: TypeAlias = "Mapping[str, JsonValue] | BaseModel | str"
-"""An assistant message: a dictionary, a pydantic object as SDKs return it, or its content alone."""
 
 
 class AgentProgress:
@@ -122,22 +116,9 @@ class AgentProgress:
         self.finished = True
 
 
-def step_document(message: AgentMessage, tool_call_id: str | None) -> JsonObject:
+def step_document(message: Action, tool_call_id: str | None) -> JsonObject:
     """Return the body of a step. Raises TypeError for an object that is no message, as a whole answer is."""
-    if isinstance(message, str):
-        sent: JsonObject = {"content": message}
-    elif isinstance(message, BaseModel):
-        sent = message.model_dump(mode="json", exclude_none=True)
-    else:
-        sent = dict(message)
-    if not sent.keys() & _MESSAGE_FIELDS:
-        # The trainer ignores fields that it does not know, and would take it for an empty message.
-        raise TypeError(
-            f"{type(message).__name__} is no assistant message: it has neither role, content nor tool_calls; "
-            "of a chat completion send choices[0].message, of a Response its output_text, and its function "
-            "calls with call_tool"
-        )
-    return {"message": {**sent, "role": "assistant"}, "tool_call_id": tool_call_id}
+    return {"message": message_fields(message), "tool_call_id": tool_call_id}
 
 
 def call_message(name: str, arguments: JsonObject | str, tool_call_id: str | None) -> JsonObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -44,6 +44,7 @@ from sandbox_contract.problems import ErrorCode, FailureClass
 
 from ._answers import made_in_batch
 from ._keys import is_named, keyed, new_key
+from ._messages import message_fields
 from .errors import Failure, error_of
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ if TYPE_CHECKING:
 
     from sandbox_contract.batches import BatchOperation
 
+    from ._messages import Action
     from .errors import SandboxError
 
-__all__ = ["Action", "ApiCall", "Lane"]
+__all__ = ["ApiCall", "Lane"]
 
 ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -65,9 +67,6 @@ _LEAST_S = 0.1
 """The time that a last attempt is given."""
 _AGENT_S = 1800.0
 """The time that a client waits for an agent without a timeout of its own: the service's default."""
-
-Action: TypeAlias = "BaseModel | Mapping[str, JsonValue] | str"
-"""An assistant message: a Message or an SDK's pydantic object, its dictionary, or its content alone."""
 
 
 class Lane(Enum):
@@ -153,7 +152,10 @@ def step_request(
     timeout_s: float | None,
     idempotency_key: str | None,
 ) -> StepRequest:
-    """Return the step with an idempotency key, so that sending it twice acts once."""
+    """Return the step with an idempotency key, so that sending it twice acts once.
+
+    Raises TypeError for an object that is no message.
+    """
     return _build(
         StepRequest,
         instance_id=instance_id,
@@ -169,8 +171,7 @@ def _message(action: Action) -> object:
     if isinstance(action, str):
         return Message(role="assistant", content=action)
     if isinstance(action, BaseModel) and not isinstance(action, Message):
-        # An SDK's object: its fields that are no part of a message are ignored.
-        return {**action.model_dump(mode="json", exclude_none=True), "role": "assistant"}
+        return message_fields(action)
     return action
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sandbox_contract.agents import AgentTask
     from sandbox_contract.base import JsonObject
 
-    from ._agent_wire import AgentMessage
+    from ._messages import Action
 
 __all__ = ["AgentEpisode"]
 
@@ -91,7 +91,7 @@ class AgentEpisode(AgentProgress):
         if not self._is_shared:
             await self._transport.aclose()
 
-    async def step(self, message: AgentMessage, *, tool_call_id: str | None = None) -> Sequence[JsonObject]:
+    async def step(self, message: Action, *, tool_call_id: str | None = None) -> Sequence[JsonObject]:
         """Send an assistant message to the environment, and return the messages that answer it.
 
         An episode that has ended has no further answer: ``finished`` is then true, and the list empty.

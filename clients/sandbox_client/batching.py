@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.episodes import StepRequest, StepResult
 
-    from ._calls import Action
+    from ._messages import Action
     from .async_client import AsyncSandboxClient
 
 __all__ = ["StepBatcher"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         StepResult,
     )
 
-    from ._calls import Action
+    from ._messages import Action
     from .async_client import AsyncSandboxClient
     from .sync_client import SandboxClient
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Stats,
     )
 
-    from ._calls import Action
+    from ._messages import Action
     from ._wire import Exchange
     from .tracing import EpisodeTracing
 
@@ -118,7 +118,10 @@ class SandboxClient:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """Send one assistant message, and return observation and reward."""
+        """Send one assistant message, and return observation and reward.
+
+        Raises TypeError for an object that is no message, such as a whole answer of a model.
+        """
         request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
         return self._sender.send(_calls.step(request))
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from pydantic import BaseModel
 
 from sandbox_client import RequestError, _calls
 from sandbox_client._calls import Lane
@@ -67,6 +68,36 @@ def test_a_step_index_of_zero_is_sent() -> None:
 )
 def test_an_action_is_a_text_a_dictionary_or_a_message(action) -> None:
     body = json.loads(_calls.step(_calls.step_request("i", action, None, None, "k")).body)
+    assert body["message"] == {"role": "assistant", "content": "hello"}
+
+
+class Answer(BaseModel):
+    """As ``chat.completions.create`` returns it."""
+
+    id: str = "chatcmpl-1"
+    choices: tuple[Message, ...] = (Message(role="assistant", content="hello"),)
+
+
+class Item(BaseModel):
+    """A function call of a Response, beside its other output."""
+
+    type: str = "function_call"
+    name: str = "look"
+    arguments: str = "{}"
+
+
+@pytest.mark.parametrize("whole", [Answer(), Item()], ids=["answer", "item"])
+def test_an_object_that_is_no_message_never_leaves_the_client(whole: BaseModel) -> None:
+    with pytest.raises(TypeError, match=r"send choices\[0\]\.message"):
+        _calls.step_request("i", whole, None, None, None)
+
+
+def test_an_object_of_an_sdk_is_sent_without_what_is_no_part_of_a_message() -> None:
+    class FromAnSdk(BaseModel):
+        content: str = "hello"
+        annotations: tuple[str, ...] = ()
+
+    body = json.loads(_calls.step(_calls.step_request("i", FromAnSdk(), None, None, "k")).body)
     assert body["message"] == {"role": "assistant", "content": "hello"}
 
 
