@@ -82,7 +82,9 @@ class Wire:
             headers = [*headers, ("idempotency-key", call.idempotency_key)]
         if call.traceparent is not None:
             headers = [*headers, ("traceparent", call.traceparent)]
-        read_s = max(self._limits.attempt_s, (call.timeout_s or 0.0) + _GRACE_S)
+        read_s = self._limits.attempt_s
+        if call.timeout_s is not None:
+            read_s = max(read_s, call.timeout_s + _GRACE_S)
         most_s = math.inf if call.give_up_s is None else call.give_up_s
         read_s, connect_s = min(read_s, most_s), min(self._limits.connect_s, most_s)
         timeout = {"connect": connect_s, "read": read_s, "write": read_s, "pool": None}

@@ -64,6 +64,13 @@ def test_a_long_step_is_given_time_to_answer() -> None:
     assert WIRE.request(STATS).extensions["timeout"]["read"] == 60.0
 
 
+def test_a_call_that_asks_for_no_time_is_given_what_the_limits_say_however_little() -> None:
+    wire = Wire("http://service:8080/", None, ClientLimits(attempt_s=5.0))
+    assert wire.request(STATS).extensions["timeout"]["read"] == 5.0
+    call = _calls.step(_calls.step_request("i", "x", 0, 2.0, None))
+    assert wire.request(call).extensions["timeout"]["read"] == 32.0
+
+
 @pytest.mark.parametrize("code", list(ErrorCode))
 def test_every_problem_becomes_its_typed_error(code: ErrorCode) -> None:
     error = read(problem(code, request_id="r9", instance="i9", retry_after_s=1.5))
