@@ -30,7 +30,7 @@ SOCKET_NAME = "runner.sock"
 SOCKET_FOLDER = "io"
 """The folder of a process box's socket; a short name, since the kernel bounds the length of the path."""
 _DRAFT = "draft-"
-"""How names in ``code`` begin that are not in their place yet."""
+"""Prefix of names in ``code`` that are not in their place yet."""
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
