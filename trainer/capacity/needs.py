@@ -28,7 +28,7 @@ from .placement import gpu_slots
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from trainer.config import RunConfig
+    from trainer.config import OptimizerConfig, RunConfig
     from trainer.update.memory import ModelShape, RankMemory
     from trainer.weight_sync.choice import Device
 
@@ -74,6 +74,11 @@ class Needs:
     """Positions of the model."""
     context: int
     learner: RankMemory
+    """Memory of a worker in the stage that needs most, with the fewest workers, whose shards are largest."""
+    among_most: RankMemory
+    """The same with the most workers."""
+    reference: bool
+    """Whether a stage keeps the model that it begins with, of which checkpoints have a copy."""
     engine: EngineMemory
     batch: int
     """Bytes of a batch whose episodes all have ``context`` tokens, on its way to the workers."""
@@ -123,21 +128,14 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     positions = positions_of(folder)
     context = config.rollout.max_context_tokens or positions
     learner, engine = config.learner, config.engine
-    half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
     batch = batch_bytes(config.rollout, learner.context_parallel, context)
     adapter = shape.trained if learner.lora is not None else 0
-    mesh = Mesh(0, config.learner.most_workers, learner.replicas, learner.context_parallel)
-    tokens = _pass_tokens(config, context)
-    memory = rank_memory(
-        shape, learner, mesh, half=half, reference=config.algorithm.needs_reference, tokens=tokens
-    )
     teacher = _teacher_shape(config)
-    if teacher is not None:
-        # The teacher's logits of a pass, and in the backward pass one more gradient of a chunk's logits.
-        held = tokens * teacher.vocabulary + min(tokens, learner.logits_tokens) * shape.vocabulary
-        kept = held * (2 if half else 4) if config.algorithm.distils_exactly else 0
-        frozen = scoring_memory(teacher, learner, mesh, half=half, tokens=tokens)
-        memory = memory.with_teacher(frozen, kept)
+    tokens = _pass_tokens(config, context)
+    fewest, most = (
+        _worker_memory(config, shape, teacher, tokens, workers)
+        for workers in (learner.least_workers, learner.most_workers)
+    )
     return Needs(
         config=config,
         device=device,
@@ -146,7 +144,9 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
         text=text,
         positions=positions,
         context=context,
-        learner=memory,
+        learner=fewest,
+        among_most=most,
+        reference=any(reference for _, reference in _stage_states(config)),
         engine=engine_memory(base, adapter, engine, device, machine.gpu_memory),
         batch=batch,
         object_store=object_store(config.ray, batch, machine.shared_memory),
@@ -154,6 +154,40 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
         teacher=teacher,
         measured=machine.gpu_memory is not None,
     )
+
+
+def _stage_states(config: RunConfig) -> list[tuple[OptimizerConfig, bool]]:
+    """Return the optimizer of each stage, and whether it keeps the model that it begins with."""
+    warm = [(config.warm_start.optimizer, False)] if config.warm_start is not None else []
+    states = [(config.optimizer_of(stage), config.keeps_reference(stage)) for stage in config.learning_stages]
+    return [*warm, *states] or [(config.learner.optimizer, False)]
+
+
+def _worker_memory(
+    config: RunConfig, shape: ModelShape, teacher: ModelShape | None, tokens: int, workers: int
+) -> RankMemory:
+    """Return the memory of one of so many workers: the most of any stage, on the device and beside it."""
+    learner = config.learner
+    half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
+    mesh = Mesh(0, workers, learner.replicas, learner.context_parallel)
+    stages = [
+        rank_memory(
+            shape,
+            learner.model_copy(update={"optimizer": optimizer}),
+            mesh,
+            half=half,
+            reference=reference,
+            tokens=tokens,
+        )
+        for optimizer, reference in _stage_states(config)
+    ]
+    memory = replace(max(stages, key=lambda each: each.total), host=max(each.host for each in stages))
+    if teacher is None:
+        return memory
+    # The teacher's logits of a pass, and in the backward pass one more gradient of a chunk's logits.
+    held = tokens * teacher.vocabulary + min(tokens, learner.logits_tokens) * shape.vocabulary
+    kept = held * (2 if half else 4) if config.algorithm.distils_exactly else 0
+    return memory.with_teacher(scoring_memory(teacher, learner, mesh, half=half, tokens=tokens), kept)
 
 
 def teacher_model(config: RunConfig) -> PretrainedModel | None:

@@ -72,10 +72,12 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
     with described_model(config.model) as folder:
         needs = needs_of(config, folder, machine)
     groups = gpu_groups(needs, machine)
-    checkpoint = checkpoint_bytes(needs.shape, reference=config.algorithm.needs_reference)
+    checkpoint = checkpoint_bytes(needs.shape, reference=needs.reference)
     store = needs.object_store if config.ray.address is None else 0
     hardware, boxes = config.hardware, boxes_of(config.service)
-    host = host_memory(hardware, needs.learner, needs.engine, needs.device, machine, checkpoint, store, boxes)
+    host = host_memory(
+        hardware, needs.among_most, needs.engine, needs.device, machine, checkpoint, store, boxes
+    )
     storage = storage_of(
         hardware,
         config.checkpoint,

@@ -16,7 +16,7 @@ from .engine import EngineConfig, SyncConfig
 from .evaluation_splits import evaluation_splits
 from .evolve import EvolveConfig
 from .learned_reward import STAGE
-from .learner import CheckpointConfig, LearnerConfig
+from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
 from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
 from .outputs import RayConfig, TrackingConfig
@@ -112,6 +112,14 @@ class RunConfig(Branch):
         if self.stages or not self.steps:
             return self.stages
         return (RlStageConfig(name="rl", steps=self.steps),)
+
+    def optimizer_of(self, stage: StageConfig) -> OptimizerConfig:
+        """Return the optimizer of a stage: its own, or the learner's."""
+        return stage.optimizer or self.learner.optimizer
+
+    def keeps_reference(self, stage: StageConfig) -> bool:
+        """Return whether the model as it is at the start of a stage is kept beside the one in training."""
+        return self.algorithm.needs_reference if stage.objective.plays_episodes else stage.needs_reference
 
     @property
     def offline_stages(self) -> Mapping[int, OfflineStageConfig]:

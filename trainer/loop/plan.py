@@ -77,15 +77,14 @@ def plan_of(config: RunConfig) -> StagePlan:
 
 
 def _stage(given: StageConfig, config: RunConfig, index: int, first: int) -> Stage:
-    plays = given.objective.plays_episodes
     return Stage(
         index=index,
         name=given.name,
         objective=given.objective,
         first=first,
         last=first + given.known_steps,
-        optimizer=given.optimizer or config.learner.optimizer,
-        reference=config.algorithm.needs_reference if plays else given.needs_reference,
+        optimizer=config.optimizer_of(given),
+        reference=config.keeps_reference(given),
         loss=given.loss if isinstance(given, PreferencesStageConfig) else None,
         reward=given if isinstance(given, ScoringStageConfig) else None,
     )
