@@ -116,7 +116,8 @@ class OfflineStageConfig(BaseStageConfig):
     """Rows of a step: episodes, pairs of completions, or labelled completions."""
     overlong: Literal["refuse", "drop", "truncate"] = "refuse"
     """Treatment of rows longer than the model's context. refuse: an error that names them. drop: leave them
-    out. truncate: cut them after the last turn that fits, and leave out those without one.
+    out. truncate: cut them after the last turn that fits, and leave out those without one, and
+    pairs that are cut before their sides part.
     """
     timeout_s: Seconds = 3600.0
     """Time limit for reading and tokenizing the data."""

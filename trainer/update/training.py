@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .training_tensors import TrainingTensors
 
 
+_WITH_DROPOUT = frozenset({Objective.SFT, Objective.SCORES})
+"""Objectives whose updates drop inputs of adapters. Others compare log-probabilities of different passes."""
 _AGGREGATIONS: dict[Objective, Aggregation] = {
     Objective.SFT: "token",
     Objective.PREFERENCES: "sum",
@@ -111,7 +113,7 @@ class Updater:
         temperature = self.temperature if data.objective.plays_episodes else 1.0
         lengths = [len(row) for row in data.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
-        model.core.train()
+        _begin_training(model.core, data.objective)
         model.core.detach_values = self.algorithm.value.detach and data.objective.plays_episodes
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
@@ -193,6 +195,15 @@ class Updater:
             returns_BT=given("returns_T"),
             teacher_kl_BT=None if outputs.teacher_kl_K is None else outputs.teacher_kl_K[None],
         )
+
+
+def _begin_training(core: torch.nn.Module, objective: Objective) -> None:
+    """Prepare passes with gradients, which checkpointing of activations needs to know."""
+    core.train()
+    if objective not in _WITH_DROPOUT:
+        for layer in core.modules():
+            if isinstance(layer, torch.nn.Dropout):
+                layer.eval()
 
 
 def _totals(data: TrainingTensors, minibatch: Sequence[int]) -> Totals:
