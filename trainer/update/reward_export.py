@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from .export import write_model
+from .padding import separate_padding
 from .pretrained import PretrainedFiles
 from .sharding import full
 
@@ -38,7 +39,8 @@ def write_reward_model(
     The head is the tensor ``score.weight`` in a file of its own. A model of whole episodes has one output and
     is loaded by ``AutoModelForSequenceClassification``, a process reward model has one for each of the
     ``dimensions``, and a bias, and is loaded by ``AutoModelForTokenClassification``; where transformers has
-    these classes for the architecture. Returns the bias of a model of whole episodes, which its class does
+    these classes for the architecture. A model of whole episodes does not pad with a token that ends turns,
+    at which it is read. Returns the bias of a model of whole episodes, which its class does
     not have: it is the same for all sequences. Raises ValueError for a model without a head.
     """
     if core.value_head is None:
@@ -52,6 +54,8 @@ def write_reward_model(
     if write:
         _add_head(draft, head)
         _describe(core, draft, dimensions)
+        if dimensions is None:
+            separate_padding(draft)
         shutil.rmtree(folder, ignore_errors=True)
         draft.replace(folder)
     return float(bias[0]) if dimensions is None else 0.0
