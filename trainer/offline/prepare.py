@@ -138,11 +138,17 @@ class _Fitting:
             )
             return None
         cut = [each.cut(self.context_tokens) for each in given]
-        if self.overlong == "truncate" and all(each.has_loss for each in cut):
+        if self.overlong == "truncate" and all(each.has_loss for each in cut) and _part(cut):
             self.counts["truncated"] += 1
             return cut
         self.counts["dropped"] += 1
         return None
+
+
+def _part(cut: Sequence[TokenizedConversation]) -> bool:
+    """Return whether the sides of a pair still differ: neither was cut before the place where they part."""
+    shortest = min(len(each) for each in cut)
+    return len(cut) == 1 or len({each.token_ids[:shortest] for each in cut}) > 1
 
 
 def _row(record: Record, group: int, chat: ChatTokenizer, fitting: _Fitting) -> list[Sample]:

@@ -166,6 +166,18 @@ def test_rows_are_truncated_after_their_last_turn_that_fits():
     assert (batch.metrics["data/truncated"], batch.metrics["data/dropped"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("seen", "rejected"), [("line " * 60, "wrong"), ("line", "wrong " * 60)], ids=["both", "one"]
+)
+def test_a_pair_that_is_cut_before_its_sides_part_is_left_out(seen, rejected):
+    begun, origin = (turn("I look."), user(seen)), RowOrigin("rows.jsonl", 2)
+    cut = Preference((user("Fix it."),), (*begun, turn("right")), (*begun, turn(rejected)), origin)
+    parted = Preference((user("Say."),), (turn("one"),), (turn("two"),), RowOrigin("rows.jsonl", 1))
+    stage = PAIRS.model_copy(update={"overlong": "truncate"})
+    metrics = batches(stage, [parted, cut], context=60).get_batch(0).metrics
+    assert metrics == {"data/rows": 1, "data/dropped": 1, "data/truncated": 0, "data/epoch": 1.0}
+
+
 def test_data_of_which_nothing_fits_is_an_error():
     stage = SFT.model_copy(update={"overlong": "drop"})
     with pytest.raises(DataError, match="stage sft: none of 1 rows fits the context of 5 tokens"):
