@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+FURTHER_TEMPLATES = "additional_chat_templates"
+"""Folder in a model's folder with its chat templates but the first."""
 _SPARE = 1.1
 """Embedding rows for each token: models pad their vocabulary by a few percent."""
 

@@ -18,6 +18,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from trainer.chat.folder import FURTHER_TEMPLATES
+
 from .model import BIAS, WEIGHT, RewardModel
 from .note import NOTE, write_note
 
@@ -90,6 +92,8 @@ def write_refreshed(model: RewardModel, folder: Path) -> None:
     for file in model.folder.iterdir():
         if file.is_file() and ".safetensors" not in file.name and file.name != NOTE:
             shutil.copy(file, draft / file.name)
+        elif file.name == FURTHER_TEMPLATES:
+            shutil.copytree(file, draft / file.name)
     prefix = model.trunk.base_model_prefix
     tensors: Mapping[str, Tensor] = {
         f"{prefix}.{name}": value.contiguous() for name, value in model.trunk.state_dict().items()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
+from trainer.chat.folder import FURTHER_TEMPLATES
+
 from .weights import merged_weights
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def write_model(core: ActorCritic, folder: Path, *, write: bool) -> None:
     for file in core.origin.files.folder.iterdir():
         if file.is_file() and not _NOT_COPIED.fullmatch(file.name):
             shutil.copy2(file, draft / file.name)
+        elif file.name == FURTHER_TEMPLATES:
+            shutil.copytree(file, draft / file.name)
     shutil.rmtree(folder, ignore_errors=True)
     draft.replace(folder)
 

@@ -12,6 +12,7 @@ from tests.harness.episodes_played import played
 from tests.harness.reward_folders import process_folder
 from tests.harness.tiny_chat import tiny_folder
 from trainer.batches.agreement import fresh_quality
+from trainer.chat.folder import FURTHER_TEMPLATES
 from trainer.config import RewardConfig
 from trainer.errors import ConfigError
 from trainer.outcomes.opening import check_reward_models, open_learned
@@ -112,11 +113,14 @@ async def test_episodes_that_end_during_a_refresh_wait_for_it_beyond_their_own_d
 
 def test_a_refreshed_model_is_found_when_its_writing_was_cut_short(tmp_path) -> None:
     model, folder = RewardModel.load(process_folder(tmp_path / "steps")), tmp_path / "refreshed" / "0"
+    (model.folder / FURTHER_TEMPLATES).mkdir()
+    (model.folder / FURTHER_TEMPLATES / "tool_use.jinja").write_text("{{ tools }}")
     assert find_refreshed(folder) is None
     write_refreshed(model, folder)
     written = {file.name for file in folder.iterdir()}
     folder.rename(folder.with_name(".0.former"))  # as a kill leaves it between two renames
     assert find_refreshed(folder) == folder
+    assert (folder / FURTHER_TEMPLATES / "tool_use.jinja").read_text() == "{{ tools }}"
     write_refreshed(RewardModel.load(folder), folder)
     assert {file.name for file in folder.iterdir()} == written
     assert [file.name for file in folder.parent.iterdir()] == ["0"]

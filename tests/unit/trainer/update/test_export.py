@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from tests.harness.architectures import ARCHITECTURES, tiny_model
 from tests.harness.learning import load_model, run_config, small_batch, small_model
 from tests.harness.multimodal import FAMILIES, architecture_of, multimodal_model, with_prediction_layers
+from trainer.chat.folder import FURTHER_TEMPLATES
 from trainer.errors import ConfigError
 from trainer.update.learner import Learner
 from trainer.update.weights import adapter_weights, merged_weights
@@ -40,6 +41,14 @@ def test_weights_leave_as_they_came(name, tmp_path):
     assert sent.keys() | set(core.origin.naming.others) == expected.keys()
     for key, tensor in sent.items():
         assert torch.equal(tensor, expected[key]), key
+
+
+def test_further_chat_templates_are_exported(tmp_path):
+    folder = small_model(tmp_path / "model")
+    (folder / FURTHER_TEMPLATES).mkdir()
+    (folder / FURTHER_TEMPLATES / "tool_use.jinja").write_text("{{ tools }}")
+    exported(folder, tmp_path / "out")
+    assert (tmp_path / "out" / FURTHER_TEMPLATES / "tool_use.jinja").read_text() == "{{ tools }}"
 
 
 @pytest.mark.parametrize("name", ["qwen3-moe", "mixtral with a window"])
