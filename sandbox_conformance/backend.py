@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.replies import FleetReplies
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
@@ -34,7 +35,7 @@ class SupervisorBackend:
 
     async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
-    ) -> list[Frame]:
+    ) -> FleetReplies:
         frames = []
         for core in self._cores:
             try:
@@ -42,7 +43,7 @@ class SupervisorBackend:
                 frames.append(reply_or_raise(answer))
             except ServiceError:
                 continue
-        return frames
+        return FleetReplies(tuple(frames))
 
     def excluded_supervisors(self) -> Mapping[str, str]:
         return {}

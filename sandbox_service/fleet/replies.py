@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import is_of_node
 from sandbox_service.stream.failures import error_of
 from sandbox_service.stream.routing import OWNER
 from sandbox_service.wire.frames import Frame, Op
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReplies:
+    """The answers of all supervisors to one request."""
+
+    frames: tuple[Frame, ...]
+    missing: tuple[str, ...] = ()
+    """Supervisors without one: they are away or late, refused the request, or get none."""
 
 
 def new_owner(reply: Frame) -> str | None:

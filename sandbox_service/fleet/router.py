@@ -33,7 +33,7 @@ from .connections import SupervisorConnections, left_error
 from .new_owners import NewOwners
 from .placement import creator_of, least_loaded, rank
 from .refusing_nodes import RefusingNodes, sum_up
-from .replies import is_left_to_others, is_unknown, new_owner
+from .replies import FleetReplies, is_left_to_others, is_unknown, new_owner
 from .requests import environment_of, is_on_instance, may_be_taken_over, placed_by, subject_of
 from .takeover_search import TAKEOVER_AFTER_S, TakeoverSearch, end_of_search
 
@@ -119,17 +119,24 @@ class Router:
 
     async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
-    ) -> list[Frame]:
-        """Ask every supervisor at once and return the replies that came in time."""
+    ) -> FleetReplies:
+        """Ask every supervisor at once and return the replies that came in time.
+
+        Raises ServiceError if none came.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, "", {**meta, "tenant": tenant}, body)
         members = await self._members(deadline)
         send = self._connections.request_member
+        names = sorted(members)
         answers = await asyncio.gather(
-            *(send(member, frame, deadline) for _, member in sorted(members.items())),
-            return_exceptions=True,
+            *(send(members[name], frame, deadline) for name in names), return_exceptions=True
         )
-        replies = [answer for answer in answers if isinstance(answer, Frame) and answer.op is Op.REPLY]
+        replies = {
+            name: answer
+            for name, answer in zip(names, answers, strict=True)
+            if isinstance(answer, Frame) and answer.op is Op.REPLY
+        }
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, ServiceError):
                 raise answer
@@ -137,7 +144,8 @@ class Router:
                 raise answer
             if not replies and isinstance(answer, Frame):
                 reply_or_raise(answer)
-        return replies
+        missing = {*names, *self._discovery.excluded} - replies.keys()
+        return FleetReplies(tuple(replies.values()), tuple(sorted(missing)))
 
     def excluded_supervisors(self) -> Mapping[str, str]:
         """Return the supervisors that get no requests, with the reason."""

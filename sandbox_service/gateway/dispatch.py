@@ -27,6 +27,7 @@ from .schema_errors import SchemaError
 if TYPE_CHECKING:
     from sandbox_contract.base import Request
     from sandbox_service.config import DeadlineConfig
+    from sandbox_service.fleet.replies import FleetReplies
 
     from .exchange import HttpExchange
 
@@ -64,7 +65,7 @@ class Backend(Protocol):
 
     async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
-    ) -> list[Frame]:
+    ) -> FleetReplies:
         """Call every supervisor at once and return the replies that came in time."""
         ...
 
@@ -196,8 +197,8 @@ class Dispatcher:
         timeout_s: float | None = None,
         details: Mapping[str, object] = MappingProxyType({}),
         body: bytes = b"",
-    ) -> list[Frame]:
-        """Call every supervisor; those that do not answer in time are left out."""
+    ) -> FleetReplies:
+        """Call every supervisor; those that do not answer in time are missing."""
         return await self._backend.call_all(
             op,
             tenant=exchange.tenant,

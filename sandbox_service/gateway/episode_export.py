@@ -42,10 +42,16 @@ class DownloadPlan:
     """Bytes of their requests and answers, which the download does not exceed by much."""
     left_out: int
     """Episodes that are too large, or too many."""
+    complete: bool = True
+    """All supervisors answered the search for the episodes."""
 
 
 def download_plan(
-    episodes: Sequence[EpisodeSummary], most_bytes: int = MOST_BYTES, most_row_bytes: int = MOST_ROW_BYTES
+    episodes: Sequence[EpisodeSummary],
+    most_bytes: int = MOST_BYTES,
+    most_row_bytes: int = MOST_ROW_BYTES,
+    *,
+    complete: bool = True,
 ) -> DownloadPlan:
     """Return the newest of the episodes that fit a download, the newest first."""
     chosen: list[str] = []
@@ -57,7 +63,7 @@ def download_plan(
             break
         chosen.append(episode.instance_id)
         size += episode.size
-    return DownloadPlan(tuple(chosen), size, len(episodes) - len(chosen))
+    return DownloadPlan(tuple(chosen), size, len(episodes) - len(chosen), complete)
 
 
 class EpisodeDownload(StreamingResponse):
@@ -81,7 +87,8 @@ class EpisodeDownload(StreamingResponse):
         self._line_format = line_format
         # The answer to HEAD has no body, so that there is nothing to fetch.
         wanted = () if exchange.method == "HEAD" else plan.instance_ids
-        name = f"episodes-{len(plan.instance_ids)}.{_SUFFIXES[line_format]}"
+        mark = "" if plan.complete else "-incomplete"
+        name = f"episodes-{len(plan.instance_ids)}{mark}.{_SUFFIXES[line_format]}"
         headers = {
             "content-disposition": f'attachment; filename="{name}"',
             "cache-control": "no-store",

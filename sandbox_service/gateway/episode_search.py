@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
@@ -21,7 +22,10 @@ _PAGE: TypeAdapter[EpisodePage] = TypeAdapter(EpisodePage)
 async def search_episodes(dispatcher: Dispatcher, exchange: HttpExchange, query: EpisodeQuery) -> EpisodePage:
     """Return a page of the calling tenant's episodes, the newest first, of all supervisors that answer.
 
-    Raises ServiceError.
+    Those whose episodes are missing are named. Raises ServiceError.
     """
-    frames = await dispatcher.call_all(exchange, Op.SEARCH, body=_QUERY.dump_json(query))
-    return merge_pages([_PAGE.validate_json(frame.body) for frame in frames], query.limit)
+    replies = await dispatcher.call_all(exchange, Op.SEARCH, body=_QUERY.dump_json(query))
+    page = merge_pages([_PAGE.validate_json(frame.body) for frame in replies.frames], query.limit)
+    if any(frame.meta.get("all_nodes") for frame in replies.frames):
+        return page
+    return replace(page, missing=replies.missing)

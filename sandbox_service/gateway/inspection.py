@@ -79,7 +79,7 @@ async def fleet_stats(
     dispatcher: Dispatcher, exchange: HttpExchange, timeout_s: float | None = None
 ) -> list[SupervisorStats]:
     """Return the statistics of every supervisor that answers."""
-    frames = await dispatcher.call_all(exchange, Op.STATS, timeout_s)
+    frames = (await dispatcher.call_all(exchange, Op.STATS, timeout_s)).frames
     return sorted((_SUPERVISORS.validate_json(frame.body) for frame in frames), key=lambda each: each.name)
 
 
@@ -98,7 +98,7 @@ async def instances_page(
     after = {} if cursor is None else _places_of(cursor)
     if after:
         details["after"] = after
-    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details=details)
+    frames = (await dispatcher.call_all(exchange, Op.INSTANCES, details=details)).frames
     listed: list[InstanceStatus] = []
     left: dict[str, int] = {}
     for frame in frames:
@@ -112,7 +112,9 @@ async def newest_instances(
     dispatcher: Dispatcher, exchange: HttpExchange, limit: int
 ) -> tuple[list[InstanceStatus], int]:
     """Return the tenant's newest live instances, ``limit`` of each supervisor, and the number of all."""
-    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details={"limit": limit, "live": True})
+    frames = (
+        await dispatcher.call_all(exchange, Op.INSTANCES, details={"limit": limit, "live": True})
+    ).frames
     listed = [_LISTS.validate_json(frame.body).instances for frame in frames]
     totals = [frame.meta.get("total", len(part)) for frame, part in zip(frames, listed, strict=True)]
     return [status for part in listed for status in part], sum(totals)
@@ -124,7 +126,7 @@ async def instance_states(dispatcher: Dispatcher, exchange: HttpExchange, prefix
     One that was handed over, or whose supervisor is gone, is in no supervisor's memory. It is active: its
     next call restores it, or finds that it is lost.
     """
-    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})
+    frames = (await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})).frames
     recorded = (name for frame in frames for name in _NAMES.validate_json(frame.body))
     states = dict.fromkeys(recorded, "active")
     cursor: str | None = None

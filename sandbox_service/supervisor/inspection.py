@@ -131,9 +131,13 @@ class Inspection:
         return frame.reply(part.data, {"total": part.total})
 
     async def find_episodes(self, frame: Frame) -> Frame:
-        """Return a page of the tenant's recorded episodes, which another supervisor may have recorded."""
+        """Return a page of the tenant's recorded episodes, which another supervisor may have recorded.
+
+        With ``all_nodes`` in the reply's meta, the page has those of the whole fleet.
+        """
         query = replace(_QUERY.validate_json(frame.body), tenant=frame.meta["tenant"])
-        return frame.reply(_PAGE.dump_json(await self._store.search_episodes(query)))
+        found = await self._store.search_episodes(query)
+        return frame.reply(_PAGE.dump_json(found), {"all_nodes": self._store.is_of_all_nodes()})
 
     async def _recorded(self, frame: Frame) -> Frame:
         """Return the status of an instance that is not here from its record, if no other supervisor has it.

@@ -104,6 +104,10 @@ class TrajectoryStore(Protocol):
         """Return whether other supervisors may write to the same database; costs no query."""
         ...
 
+    def is_of_all_nodes(self) -> bool:
+        """Return whether all nodes of a fleet have this one database, not a file each."""
+        ...
+
     async def renew_lease(self) -> None:
         """Extend the lease. Raises ServiceError: SUPERVISOR_UNAVAILABLE when fenced, STORAGE_FULL."""
         ...

@@ -163,6 +163,8 @@ class EpisodePage:
     episodes: tuple[EpisodeSummary, ...]
     end: Place | None = None
     """The place down to which episodes were examined, if others follow."""
+    missing: tuple[str, ...] = ()
+    """Supervisors whose episodes are not among them, since they did not answer."""
 
 
 def find_episodes(connection: Connection, query: EpisodeQuery) -> EpisodePage:

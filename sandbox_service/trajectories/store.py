@@ -154,6 +154,9 @@ class SqlTrajectoryStore:
     def is_shared(self) -> bool:
         return self._mark.is_left()
 
+    def is_of_all_nodes(self) -> bool:
+        return self._engine.dialect.name != "sqlite"
+
     async def renew_lease(self) -> None:
         epoch, lease_s = self._epoch(), self._config.lease_s
         # On a thread of its own, which no read keeps waiting.

@@ -10,6 +10,7 @@ from sandbox_contract.inspection import PoolStats, SupervisorStats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.echo.box.world import EchoWorld
 from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.replies import FleetReplies
 from sandbox_service.runner.world import Context
 from sandbox_service.wire.frames import Frame, Op
 
@@ -61,6 +62,10 @@ class EchoBackend:
         self.without_box = 0
         """Live instances that are in no box."""
         self.unreachable = False
+        self.away: tuple[str, ...] = ()
+        """Supervisors that answer nothing that is asked of all."""
+        self.one_database = False
+        """All supervisors have one trajectory store."""
         self.handed_over: set[str] = set()
         """Instances that no supervisor has in memory; the next call restores them."""
         self.left_out: dict[str, str] = {}
@@ -121,17 +126,19 @@ class EchoBackend:
 
     async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
-    ) -> list[Frame]:
+    ) -> FleetReplies:
         self.calls.append(Call(op, tenant, "", meta, body, timeout_s))
         if self.unreachable:
-            return []
+            return FleetReplies((), self.away)
         if op in self.failures:
             raise self.failures[op]
         if op is Op.SEARCH:
-            return [Frame(Op.REPLY, 0, "", {}, self._search(self.calls[-1]))]
+            details = {"all_nodes": self.one_database}
+            return FleetReplies((Frame(Op.REPLY, 0, "", details, self._search(self.calls[-1])),), self.away)
         if op is Op.STATS:
-            return [Frame(Op.REPLY, 0, "", {}, self._stats().model_dump_json().encode())]
-        return [Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1]))]
+            body = self._stats().model_dump_json().encode()
+            return FleetReplies((Frame(Op.REPLY, 0, "", {}, body),), self.away)
+        return FleetReplies((Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1])),), self.away)
 
     def _observation(self, messages: Iterable[Mapping[str, object]]) -> dict[str, object]:
         shown = {"images": self.images} if self.images else {}

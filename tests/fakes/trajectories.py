@@ -52,6 +52,7 @@ class MemoryTrajectoryStore:
         """Seconds for which leases hold, by supervisor; all others have run out."""
         self.fenced: set[str] = set()
         """Supervisors from which an instance was claimed."""
+        self.of_all_nodes = False
         self.complete = True
         """Supervisors that begin now leave nothing out when they die."""
         self.room: int | None = None
@@ -108,6 +109,9 @@ class MemoryTrajectoryStore:
 
     def is_shared(self) -> bool:
         return len(self.lives) > 1
+
+    def is_of_all_nodes(self) -> bool:
+        return self.of_all_nodes
 
     async def renew_lease(self) -> None:
         return

@@ -175,8 +175,9 @@ class ConsolePages:
         """Show episodes side by side: those that the address names, a family, or the latest of a task."""
         exchange = exchange_of(request)
         names, all_url = list(dict.fromkeys(request.query_params.getlist("id"))), ""
+        missing: Sequence[str] = ()
         if not names:
-            names, all_url = await self._related(request)
+            names, all_url, missing = await self._related(request)
         if not 1 < len(names) <= MOST_SIDE_BY_SIDE:
             detail = f"{len(names)} episodes were found; name 2 to {MOST_SIDE_BY_SIDE}"
             raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
@@ -187,13 +188,17 @@ class ConsolePages:
         context = {
             "view": view,
             "all_url": all_url,
+            "missing": missing,
             "of_family": "family" in request.query_params,
             "most": MOST_SIDE_BY_SIDE,
         }
         return page(exchange, "compare.html", context, section="Episodes")
 
-    async def _related(self, request: Request) -> tuple[list[str], str]:
-        """Return a family or the latest episodes of a task, and the address of all if some are left out."""
+    async def _related(self, request: Request) -> tuple[list[str], str, Sequence[str]]:
+        """Return a family or the latest episodes of a task, and the address of all if some are left out.
+
+        The third value are the supervisors whose episodes are missing.
+        """
         exchange, given = exchange_of(request), request.query_params
         query = EpisodeQuery(
             exchange.tenant,
@@ -203,17 +208,17 @@ class ConsolePages:
             family=given.get("family"),
         )
         if query.task is None and query.family is None:
-            return [], ""
+            return [], "", ()
         found = await search_episodes(self._dispatcher, exchange, query)
         alike = [each.instance_id for each in found.episodes if query.task in (None, each.task_id)]
         if query.family is not None:
             # The instance is the oldest of its family, so that many forks would displace it.
             alike = [query.family, *(name for name in alike if name != query.family)]
         if len(alike) <= MOST_SIDE_BY_SIDE and found.end is None:
-            return alike, ""
+            return alike, "", found.missing
         named = {name: given[name] for name in ("environment", "task", "family") if name in given}
         exact = {"exact": "1"} if query.task is not None else {}
-        return alike[:MOST_SIDE_BY_SIDE], f"{SEARCH}?{urlencode({**named, **exact})}"
+        return alike[:MOST_SIDE_BY_SIDE], f"{SEARCH}?{urlencode({**named, **exact})}", found.missing
 
     @as_page
     async def send_trajectory(self, request: Request) -> Response:

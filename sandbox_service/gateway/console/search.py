@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sandbox_service.console.search_form import SearchForm
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.dispatch import Dispatcher
+    from sandbox_service.gateway.episode_export import DownloadPlan
     from sandbox_service.gateway.fair_queue import FairQueue
     from sandbox_service.trajectories.search import EpisodePage, EpisodeQuery, EpisodeSummary, Place
 
@@ -50,6 +51,11 @@ class SearchedEpisodes:
 
     looked_at: EpisodePage
     found: Sequence[EpisodeSummary]
+
+    @property
+    def download(self) -> DownloadPlan:
+        """The episodes of a download of those that are wanted."""
+        return download_plan(self.found, complete=not self.looked_at.missing)
 
     @property
     def listed_end(self) -> Place | None:
@@ -108,7 +114,7 @@ class ConsoleSearch:
             line_format = read_line_format(request.query_params)
         except FormError as error:
             raise ServiceError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        plan = download_plan((await self._select(request, query)).found)
+        plan = (await self._select(request, query)).download
         return EpisodeDownload(self._dispatcher, self._queue, exchange, plan, line_format)
 
     async def _select(self, request: Request, query: EpisodeQuery) -> SearchedEpisodes:
@@ -128,7 +134,7 @@ def _outlook(
         "without_reward": len(alike) - len(rewards),
         "any_reward_url": form.url(least_reward="", most_reward="", before=before),
         "further_url": form.next_url(looked_at.end),
-        "plan": download_plan(selection.found),
+        "plan": selection.download,
         "export_url": form.url(EXPORT, before=before),
         "atif_url": form.url(EXPORT, before=before, format=LineFormat.ATIF.value),
     }

@@ -54,7 +54,7 @@ class ConsoleTasks:
             return page(exchange, "tasks.html", {**context, **empty}, section="Tasks", status=422)
         found = await self._look_at(request, query)
         view = task_page(found.episodes, found.end, form, order, before)
-        shown = {"view": view, "order": order.parameters, "refused": ""}
+        shown = {"view": view, "order": order.parameters, "refused": "", "missing": found.missing}
         return page(exchange, "tasks.html", {**context, **shown}, section="Tasks")
 
     async def _look_at(self, request: Request, query: EpisodeQuery) -> EpisodePage:
@@ -65,5 +65,6 @@ class ConsoleTasks:
                 break
             older = replace(query.without_outcome(), before=found.end)
             following = await search_episodes(self._dispatcher, exchange_of(request), older)
-            found = replace(following, episodes=(*found.episodes, *following.episodes))
+            missing = tuple(sorted({*found.missing, *following.missing}))
+            found = replace(following, episodes=(*found.episodes, *following.episodes), missing=missing)
         return found

@@ -292,12 +292,14 @@ async def test_the_id_of_a_supervisor_that_left_the_fleet_is_asked_of_the_others
     assert town.cores["b"].instances["a.1"] == 4
 
 
-async def test_everybody_is_asked_and_those_that_are_away_are_left_out(town):
+async def test_everybody_is_asked_and_those_that_are_away_are_named(town):
     for name in ("a", "b", "c"):
         await town.start(name)
     await town.stop("b")
+    town.known.excluded["old"] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "another version")
     replies = await town.router.call_all(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=1)
-    assert [json.loads(reply.body)["name"] for reply in replies] == ["a", "c"]
+    assert [json.loads(reply.body)["name"] for reply in replies.frames] == ["a", "c"]
+    assert replies.missing == ("b", "old")
 
 
 async def test_everybody_away_is_an_error(town):

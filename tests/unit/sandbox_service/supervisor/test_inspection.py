@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from sandbox_contract.inspection import Instances, InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
@@ -83,6 +85,14 @@ async def test_a_search_is_of_the_callers_tenant_whatever_its_query_names() -> N
         found = await service.ask(Op.SEARCH, body=query)
         assert [each["instance_id"] for each in found["episodes"]] == [instance]
         assert (await service.tenant_named("eve").ask(Op.SEARCH, body=query))["episodes"] == []
+
+
+@pytest.mark.parametrize("of_all_nodes", [True, False])
+async def test_a_search_says_whether_it_has_the_episodes_of_the_whole_fleet(of_all_nodes: bool) -> None:
+    async with supervised() as service:
+        service.store.of_all_nodes = of_all_nodes
+        reply = await service.call(Op.SEARCH, body={"tenant": "ada"})
+        assert reply.meta["all_nodes"] is of_all_nodes
 
 
 async def test_a_row_is_of_the_callers_own_episode_and_the_reply_says_that_it_is_one() -> None:

@@ -232,6 +232,14 @@ async def test_episodes_of_a_task_are_shown_side_by_side(client, instance):
     assert "The agents did the same" in reply.text
 
 
+async def test_episodes_of_a_task_say_whose_are_missing(client, backend, instance):
+    await client.post("/v1/create_instance", json={"environment": "echo", "task_id": "echo-10"})
+    backend.away = ("s2",)
+    text = (await client.get("/console/compare?environment=echo&task=echo-10")).text
+    assert "Episodes of s2 are missing" in text
+    assert "are missing" not in (await client.get(f"/console/episodes/{instance}")).text
+
+
 async def test_a_large_family_is_the_instance_and_its_latest_forks_and_links_the_others(client, instance):
     reply = await client.post("/v1/fork_instance", json={"instance_id": instance, "count": 9})
     forks = reply.json()["instance_ids"]

@@ -63,6 +63,21 @@ async def test_the_list_ends_after_a_page_and_the_download_has_all_that_was_foun
     assert "before=3.0+ada-03" in text
 
 
+async def test_the_list_and_the_download_say_whose_episodes_are_missing(keyed, backend):
+    await play(keyed, backend, "a", 1.0)
+    assert "are missing" not in (await keyed.get(SEARCH, headers=ADA)).text
+    backend.away = ("s2", "s3")
+    assert "Episodes of s2, s3 are missing" in (await keyed.get(SEARCH, headers=ADA)).text
+    reply = await keyed.get(EXPORT, headers=ADA)
+    assert 'filename="episodes-1-incomplete.jsonl"' in reply.headers["content-disposition"]
+
+
+async def test_an_away_supervisor_of_a_fleet_with_one_database_leaves_nothing_out(keyed, backend):
+    await play(keyed, backend, "a", 1.0)
+    backend.away, backend.one_database = ("s2",), True
+    assert "are missing" not in (await keyed.get(SEARCH, headers=ADA)).text
+
+
 async def test_a_download_has_the_visitors_wanted_episodes_only(keyed, backend):
     for name, reward, headers in (("a", 1.0, ADA), ("b", 0.0, ADA), ("c", 1.0, EVE)):
         await play(keyed, backend, name, reward, headers)

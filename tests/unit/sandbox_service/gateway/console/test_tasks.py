@@ -32,6 +32,11 @@ async def test_the_tasks_are_those_of_the_visitors_tenant(backend):
     assert "/console/episodes?environment=echo&amp;task=echo-10&amp;exact=1" in text
 
 
+async def test_the_page_says_whose_episodes_are_missing(client, backend):
+    backend.away = ("s2",)
+    assert "Episodes of s2 are missing: this supervisor does not answer" in (await client.get(TASKS)).text
+
+
 async def test_without_a_key_the_page_is_the_form(backend):
     async with make_client(backend, KEYS) as client:
         assert (await client.get(TASKS)).status_code == 401

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.replies import FleetReplies
 from sandbox_service.gateway.compat.agentgym.environment_ids import (
     FIRST,
     EnvironmentIds,
@@ -23,14 +24,14 @@ class Fleet:
         if "unended" in details:
             live = [name for name, state in self.states.items() if state in ("active", "on record")]
             unended = [name for name in live if name.startswith(details["unended"])]
-            return [Frame(Op.REPLY, 0, "", {}, json.dumps(unended).encode())]
+            return FleetReplies((Frame(Op.REPLY, 0, "", {}, json.dumps(unended).encode()),))
         head = {"environment": "babyai", "task_id": "t", "step_index": 0, "idle_s": 0.0, "supervisor": "s"}
         told = [
             {**head, "instance_id": name, "state": state}
             for name, state in self.states.items()
             if name.startswith(details["prefix"]) and state != "on record"
         ]
-        return [Frame(Op.REPLY, 0, "", {}, json.dumps({"instances": told}).encode())]
+        return FleetReplies((Frame(Op.REPLY, 0, "", {}, json.dumps({"instances": told}).encode()),))
 
 
 def exchange(tenant="a"):
