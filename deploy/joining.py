@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from local_processes.readiness import NotReadyError
 
 ROUTE = "/"
-"""Where a service answers, on the one HTTP front of its cluster."""
+"""The route of a service, on the one HTTP front of its cluster."""
 
 
 def serve_applications() -> Mapping[str, str | None] | None:

@@ -176,7 +176,7 @@ def test_kuberay_finds_the_port_of_the_service_for_clients_in_the_head(documents
 
 
 def test_rays_object_store_fits_the_shared_memory_of_its_pod(documents) -> None:
-    """Where it does not fit, Ray makes it a file in /tmp."""
+    """An object store that does not fit is a file in /tmp, which Ray makes instead."""
     groups = [group for cluster in clusters(documents) for group in cluster["workerGroupSpecs"]]
     assert groups
     for group in groups:
