@@ -99,9 +99,9 @@ class Inspection:
         page, more = self._table.page(tenant, after, _limit_of(frame), prefix)
         now = self._clock.monotonic()
         statuses = [self._status(each, now) for each in page]
-        return (
-            _listing(frame, statuses) if more is None else _listing(frame, statuses, next={self._name: more})
-        )
+        if more is None:
+            return _listing(frame, statuses)
+        return _listing(frame, statuses, next={self._name: more})
 
     async def trajectory(self, frame: Frame) -> Frame:
         """Return a part of a page of the recorded history of one of the tenant's instances.
