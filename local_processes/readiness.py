@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -30,16 +31,25 @@ def reachable_host(host: str) -> str:
 
 
 def answers(url: str, timeout_s: float) -> bool:
-    """Return whether a GET of ``url`` answers 200.
+    """Return whether a GET of ``url`` answers 200."""
+    return refusal(url, timeout_s) is None
+
+
+def refusal(url: str, timeout_s: float) -> str | None:
+    """Return None where a GET of ``url`` answers 200, else its answer or the error.
 
     Like the service's clients it uses no proxy of the environment, which could not reach loopback.
     """
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout_s) as response:
-            return bool(response.status == 200)
-    except (OSError, http.client.HTTPException):
-        return False
+            return None if response.status == 200 else f"HTTP {response.status}"
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return f"HTTP {refused.code}: {_detail_of(refused)}"
+    except (OSError, http.client.HTTPException) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        return f"{type(cause).__name__}: {cause}" if isinstance(cause, BaseException) else cause
 
 
 def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[str], None]) -> None:
@@ -48,11 +58,13 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
     ``check`` gets each other answer, and raises when the service can no longer become ready. Raises
     NotReadyError.
     """
+    address = reachable_host(host)
+    url = f"http://[{address}]:{port}/readyz" if ":" in address else f"http://{address}:{port}/readyz"
     answer: str | None = None
 
     def ready() -> bool:
         nonlocal answer
-        answer = _ask(host, port)
+        answer = refusal(url, _ANSWER_S)
         if answer is not None:
             check(answer)
         return answer is None
@@ -65,18 +77,11 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
         )
 
 
-def _ask(host: str, port: int) -> str | None:
-    """Return None when the service is ready, else its answer or the error."""
-    connection = http.client.HTTPConnection(reachable_host(host), port, timeout=_ANSWER_S)
+def _detail_of(refused: urllib.error.HTTPError) -> str:
     try:
-        connection.request("GET", "/readyz")
-        response = connection.getresponse()
-        body = response.read(_MOST_BYTES)
+        return problem_detail(refused.read(_MOST_BYTES))
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
-    finally:
-        connection.close()
-    return None if response.status == 200 else f"HTTP {response.status}: {problem_detail(body)}"
 
 
 def problem_detail(body: bytes) -> str:

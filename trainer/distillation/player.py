@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from local_processes.waiting import Deadline
 from trainer.errors import TeacherFailed
 from trainer.rollout.completion import CompletedPlayer
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 class TokenScorer(Protocol):
     """Scores tokens."""
 
-    async def score(self, token_ids: Sequence[int]) -> tuple[float, ...]:
-        """Return a log-probability for each token, 0 for the first. Raises TeacherFailed, ConfigError."""
+    async def score(self, token_ids: Sequence[int], deadline: Deadline) -> tuple[float, ...]:
+        """Return a log-probability for each token, 0 for the first, by the deadline.
+
+        Raises TeacherFailed, ConfigError.
+        """
         ...
 
 
@@ -51,16 +55,14 @@ class TeacherScores:
         return replace(trajectory, segments=await self._scored(trajectory.segments))
 
     async def _scored(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-        try:
-            # The deadline begins with the first request, not with the wait for a slot.
-            async with self._slots, asyncio.timeout(self._timeout_s):
-                return tuple([await self._with_teacher(segment) for segment in segments])
-        except TimeoutError:
-            raise TeacherFailed(f"the teacher was not done within {self._timeout_s:g} s") from None
+        async with self._slots:
+            # It begins with the first request, not with the wait for a slot.
+            deadline = Deadline.after(self._timeout_s)
+            return tuple([await self._with_teacher(segment, deadline) for segment in segments])
 
-    async def _with_teacher(self, segment: Segment) -> Segment:
+    async def _with_teacher(self, segment: Segment, deadline: Deadline) -> Segment:
         if not any(segment.loss_mask):
             return segment
-        logprobs = await self._teacher.score(segment.token_ids)
+        logprobs = await self._teacher.score(segment.token_ids, deadline)
         sampled = (value for value, kept in zip(logprobs, segment.loss_mask, strict=True) if kept)
         return replace(segment, teacher_logprobs=tuple(sampled))

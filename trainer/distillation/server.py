@@ -2,28 +2,27 @@
 
 The request is a completion of one token with ``prompt_logprobs``, vLLM's extension of the interface, which
 answers for each token of the prompt with its id. Each id is compared with the one that was sent. A request
-that fails, times out or lacks a token is TeacherFailed, never a log-probability of 0.
+that fails, times out or lacks a token is sent again, and in the end TeacherFailed, never a log-probability
+of 0.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from local_processes.waiting import exponential_wait_s
+from local_processes.waiting import REQUEST_WAITS, Deadline, RetryWaits, retry
 from trainer.errors import ConfigError, TeacherFailed
 
 if TYPE_CHECKING:
     from trainer.config.distillation import ServerTeacher
 
 
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
+_Read = TypeVar("_Read")
 _NOT_RETRYABLE = (401, 403, 404)
 _REFUSED = 400
 _SHOWN = 300
@@ -38,13 +37,13 @@ class TeacherServer:
         config: ServerTeacher,
         environment: Mapping[str, str] = os.environ,
         transport: httpx.AsyncBaseTransport | None = None,
-        wait_s: float = 1.0,
+        waits: RetryWaits = REQUEST_WAITS,
     ) -> None:
-        """``wait_s`` multiplies the waits between attempts."""
+        """``waits`` are those between two attempts."""
         key = environment.get(config.api_key_variable)
         self._config = config
         self._where = f"the teacher at {config.base_url}"
-        self._wait_s = wait_s
+        self._waits = waits
         self._client = httpx.AsyncClient(
             base_url=config.base_url.rstrip("/"),
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -52,27 +51,28 @@ class TeacherServer:
             transport=transport,
         )
 
-    async def score(self, token_ids: Sequence[int]) -> tuple[float, ...]:
+    async def score(self, token_ids: Sequence[int], deadline: Deadline) -> tuple[float, ...]:
         """Return the log-probability of each token given those before it, 0 for the first.
 
         Raises TeacherFailed; ConfigError for a request that will always fail.
         """
-        for attempt in range(1, self._config.attempts + 1):
-            try:
-                return self._logprobs(await self._complete(list(token_ids)), token_ids)
-            except TeacherFailed:
-                if attempt == self._config.attempts:
-                    raise
-            wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
-            await asyncio.sleep(self._wait_s * wait_s)
-        raise AssertionError("there is at least one attempt")
+
+        async def ask() -> tuple[float, ...]:
+            return self._logprobs(await self._complete(list(token_ids)), token_ids)
+
+        return await self._retried(ask, deadline)
 
     async def check_tokenizer(self, text: str, token_ids: Sequence[int]) -> None:
         """Check that the server tokenizes a text as the policy does.
 
         Raises ConfigError if it does not, and TeacherFailed when it does not answer.
         """
-        theirs = [_token_id(each) for each in _entries(await self._complete(text), self._where)[1:]]
+
+        async def ask() -> list[Any]:
+            return _entries(await self._complete(text), self._where)
+
+        entries = await self._retried(ask, Deadline.after(self._config.timeout_s))
+        theirs = [_token_id(each) for each in entries[1:]]
         if theirs != list(token_ids)[1:]:
             raise ConfigError(
                 f"algorithm.distillation.teacher: {self._where} has another tokenizer than the model: it "
@@ -83,6 +83,11 @@ class TeacherServer:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    async def _retried(self, ask: Callable[[], Awaitable[_Read]], deadline: Deadline) -> _Read:
+        late = f"{self._where} was not done"
+        attempts = self._config.attempts
+        return await retry(ask, TeacherFailed, deadline, late, attempts=attempts, waits=self._waits)
 
     async def _complete(self, prompt: str | list[int]) -> Mapping[str, Any]:
         request = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
 from local_processes.prctl import end_with_parent
-from local_processes.readiness import answers
+from local_processes.readiness import refusal
 from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
@@ -73,14 +73,20 @@ def _arguments(settings: SandboxServiceConfig, environments: Sequence[str]) -> l
 def _await_ready(
     url: str, timeout_s: float, process: subprocess.Popen[bytes] | None, log: Path | None
 ) -> None:
+    answer: str | None = None
+
     def ready() -> bool:
+        nonlocal answer
         if process is not None and process.poll() is not None:
             raise ServiceUnavailable(f"the sandbox service exited while starting:\n{_tail(log)}")
-        return answers(f"{url.rstrip('/')}/readyz", _ANSWER_S)
+        answer = refusal(f"{url.rstrip('/')}/readyz", _ANSWER_S)
+        return answer is None
 
     if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
         hint = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
-        raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{hint}")
+        raise ServiceUnavailable(
+            f"no sandbox service is ready at {url} after {timeout_s:g} s ({answer}){hint}"
+        )
 
 
 def _tail(log: Path | None) -> str:

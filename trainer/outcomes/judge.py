@@ -8,6 +8,7 @@ answer without a score are failures of the class ``judge``, never a reward; a sp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from local_processes.waiting import exponential_wait_s
+from local_processes.waiting import Deadline, RetryWaits, retry
 from trainer.errors import BudgetSpent, JudgeFailed
 
 from .judge_prompt import ChatMessage, grading_messages, score_in
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from .judge_store import JudgeStore
 
 _Read = TypeVar("_Read")
-_FIRST_WAIT_S = 1.0
-_LONGEST_WAIT_S = 20.0
+_WAITS = RetryWaits(first_s=1.0, longest_s=20.0)
 _CHARACTERS = 3
 """Characters of a token, at least on average: prompts are estimated before they are sent."""
 
@@ -63,14 +63,14 @@ class Judge:
         rubric: str,
         endpoint: JudgeEndpoint,
         store: JudgeStore,
-        wait_s: float = 1.0,
+        waits: RetryWaits = _WAITS,
     ) -> None:
-        """``wait_s`` multiplies the waits between attempts."""
+        """``waits`` are those between two attempts."""
         self._config = config
         self._rubric = rubric
         self._endpoint = endpoint
         self._store = store
-        self._wait_s = wait_s
+        self._waits = waits
         self._slots = asyncio.Semaphore(config.concurrency)
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Locks of the requests that are under way, each for as long as a caller holds it or waits for it."""
@@ -93,13 +93,8 @@ class Judge:
         It counts against the budget; with a spent one nothing is sent, since kept answers may do. Raises
         JudgeFailed; ConfigError.
         """
-        try:
-            async with asyncio.timeout(self._config.timeout_s):
-                await self._asked(messages, read)
-        except TimeoutError:
-            raise JudgeFailed(self._late) from None
-        except BudgetSpent:
-            return
+        with contextlib.suppress(BudgetSpent):
+            await self._asked(messages, read)
 
     async def ask_judge(self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]) -> _Read:
         """Return what ``read`` finds in the answer to a request.
@@ -111,40 +106,29 @@ class Judge:
         # Equal episodes of a group are graded once: the others wait for the answer and find it in the cache.
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
-            try:
-                known = self._store.find_answer(key)
-                if known is not None:
-                    return read(known)
-                # The deadline begins with the request, not with the wait for a slot.
-                async with self._slots, asyncio.timeout(self._config.timeout_s):
-                    answer, found = await self._asked(messages, read)
-            except TimeoutError:
-                raise JudgeFailed(self._late) from None
+            known = self._store.find_answer(key)
+            if known is not None:
+                return read(known)
+            async with self._slots:
+                answer, found = await self._asked(messages, read)
             self._store.remember(key, answer)
             return found
-
-    @property
-    def _late(self) -> str:
-        config = self._config
-        return f"the judge at {config.base_url} was not done within {config.timeout_s:g} s"
 
     async def _asked(
         self, messages: Sequence[ChatMessage], read: Callable[[str], _Read]
     ) -> tuple[str, _Read]:
-        """Ask until there is an answer of use; return it and what was read. Raises the last JudgeFailed."""
+        """Ask until there is an answer of use; return it and what was read. Raises JudgeFailed.
+
+        The deadline begins with the first request.
+        """
+
+        async def ask() -> tuple[str, _Read]:
+            answer = await self._paid(messages)
+            return answer.text, read(answer.text)
+
         config = self._config
-        for attempt in range(1, config.attempts + 1):
-            try:
-                answer = await self._paid(messages)
-                found = read(answer.text)
-            except JudgeFailed:
-                if attempt == config.attempts:
-                    raise
-                wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
-                await asyncio.sleep(self._wait_s * wait_s)
-            else:
-                return answer.text, found
-        raise AssertionError("there is at least one attempt")
+        deadline, late = Deadline.after(config.timeout_s), f"the judge at {config.base_url} was not done"
+        return await retry(ask, JudgeFailed, deadline, late, attempts=config.attempts, waits=self._waits)
 
     async def _paid(self, messages: Sequence[ChatMessage]) -> Answer:
         """Send a request within the budget. Raises BudgetSpent."""

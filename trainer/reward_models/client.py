@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import httpx
 import numpy as np
 from pydantic import ValidationError
 
-from local_processes.waiting import exponential_wait_s
+from local_processes.waiting import Deadline, retry
 from trainer.errors import ConfigError, RewardFailed
 
 from .wire import MODEL_PATH, MOST_INPUTS, SCORES_PATH, ErrorAnswer, ModelAnswer, ScoreAnswer
@@ -26,8 +25,10 @@ _REFUSED = frozenset({401, 403, 404})
 """Statuses that no episode will ever be spared."""
 MOST_AT_ONCE = 8
 """Scorings that are at the server together: its passes are filled, and none waits long behind the others."""
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
+
+
+class _NotServed(RewardFailed):
+    """Another attempt may get a score."""
 
 
 class ServedRewardModel:
@@ -54,7 +55,7 @@ class ServedRewardModel:
 
     async def describe(self) -> ModelAnswer:
         """Return the model's description. Raises RewardFailed; ConfigError for what is no reward model."""
-        body = await self._answered("GET", MODEL_PATH, None, time.monotonic() + self._timeout_s)
+        body = await self._answered("GET", MODEL_PATH, None, Deadline.after(self._timeout_s))
         try:
             found = ModelAnswer.model_validate_json(body)
         except ValidationError as error:
@@ -66,11 +67,11 @@ class ServedRewardModel:
         """Return the outputs of rows, (ends, D). Raises RewardFailed, and ConfigError for a refused key."""
         found: list[NDArray[np.float32]] = []
         async with self._slots:
-            until = time.monotonic() + self._timeout_s
+            deadline = Deadline.after(self._timeout_s)
             for first in range(0, len(rows), MOST_INPUTS):
                 part = rows[first : first + MOST_INPUTS]
                 inputs = [{"token_ids": row.token_ids, "ends": row.ends} for row in part]
-                body = await self._answered("POST", SCORES_PATH, {"inputs": inputs}, until)
+                body = await self._answered("POST", SCORES_PATH, {"inputs": inputs}, deadline)
                 found += self._outputs(body, part)
         return found
 
@@ -90,31 +91,25 @@ class ServedRewardModel:
             raise RewardFailed(f"{self._url} answered scores of the shapes {shapes}, or that are not finite")
         return outputs
 
-    async def _answered(self, method: str, path: str, body: object, until: float) -> bytes:
+    async def _answered(self, method: str, path: str, body: object, deadline: Deadline) -> bytes:
         """Repeat a request that was not served until the deadline."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                # httpx limits each read, so that a server that sends byte by byte never reaches its limit.
-                async with asyncio.timeout(until - time.monotonic()):
-                    answer = await self._http.request(method, path, json=body)
-            except (httpx.TransportError, TimeoutError) as error:
-                why = f"{type(error).__name__}: {error}"
-            else:
-                if answer.is_success:
-                    return answer.content
-                why = f"it answered {answer.status_code}: {_message(answer)}"
-                if answer.status_code in _REFUSED:
-                    raise ConfigError(f"the reward model at {self._url} cannot be used: {why}")
-                if answer.status_code not in _REPEATED:
-                    raise RewardFailed(f"the reward model at {self._url} gave no score: {why}")
-            wait_s = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt)
-            if time.monotonic() + wait_s >= until:
-                raise RewardFailed(
-                    f"the reward model at {self._url} gave no score within {self._timeout_s:g} s: {why}"
-                )
-            await asyncio.sleep(wait_s)
+        late = f"the reward model at {self._url} gave no score"
+        return await retry(lambda: self._answered_once(method, path, body), _NotServed, deadline, late)
+
+    async def _answered_once(self, method: str, path: str, body: object) -> bytes:
+        """Raises _NotServed for what passes, such as an overload, RewardFailed and ConfigError."""
+        try:
+            answer = await self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise _NotServed(f"{type(error).__name__}: {error}") from error
+        if answer.is_success:
+            return answer.content
+        why = f"it answered {answer.status_code}: {_message(answer)}"
+        if answer.status_code in _REPEATED:
+            raise _NotServed(why)
+        if answer.status_code in _REFUSED:
+            raise ConfigError(f"the reward model at {self._url} cannot be used: {why}")
+        raise RewardFailed(f"the reward model at {self._url} gave no score: {why}")
 
 
 def _message(answer: httpx.Response) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from local_processes.waiting import exponential_wait_s
+from local_processes.waiting import REQUEST_WAITS, Deadline, RetryWaits, retry
 from sandbox_contract.images import chat_messages
 from sandbox_contract.messages import Message
 from trainer.errors import EngineError
@@ -21,44 +20,34 @@ if TYPE_CHECKING:
     from trainer.config.step_labels import ContinuingModelConfig
 
 _TOO_LONG = ("context length", "context_length", "context size", "context window", "too long")
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
 
 
 class ServedPolicy:
     """Implements ``ContinuingPolicy``. Raises ConfigError without the package ``openai``."""
 
-    def __init__(self, config: ContinuingModelConfig) -> None:
+    def __init__(self, config: ContinuingModelConfig, waits: RetryWaits = REQUEST_WAITS) -> None:
+        """``waits`` are those between two attempts."""
         self._config = config
+        self._waits = waits
         self._client = OpenaiClient(config, "the policy's server", "rule.policy", EngineError)
 
     async def write_turn(
         self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
     ) -> Message | None:
-        timeout_s = self._config.timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._asked(messages, tools, seed)
-        except TimeoutError:
-            raise EngineError(f"the policy's server gave no turn in {timeout_s:g} s") from None
+        config = self._config
+        return await retry(
+            lambda: self._asked(messages, tools, seed),
+            EngineError,
+            Deadline.after(config.timeout_s),
+            f"{self._client.where} gave no turn",
+            attempts=config.attempts,
+            waits=self._waits,
+        )
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _asked(self, messages: Sequence[Message], tools: Sequence[Tool], seed: int) -> Message | None:
-        attempts = self._config.attempts
-        for attempt in range(1, attempts + 1):
-            try:
-                return await self._asked_once(messages, tools, seed)
-            except EngineError:
-                if attempt == attempts:
-                    raise
-            await asyncio.sleep(exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, attempt))
-        raise AssertionError("there is at least one attempt")
-
-    async def _asked_once(
-        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
-    ) -> Message | None:
         """Return the turn; None where the context is full."""
         config, client = self._config, self._client
         given: Any = chat_messages(messages)

@@ -9,6 +9,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 import torch
 from transformers import AutoModelForCausalLM
 
+from local_processes.waiting import Deadline
 from tests.harness.vllm_server import vllm_server
 from trainer.chat import ChatTokenizer
 from trainer.config.distillation import ServerTeacher
@@ -28,6 +29,10 @@ SHAPE = {"tokenizer": "bpe", "hidden": 64, "layers": 1, "heads": 2, "key_value_h
 TEXT = "Compute 12 * 37.\n\tÄ “quoted” \u4f60\u597d"
 
 
+def soon() -> Deadline:
+    return Deadline.after(120)
+
+
 async def test_a_server_scores_tokens_like_the_model_that_it_serves(tmp_path) -> None:
     folder = model_folder(TinyModel.model_validate(SHAPE), tmp_path)
     other = model_folder(TinyModel.model_validate(SHAPE | {"tokenizer": "bytes"}), tmp_path)
@@ -35,17 +40,17 @@ async def test_a_server_scores_tokens_like_the_model_that_it_serves(tmp_path) ->
     with vllm_server(folder, tmp_path / "server.log") as url:
         config = ServerTeacher(base_url=f"{url}/v1", model="policy", attempts=1)
         teacher = TeacherServer(config)
-        found = await teacher.score(ids)
-        again = await teacher.score(ids)
+        found = await teacher.score(ids, soon())
+        again = await teacher.score(ids, soon())
         await teacher.check_tokenizer(TEXT, ids)
         with pytest.raises(ConfigError, match="another tokenizer"):
             await teacher.check_tokenizer(TEXT, ChatTokenizer(other, ChatConfig()).encode(TEXT))
         with pytest.raises(TeacherFailed, match="answered 400"):
-            await teacher.score([7] * 600)  # more than its context
+            await teacher.score([7] * 600, soon())  # more than its context
         await teacher.close()
         absent = TeacherServer(config.model_copy(update={"model": "absent"}))
         with pytest.raises(ConfigError, match="answered 404"):
-            await absent.score(ids)
+            await absent.score(ids, soon())
         await absent.close()
     model = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():

@@ -12,6 +12,7 @@ from local_processes.readiness import (
     answers,
     problem_detail,
     reachable_host,
+    refusal,
     wait_until_ready,
 )
 from local_processes.waiting import Deadline
@@ -91,6 +92,15 @@ def test_neither_does_one_that_speaks_no_http():
         thread.start()
         assert not answers(f"http://127.0.0.1:{listener.getsockname()[1]}/readyz", 30)
         thread.join()
+
+
+def test_a_refusal_is_the_status_with_its_detail_or_the_error():
+    with probed_server(404) as port:
+        assert refusal(f"http://127.0.0.1:{port}/readyz", 30) == "HTTP 404: warming up"
+        assert refusal(f"http://127.0.0.1:{port}/readyz", 30) is None
+    unknown = refusal("http://no-such-host.invalid/readyz", 30)
+    assert unknown is not None
+    assert unknown.startswith("gaierror: ")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Teacher:
         self.error = error
         self.asked = []
 
-    async def score(self, token_ids):
+    async def score(self, token_ids, deadline):
         self.asked.append(tuple(token_ids))
         if self.error is not None:
             raise self.error
@@ -73,25 +73,33 @@ async def test_an_episode_that_the_teacher_did_not_score_has_a_failure() -> None
     assert not taught.scored
 
 
-async def test_a_teacher_that_does_not_answer_is_a_failure_after_the_deadline() -> None:
-    class Silent:
-        async def score(self, token_ids):
-            await asyncio.Event().wait()
+async def test_all_segments_of_an_episode_have_one_deadline() -> None:
+    deadlines = []
 
-    taught = await player_of(Silent(), played({}), timeout_s=0.01).play_episode(SPEC, 0, SamplingConfig())
-    assert "not done within 0.01 s" in taught.failure.detail
+    class Noting(Teacher):
+        async def score(self, token_ids, deadline):
+            deadlines.append(deadline)
+            return await super().score(token_ids, deadline)
+
+    trajectory = played({}, tokens=[2])
+    twice = replace(trajectory, segments=trajectory.segments * 2)
+    await player_of(Noting(), twice, timeout_s=7.0).play_episode(SPEC, 0, SamplingConfig())
+    first, second = deadlines
+    assert first == second
+    assert first.timeout_s == 7.0
 
 
 async def test_the_wait_for_a_busy_teacher_is_no_part_of_the_deadline() -> None:
     class Busy(Teacher):
         now = most = 0
 
-        async def score(self, token_ids):
+        async def score(self, token_ids, deadline):
             self.now += 1
             self.most = max(self.most, self.now)
+            assert not deadline.passed
             await asyncio.sleep(0.02)
             self.now -= 1
-            return await super().score(token_ids)
+            return await super().score(token_ids, deadline)
 
     teacher = Busy()
     player = player_of(teacher, played({}), timeout_s=0.5, concurrency=2)

@@ -1,10 +1,12 @@
 """A teacher's server: log-probabilities of exactly the tokens that were sent, or a failure."""
 
+import asyncio
 import json
 
 import httpx
 import pytest
 
+from local_processes.waiting import Deadline, RetryWaits
 from trainer.config.distillation import ServerTeacher
 from trainer.distillation.server import TeacherServer
 from trainer.errors import ConfigError, TeacherFailed
@@ -17,22 +19,29 @@ def completion(entries):
     return httpx.Response(200, json={"choices": [{"text": "x", "prompt_logprobs": entries}]})
 
 
-async def score(*answers, tokens=TOKENS, key=None, **settings):
-    """The log-probabilities, and the requests that were sent."""
-    script, asked = iter(answers), []
+def teacher(*answers, key=None, wait_s=0.0, **settings):
+    """A teacher's server with these answers, the last of which never ends, and the requests that it gets."""
+    script, asked = list(answers), []
 
-    def answer(request):
+    async def answer(request):
         asked.append(request)
-        given = next(script)
+        if not script:
+            await asyncio.Event().wait()
+        given = script.pop(0)
         if isinstance(given, Exception):
             raise given
         return given
 
     config = ServerTeacher(base_url="http://t/v1", model="m", **settings)
     environment = {"TEACHER_API_KEY": key} if key else {}
-    server = TeacherServer(config, environment, httpx.MockTransport(answer), wait_s=0.0)
+    return TeacherServer(config, environment, httpx.MockTransport(answer), RetryWaits(wait_s, wait_s)), asked
+
+
+async def score(*answers, tokens=TOKENS, timeout_s=60.0, **settings):
+    """The log-probabilities, and the requests that were sent."""
+    server, asked = teacher(*answers, **settings)
     try:
-        return await server.score(tokens), asked
+        return await server.score(tokens, Deadline.after(timeout_s)), asked
     finally:
         await server.close()
 
@@ -77,6 +86,11 @@ async def test_a_failed_request_is_sent_again() -> None:
         await score(*[httpx.Response(503)] * 3)
 
 
+async def test_at_the_deadline_the_last_failure_is_told() -> None:
+    with pytest.raises(TeacherFailed, match=r"not done within 60 s; .* answered 503: loading"):
+        await score(httpx.Response(503, text="loading"), wait_s=3600)
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -91,9 +105,22 @@ async def test_what_no_attempt_would_mend_ends_the_run(answer, sentence) -> None
 
 
 async def test_a_server_with_another_tokenizer_is_refused() -> None:
-    config = ServerTeacher(base_url="http://t/v1", model="m")
-    server = TeacherServer(config, {}, httpx.MockTransport(lambda _: completion(GOOD)))
+    server, _ = teacher(*[completion(GOOD)] * 2)
     await server.check_tokenizer("words", [5, 7, 9])
     with pytest.raises(ConfigError, match=r"another tokenizer than the model: it reads 'words' as 3 tokens"):
         await server.check_tokenizer("words", [5, 7, 8])
+    await server.close()
+
+
+async def test_the_tokenizer_of_a_busy_server_is_asked_for_again() -> None:
+    server, asked = teacher(httpx.Response(503), completion(GOOD))
+    await server.check_tokenizer("words", [5, 7, 9])
+    assert len(asked) == 2
+    await server.close()
+
+
+async def test_a_server_that_never_ends_its_answer_fails_the_check_of_its_tokenizer_in_time() -> None:
+    server, _ = teacher(timeout_s=0.05)
+    with pytest.raises(TeacherFailed, match=r"not done within 0\.05 s"):
+        await asyncio.wait_for(server.check_tokenizer("words", [5, 7, 9]), 30)
     await server.close()

@@ -20,9 +20,11 @@ def test_a_ready_service_is_used_in_spite_of_a_proxy_which_its_clients_do_not_as
             assert url == settings.url
 
 
-def test_a_service_that_is_not_ready_is_unavailable(tmp_path: Path) -> None:
+def test_a_service_that_is_not_ready_is_unavailable_with_its_last_answer(tmp_path: Path) -> None:
     with probed_server(*[503] * 100) as port:
         settings = SandboxServiceConfig(url=f"http://127.0.0.1:{port}", start_timeout_s=0.01)
-        unavailable = pytest.raises(ServiceUnavailable, match="no sandbox service is ready")
+        unavailable = pytest.raises(
+            ServiceUnavailable, match=r"no sandbox service is ready at .* \(HTTP 503: warming up\)"
+        )
         with unavailable, sandbox_service(settings, ["code"], tmp_path):
             pass

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from local_processes.waiting import RetryWaits
 from tests.harness.episodes_played import played
 from tests.harness.waiting import settle, until
 from trainer.config.reward import JudgeConfig
@@ -37,10 +38,10 @@ class ScriptedEndpoint:
         pass
 
 
-def judge(endpoint, folder, run="run", **settings):
+def judge(endpoint, folder, run="run", wait_s=0.0, **settings):
     config = JudgeConfig(model="grader", rubric="Is it right?", **settings)
     store = JudgeStore(folder / "judge.sqlite", run)
-    return Judge(config, config.rubric, endpoint, store, wait_s=0.0), store
+    return Judge(config, config.rubric, endpoint, store, RetryWaits(wait_s, wait_s)), store
 
 
 async def test_a_score_on_the_last_line_is_scaled_to_the_unit_interval(tmp_path) -> None:
@@ -89,6 +90,12 @@ async def test_a_later_attempt_may_succeed_and_only_its_answer_is_kept(tmp_path)
 async def test_one_that_does_not_answer_fails_at_the_deadline(tmp_path) -> None:
     source, _ = judge(ScriptedEndpoint(None), tmp_path, timeout_s=0.01)
     with pytest.raises(JudgeFailed, match=r"not done within 0\.01 s"):
+        await source.find_outcome(EPISODE)
+
+
+async def test_at_the_deadline_the_last_failure_is_told(tmp_path) -> None:
+    source, _ = judge(ScriptedEndpoint(JudgeFailed("it answered 503")), tmp_path, wait_s=3600)
+    with pytest.raises(JudgeFailed, match=r"not done within 120 s; .*: it answered 503"):
         await source.find_outcome(EPISODE)
 
 

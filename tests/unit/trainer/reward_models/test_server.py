@@ -145,7 +145,7 @@ async def test_a_server_that_never_ends_its_answer_is_a_failure_of_the_reward_in
         return httpx.Response(200, content=drip())
 
     client = ServedRewardModel("http://r", 0.1, transport=httpx.MockTransport(answer))
-    with pytest.raises(RewardFailed, match=r"within 0\.1 s: TimeoutError"):
+    with pytest.raises(RewardFailed, match=r"within 0\.1 s"):
         await client.describe()
     await client.close()
 

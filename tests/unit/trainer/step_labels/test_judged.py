@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from local_processes.waiting import RetryWaits
 from tests.fakes.recorded import message
 from trainer.config.step_labels import JudgeRule
 from trainer.errors import BudgetSpent, JudgeFailed
@@ -48,7 +49,7 @@ class Grader:
 async def labels_of(grader: Grader, folder, episode=EPISODE, **settings):
     rule = JudgeRule.model_validate({"judge": {"model": "m", "attempts": 1, **settings}})
     store = JudgeStore(folder / "judge.sqlite", "run")
-    judge = Judge(rule.judge, "Be strict.", grader, store, wait_s=0.0)
+    judge = Judge(rule.judge, "Be strict.", grader, store, RetryWaits(0.0, 0.0))
     try:
         return await JudgeLabeller(rule, "Be strict.", judge).label_steps(episode)
     finally:

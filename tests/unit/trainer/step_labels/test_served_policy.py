@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("openai", reason="openai is not installed")
 
+from local_processes.waiting import RetryWaits
 from sandbox_contract.messages import FunctionSchema, Tool
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.fakes.recorded import message
@@ -16,10 +17,11 @@ TOOL = Tool(function=FunctionSchema(name="act", description="Act.", parameters={
 SAID = [message("user", "Go.")]
 
 
-async def turn_of(server: FakeChatServer, **settings):
+async def turn_of(server: FakeChatServer, wait_s: float = 0.0, **settings):
     with serving(server.app) as address:
         policy = ServedPolicy(
-            ContinuingModelConfig(base_url=f"{address}/v1", model="policy", **{"attempts": 1, **settings})
+            ContinuingModelConfig(base_url=f"{address}/v1", model="policy", **{"attempts": 1, **settings}),
+            RetryWaits(wait_s, wait_s),
         )
         try:
             return await policy.write_turn(SAID, [TOOL], 7)
@@ -56,3 +58,9 @@ async def test_a_model_that_is_not_there_ends_the_labelling() -> None:
 async def test_a_failed_request_is_repeated() -> None:
     server = FakeChatServer([Reply({"error": {"message": "busy"}}, 503), says("north")])
     assert (await turn_of(server, attempts=2)).content == "north"
+
+
+async def test_at_the_deadline_the_last_failure_is_told() -> None:
+    server = FakeChatServer([Reply({"error": {"message": "busy"}}, 503)])
+    with pytest.raises(EngineError, match=r"gave no turn within 120 s; .* answered 503: .*busy"):
+        await turn_of(server, attempts=2, wait_s=3600)
