@@ -27,6 +27,8 @@ class FakeVllmServer:
     cached: int | None = None
     """Cached prompt tokens, one more for each request, of a server with --enable-prompt-tokens-details."""
     tokenizer: Callable[[str], list[int]] | None = None
+    tokenizes: bool = True
+    """Whether its tokenizer answers at all."""
     faults: list[int | str] = field(default_factory=list)
     """Of the next requests for tokens: a status, "drop" the connection, or "garbage"."""
     cut: list[int] = field(default_factory=list)
@@ -84,6 +86,8 @@ class FakeVllmServer:
         if self.tokenizer is None:
             return _error(404, "Not Found")
         body = await request.json()
+        if not self.tokenizes:
+            await asyncio.Event().wait()
         assert body["add_special_tokens"] is False
         return web.json_response({"tokens": self.tokenizer(body["prompt"])})
 

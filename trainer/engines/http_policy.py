@@ -56,6 +56,8 @@ class HttpLimits:
     """Of a server that refuses connections or answers that it is overloaded."""
     probe_s: float = 120.0
     """Of the first answers, which may compile the model's kernels."""
+    tokenize_s: float = 30.0
+    """Of the tokens of a text."""
     retry_s: float = 0.25
     """The first pause before a request is repeated; each further one is twice as long, up to 5 seconds."""
 
@@ -147,9 +149,17 @@ class HttpPolicy:
         return so_far.ended(Finish.LENGTH if so_far.complete else Finish.TIMEOUT)
 
     async def tokenize(self, text: str) -> tuple[int, ...] | None:
-        """Return the server's tokens of a text; None where it has no tokenizer or no such route."""
+        """Return the server's tokens of a text; None where it has no tokenizer or no such route.
+
+        Raises EngineLost when it cannot be reached, Stalled when it does not answer in time.
+        """
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        answer = await self._requests.send("POST", "/tokenize", body)
+        limit_s = self._limits.tokenize_s
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await self._requests.send("POST", "/tokenize", body)
+        except TimeoutError as error:
+            raise Stalled(f"the server did not answer /tokenize within {limit_s:g} s") from error
         if answer.status != HTTPStatus.OK:
             return None
         try:

@@ -219,3 +219,11 @@ async def test_the_servers_tokens_of_a_text_are_known_where_it_has_a_tokenizer()
         assert await policy.tokenize("abc") is None
         fake.tokenizer = lambda text: [ord(letter) for letter in text]
         assert await policy.tokenize("abc") == (97, 98, 99)
+
+
+async def test_a_tokenizer_that_does_not_answer_is_not_waited_for_without_end():
+    fake = FakeVllmServer(tokenizer=lambda _: [1], tokenizes=False)
+    limits = replace(LIMITS, tokenize_s=0.01)
+    async with fake.serving() as url, open_http_policy(url, limits=limits) as policy:
+        with pytest.raises(Stalled, match="did not answer /tokenize"):
+            await asyncio.wait_for(policy.tokenize("abc"), 10)
