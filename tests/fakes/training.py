@@ -55,12 +55,7 @@ class FakeDriver:
             raise self.error
 
     def train(self, config, *, resume, on_metrics, on_warning):
-        return self.train_recorded(
-            "train", config, resume=resume, on_metrics=on_metrics, on_warning=on_warning
-        )
-
-    def train_recorded(self, kind, config, *, resume, on_metrics, on_warning):
-        self._asked(kind, config, resume, on_metrics is not None)
+        self._asked("train", config, resume, on_metrics is not None)
         for sentence in self.warnings:
             on_warning(sentence)
         for step, metrics in self.metrics:
@@ -84,7 +79,7 @@ class FakeDriver:
             listener.end_iteration(1, self.result, decision)
         return EvolutionResult(config.folder, len(results) - 1, config.folder / "m", results)
 
-    def prepared(self, config):
+    def with_counted_steps(self, config):
         return config
 
     def remove(self, config):
@@ -94,8 +89,8 @@ class FakeDriver:
         self._asked("serve_gateway", settings)
         on_ready("http://127.0.0.1:8600", "m over /v1/completions")
 
-    def serve_reward_model(self, folder, host, port, device, api_key, on_ready):
-        self._asked("serve_reward_model", folder, host, port, device, api_key)
+    def serve_reward_model(self, config, on_ready):
+        self._asked("serve_reward_model", config)
         on_ready("http://127.0.0.1:8700")
 
     def evaluate(self, config, model):

@@ -25,7 +25,7 @@ from . import (
     train,
 )
 from .data import build_data
-from .driver import RealDriver
+from .driver import Driver
 from .terminal import failed
 
 _HELP = """Train language-model agents on episodes in sandboxes.
@@ -95,4 +95,4 @@ def main() -> None:
     remember_folder()
     # Around all of it: what is printed may reach the disk only as the program ends.
     with explaining_full_disks(lambda sentence: failed(sentence).exit_code):
-        build_cli()(obj=RealDriver())
+        build_cli()(obj=Driver())

@@ -16,33 +16,31 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from trainer.evolve.history import IterationResult
-
-    from .driver import EvolutionSummary
+    from trainer.evolve.history import EvolutionResult, IterationResult
 
 
-def evolution_view(summary: EvolutionSummary) -> RenderableType:
+def evolution_view(evolution: EvolutionResult) -> RenderableType:
     """Show the iterations of an evolution, and the model that is kept."""
     table = Table(box=SIMPLE_HEAD)
     for column in ("iteration", "explored", "solved", "trained on", "held out", "95%"):
         table.add_column(column, justify="right")
     table.add_column("decision")
-    for result in summary.iterations:
+    for result in evolution.iterations:
         table.add_row(*_cells(result))
     return Group(
         table,
-        Text(f"kept: the model of iteration {summary.kept}, {summary.model}", style="bold"),
-        Text(f"report: {summary.folder / 'report.html'}"),
+        Text(f"kept: the model of iteration {evolution.kept}, {evolution.model}", style="bold"),
+        Text(f"report: {evolution.folder / 'report.html'}"),
     )
 
 
-def evolution_json(summary: EvolutionSummary) -> dict[str, object]:
+def evolution_json(evolution: EvolutionResult) -> dict[str, object]:
     """Return the same for other programs."""
     return {
-        "folder": str(summary.folder),
-        "kept": summary.kept,
-        "model": str(summary.model),
-        "iterations": [result.to_json() for result in summary.iterations],
+        "folder": str(evolution.folder),
+        "kept": evolution.kept,
+        "model": str(evolution.model),
+        "iterations": [result.to_json() for result in evolution.iterations],
     }
 
 

@@ -48,8 +48,8 @@ def evolve(
             driver.remove(config)
         shown = config.tracking.progress
         with EvolutionProgress(config.evolve.iterations, notes(), shown=shown) as progress:
-            summary = driver.evolve(config, resume=resume, listener=progress)
+            result = driver.evolve(config, resume=resume, listener=progress)
     if as_json:
-        write_json(evolution_json(summary))
+        write_json(evolution_json(result))
     else:
-        results().print(evolution_view(summary))
+        results().print(evolution_view(result))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
-from .driver import Driver
+if TYPE_CHECKING:
+    from .driver import Driver
 
 RunArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN.toml", help="Run file: settings that differ from the defaults.")

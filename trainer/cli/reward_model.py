@@ -9,6 +9,7 @@ import typer
 
 from trainer.config.reading import read_run
 from trainer.config.stage_selection import only_stages
+from trainer.reward_models.server_config import RewardServerConfig
 
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .terminal import explained, notes, results
@@ -58,7 +59,7 @@ def train(
     kind: StageKind = "process_reward_model" if of_steps else "reward_model"
     with explained():
         config = only_stages(read_run(run, overrides or ()), kind, data or ())
-    run_training(driver_of(context), config, kind, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def serve(
@@ -88,7 +89,8 @@ def serve(
         {"role":"assistant","content":"2"}]}]}'
     """
     with explained():
-        driver_of(context).serve_reward_model(folder, host, port, device, api_key, _show_ready)
+        config = RewardServerConfig(folder, host, port, device, api_key)
+        driver_of(context).serve_reward_model(config, _show_ready)
     notes().print("stopped")
 
 

@@ -19,32 +19,31 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from trainer.evaluate.results import EvaluationResult
+    from trainer.launch.run import RunResult
 
-    from .driver import RunSummary
 
-
-def run_view(summary: RunSummary) -> RenderableType:
+def run_view(run: RunResult) -> RenderableType:
     """Show a finished run: success before and after, time by phase, and next steps."""
-    parts: list[RenderableType] = [Text(f"{summary.last_step} steps done, in {summary.folder}", style="bold")]
-    if summary.before is not None or summary.after is not None:
-        parts.append(_before_after(summary.before, summary.after))
-    parts.append(Text(_time(summary.phase_seconds)))
+    parts: list[RenderableType] = [Text(f"{run.last_step} steps done, in {run.folder}", style="bold")]
+    if run.before is not None or run.after is not None:
+        parts.append(_before_after(run.before, run.after))
+    parts.append(Text(_time(run.phase_seconds)))
     for path, what in (("report.html", "plots and episodes"), ("model", "the trained model")):
-        if (summary.folder / path).exists():
-            parts.append(Text(f"{what}: {summary.folder / path}"))
+        if (run.folder / path).exists():
+            parts.append(Text(f"{what}: {run.folder / path}"))
     return Group(*parts)
 
 
-def run_json(summary: RunSummary) -> dict[str, object]:
+def run_json(run: RunResult) -> dict[str, object]:
     """Return the same result for other programs."""
     rates = {
         name: None if result is None else {"success": result.success_rate, "episodes": result.episodes}
-        for name, result in (("before", summary.before), ("after", summary.after))
+        for name, result in (("before", run.before), ("after", run.after))
     }
     return {
-        "folder": str(summary.folder),
-        "last_step": summary.last_step,
-        "phase_seconds": dict(summary.phase_seconds),
+        "folder": str(run.folder),
+        "last_step": run.last_step,
+        "phase_seconds": dict(run.phase_seconds),
         **rates,
     }
 

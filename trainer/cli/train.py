@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,6 @@ from .terminal import explained, notes, results, warn, write_json
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.config.stage_selection import StageKind
 
     from .driver import Driver
 
@@ -92,7 +90,7 @@ def sft(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "sft", data or ())
-    run_training(driver_of(context), config, "sft", resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def preferences(
@@ -118,25 +116,16 @@ def preferences(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "preferences", data or ())
-    run_training(driver_of(context), config, "preferences", resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
-def run_training(
-    driver: Driver,
-    config: RunConfig,
-    only: StageKind | None = None,
-    *,
-    resume: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Train, only the stages of a kind if it is given, and show progress and results."""
-    work = driver.train if only is None else partial(driver.train_recorded, only)
+def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
+    """Train, and show progress and results."""
     interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
     with explained(interrupted):
         if force and resume:
             raise ConfigError("--force starts over and --resume continues: choose one of them")
-        config = driver.prepared(on_this_machine(driver, config, resume=resume))
+        config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume))
         if force:
             driver.remove(config)
         if config.tracking.progress:
@@ -150,10 +139,10 @@ def run_training(
                     start.stop_printing()
                     progress(step, metrics)
 
-                summary = work(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
+                result = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
         else:
-            summary = work(config, resume=resume, on_metrics=None, on_warning=warn)
+            result = driver.train(config, resume=resume, on_metrics=None, on_warning=warn)
     if as_json:
-        write_json(run_json(summary))
+        write_json(run_json(result))
     else:
-        results().print(run_view(summary))
+        results().print(run_view(result))

@@ -13,9 +13,9 @@ TrainerError; completed work stays in the run's folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from trainer.config.stage_selection import only_stages
 
@@ -23,7 +23,6 @@ from .run import train
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.config.stage_selection import StageKind
 
     from .following import OnMetrics, OnWarning
     from .run import RunResult
@@ -38,16 +37,6 @@ class TrainOptions(TypedDict, total=False):
     """Called with each step's metrics, as they are written."""
     on_warning: OnWarning | None
     """Called with warnings."""
-
-
-class RecordedTraining(Protocol):
-    """Trains on recorded data."""
-
-    def __call__(
-        self, config: RunConfig, data: Sequence[Path] = (), **options: Unpack[TrainOptions]
-    ) -> RunResult:
-        """Return the result of the run."""
-        ...
 
 
 def sft(config: RunConfig, data: Sequence[Path] = (), **options: Unpack[TrainOptions]) -> RunResult:
@@ -82,12 +71,3 @@ def process_reward_model(
     It is in the folder of the result, under ``reward_models``, by the stage's name.
     """
     return train(only_stages(config, "process_reward_model", data), **options)
-
-
-RECORDED_TRAINING: Mapping[StageKind, RecordedTraining] = {
-    "sft": sft,
-    "preferences": preferences,
-    "reward_model": reward_model,
-    "process_reward_model": process_reward_model,
-}
-"""The functions by the kinds of their stages."""

@@ -7,8 +7,6 @@ import contextlib
 import hmac
 import signal
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -37,20 +35,10 @@ from .wire import (
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+    from .server_config import RewardServerConfig
+
 MOST_WAITING = 4096
 """Rows that wait at a time; further ones are refused with 429."""
-
-
-@dataclass(frozen=True, slots=True)
-class RewardServerConfig:
-    """Settings of a served reward model."""
-
-    folder: Path
-    host: str = "127.0.0.1"
-    port: int = 8700
-    device: str = "cpu"
-    api_key: str | None = None
-    """Secret that callers send as bearer token; None: no key is needed."""
 
 
 class RewardModelServer:

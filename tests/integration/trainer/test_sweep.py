@@ -45,16 +45,16 @@ COMMAND = """
 import sys
 from pathlib import Path
 from trainer.cli.app import build_cli
-from trainer.cli.driver import RealDriver
+from trainer.cli.driver import Driver
 from trainer.sweep.trial_process import SweepPlan
 from trainer.sweep.tuning import TrialResources, tune_trials
 
-class Driver(RealDriver):
+class ProgramDriver(Driver):
     def train_trials(self, run, constants, trials, root, at_once):
         plan = SweepPlan(run, tuple(constants), root, (sys.executable, sys.argv[-1]), Path.cwd())
         return tune_trials(plan, trials, TrialResources(10_000.0), at_once=at_once)
 
-build_cli()(["sweep", *sys.argv[1:-1]], obj=Driver())
+build_cli()(["sweep", *sys.argv[1:-1]], obj=ProgramDriver())
 """
 """The command with a driver that trains by the program in its last argument."""
 

@@ -13,6 +13,7 @@ from trainer.config import TinyModel
 from trainer.config.reading import read_run
 from trainer.errors import CheckpointError, ConfigError, DataError, EngineLost, ServiceUnavailable, Stalled
 from trainer.launch.simulated_model import SimulatedModel
+from trainer.reward_models.server_config import RewardServerConfig
 
 
 def run(*words, driver=None):
@@ -72,8 +73,8 @@ def test_progress_can_be_switched_off(run_file):
 def test_sft_is_a_run_without_steps_of_reinforcement_learning(run_file):
     driver = FakeDriver()
     assert run("sft", run_file, "warm_start.demonstrations=d.jsonl", driver=driver).exit_code == 0
-    ((work, config, _, _),) = driver.calls
-    assert (work, config.steps) == ("sft", 0)
+    ((_, config, _, _),) = driver.calls
+    assert (config.steps, config.warm_start.demonstrations) == (0, Path("d.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,8 @@ def test_a_command_of_recorded_data_trains_the_stages_of_its_kind(run_file, tmp_
     data.touch()
     done = run(*words, run_file, "--data", data, "tracking.progress=false", driver=driver)
     assert done.exit_code == 0
-    ((work, config, _, _),) = driver.calls
-    assert (work, [stage.kind for stage in config.stages]) == (kind, [kind])
+    ((_, config, _, _),) = driver.calls
+    assert (config.steps, [stage.kind for stage in config.stages]) == (0, [kind])
 
 
 def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
@@ -359,5 +360,5 @@ def test_gateway_refuses_what_is_wrong_before_it_connects(words):
 def test_a_reward_model_is_served_with_its_options(tmp_path):
     driver = FakeDriver()
     done = run("reward-model", "serve", tmp_path, "--port", 0, "--api-key", "hush", driver=driver)
-    assert driver.calls == [("serve_reward_model", tmp_path, "127.0.0.1", 0, "cpu", "hush")]
+    assert driver.calls == [("serve_reward_model", RewardServerConfig(tmp_path, port=0, api_key="hush"))]
     assert "ready: http://127.0.0.1:8700" in done.output

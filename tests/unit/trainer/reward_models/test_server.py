@@ -13,7 +13,8 @@ from trainer.reward_models.client import MOST_AT_ONCE, ServedRewardModel
 from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.model import RewardModel
 from trainer.reward_models.rows import ScoredRow
-from trainer.reward_models.server import RewardServerConfig, serve_model
+from trainer.reward_models.server import serve_model
+from trainer.reward_models.server_config import RewardServerConfig
 
 ROWS = [ScoredRow((5, 9, 30), (3,)), ScoredRow((8, 7, 6, 5), (4,))]
 
