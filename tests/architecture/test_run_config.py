@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[2]
 COMPOSITION = {
     "trainer/batches/actor.py",
     "trainer/batches/build.py",
+    "trainer/batches/players.py",
     "trainer/batches/simulation.py",
+    "trainer/batches/stage_data.py",
     "trainer/batches/worker_actor.py",
     "trainer/capacity/engines_alone.py",
     "trainer/capacity/needs.py",

@@ -23,7 +23,8 @@ import numpy as np
 from aiohttp import web
 
 from tests.benchmarks import training_runs as runs
-from trainer.batches.build import build, freeze_startup_objects, open_client
+from trainer.batches.build import build
+from trainer.batches.players import freeze_startup_objects, open_client
 from trainer.batches.producer import BatchProducer
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig

@@ -18,7 +18,8 @@ from trainer.errors import Stalled, TrainerError
 from trainer.tracking.logs import keep_log
 from trainer.update.outline import outlined, row_tokens
 
-from .build import build, freeze_startup_objects, open_client
+from .build import build
+from .players import freeze_startup_objects, open_client
 from .settings import ActorSettings
 from .worker_actor import open_pool, start_workers
 

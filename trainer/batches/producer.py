@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,16 +217,18 @@ class BatchProducer:
 
     async def close(self) -> None:
         """Stop playing and close everything; may be called twice."""
-        for task in self._evaluations.values():
-            task.cancel()
-        await asyncio.gather(*self._evaluations.values(), return_exceptions=True)
-        await self._stages.close()
-        await self._collection.stop()
-        if self._parts.close is not None:
-            await self._parts.close()
-        self._groups.close()
-        await asyncio.to_thread(self._writer.close)
-        await asyncio.to_thread(self._parts.tracker.close)  # last, since a service may not answer
+        async with AsyncExitStack() as closing:  # from the last to the first, whichever of them fails
+            # A tracker's service may not answer.
+            closing.push_async_callback(asyncio.to_thread, self._parts.tracker.close)
+            closing.push_async_callback(asyncio.to_thread, self._writer.close)
+            closing.callback(self._groups.close)
+            if self._parts.close is not None:
+                closing.push_async_callback(self._parts.close)
+            closing.push_async_callback(self._collection.stop)
+            closing.push_async_callback(self._stages.close)
+            for task in self._evaluations.values():
+                task.cancel()
+            await asyncio.gather(*self._evaluations.values(), return_exceptions=True)
 
     async def _first_event(self) -> TasksListed:
         settings = self._settings

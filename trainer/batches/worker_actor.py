@@ -20,7 +20,7 @@ from trainer.errors import EngineLost, TrainerError
 from trainer.rollout.progress import EpisodePhase, ProgressMonitor
 from trainer.tracking.logs import keep_log
 
-from .build import freeze_startup_objects, make_player, open_client
+from .players import freeze_startup_objects, make_player, open_client
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.batches.build import open_client
+from trainer.batches.players import open_client
 from trainer.batches.simulation import SimulationSettings
 from trainer.batches.simulation import simulate as simulate_rollouts
 from trainer.config.derived_runs import simulated_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,28 @@ from trainer.reward_models.opening import ModelOpener
 from .function import FunctionOutcome
 from .judge_opening import open_judge, probe_judge
 from .learned import LearnedRewards
+from .player import OutcomeRewards
 
 if TYPE_CHECKING:
     from trainer.config.reward import RewardConfig
 
+    from .player import EpisodeRewards
     from .refreshed import RefreshedRewards
     from .source import OutcomeSource
 
 _REFRESHED = ".refreshed"
 """Folder of refreshed models; no stage has such a name."""
+
+
+def open_rewards(config: RewardConfig, folder: Path, policy: Path) -> Iterator[EpisodeRewards]:
+    """Yield what the rewards of the run in a folder are made of beside the environment's grade.
+
+    ``policy`` is the folder of its model. Raises what ``open_outcomes`` raises.
+    """
+    outcomes = open_outcomes(config, folder)
+    if outcomes is not None:
+        yield OutcomeRewards(outcomes)
+    yield from open_learned(config, folder, policy)
 
 
 def open_outcomes(config: RewardConfig, folder: Path) -> OutcomeSource | None:

@@ -30,6 +30,10 @@ class EpisodeRewards(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Close connections and files."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRewards:
@@ -39,6 +43,9 @@ class OutcomeRewards:
 
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
         return replace(trajectory, outcome=await self.source.find_outcome(trajectory))
+
+    async def close(self) -> None:
+        await self.source.close()
 
 
 def rewarded_player(

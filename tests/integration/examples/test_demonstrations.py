@@ -9,7 +9,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from tests.harness.agent_packages import AGENTS
 from tests.harness.agent_runs import agent_run, run_words
-from trainer.batches.build import open_demonstrating_agent
+from trainer.batches.players import open_demonstrating_agent
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder

@@ -14,7 +14,7 @@ from tests.fakes.scripted_transport import ScriptedTransport
 from tests.fakes.told_service import TASK_MESSAGES, ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, spoken
 from tests.harness.tiny_chat import tiny_chat
-from trainer.batches.build import make_player
+from trainer.batches.players import make_player
 from trainer.config import RunConfig
 from trainer.config.rollout import ReflectionConfig, RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.engines.generation import Generation, GenerationRequest
