@@ -39,6 +39,8 @@ ResultT = TypeVar("ResultT")
 
 # How long closing waits for instances that cancelled creates have made; then their leases end them.
 _UNDO_S = 10.0
+# A body of this size waits for nobody: connections buffer more, even where the service reads nothing.
+_BUFFERED_BYTES = 32 * 2**10
 # Errors after which the service may have an instance, or make it: the connection to it broke, its answer
 # was late, its record could not be written, or the supervisor that made it is away.
 _UNDECIDED = frozenset(
@@ -182,7 +184,7 @@ class AsyncSender:
         response: httpx.Response | None = None
         try:
             try:
-                response = await self._transport.handle_async_request(self._wire.request(call))
+                response = await self._respond(self._wire.request(call))
                 body = await _body(response)
             # Before Python 3.11, asyncio.TimeoutError is neither the built-in TimeoutError nor an OSError.
             except (httpx.HTTPError, aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
@@ -191,6 +193,16 @@ class AsyncSender:
         finally:
             if self._observer is not None:
                 self._observer(self._wire.exchange(call, time.monotonic() - started, response))
+
+    async def _respond(self, request: httpx.Request) -> httpx.Response:
+        """Return the answer, its body unread. Raises asyncio.TimeoutError if a large body is not taken."""
+        answering = self._transport.handle_async_request(request)
+        if len(request.content) <= _BUFFERED_BYTES:
+            return await answering
+        # The transport begins to count the service's silence when it has written all.
+        timeouts = request.extensions["timeout"]
+        limit_s = timeouts["connect"] + timeouts["write"] + timeouts["read"]
+        return await asyncio.wait_for(answering, limit_s)
 
 
 def _may_have_acted(error: SandboxError) -> bool:

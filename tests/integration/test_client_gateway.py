@@ -1,6 +1,7 @@
 """Both clients against the real gateway over a fleet in memory: one side understands the other."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -10,6 +11,7 @@ from sandbox_client import (
     AsyncSandboxClient,
     AuthenticationError,
     CapacityError,
+    ClientLimits,
     ConflictError,
     GoneError,
     NotFoundError,
@@ -17,6 +19,7 @@ from sandbox_client import (
     RetryPolicy,
     SandboxClient,
     StepBatcher,
+    TransportError,
 )
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
@@ -147,6 +150,18 @@ async def test_the_asynchronous_client_works_over_a_socket(address: str) -> None
     client = AsyncSandboxClient(address, "secret", retry=QUICK)
     async with client, client.episode("echo", "echo-1") as episode:
         assert (await episode.step("hello")).terminated
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_a_body_that_nobody_takes_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        limits = ClientLimits(attempt_s=0.2, connect_s=0.2)
+        async with AsyncSandboxClient(
+            f"http://{host}:{port}", limits=limits, retry=RetryPolicy(attempts=1)
+        ) as client:
+            with pytest.raises(TransportError, match="write_file had no answer"):
+                await client.write_file("i", "a.bin", bytes(16 * 2**20))
 
 
 def test_a_wrong_key_is_refused(address: str) -> None:

@@ -58,6 +58,14 @@ async def test_a_time_out_of_the_connection_is_a_transport_error_and_is_retried(
     assert len(transport.requests) == QUICK.attempts
 
 
+async def test_an_answer_to_a_large_body_is_not_awaited_for_ever() -> None:
+    transport = ScriptedTransport(lambda _: ok(json=STEP), pause=lambda _: asyncio.Event().wait())
+    limits = ClientLimits(attempt_s=0.01, connect_s=0.01)
+    async with client_of(transport, limits=limits, retry=RetryPolicy(attempts=1)) as client:
+        with pytest.raises(TransportError, match="step had no answer"):
+            await client.step("i", "x" * 2**17)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INSTANCE_BUSY, ErrorCode.STEP_INDEX_MISMATCH])
 async def test_what_the_service_calls_not_retryable_is_sent_once(code: ErrorCode) -> None:
     transport = ScriptedTransport(in_turn(problem(code)))
