@@ -111,7 +111,9 @@ class OfflineStageConfig(BaseStageConfig):
     steps: Positive | None = None
     """Updates of the stage; set these or ``epochs``."""
     epochs: Annotated[float, Field(gt=0)] | None = None
-    """Passes over the data, in place of ``steps``."""
+    """Passes over the rows that are not held out, in place of ``steps``. Rows that ``overlong`` leaves out
+    count as well, since tokens are not known yet: the others are then passed over more often.
+    """
     batch: Positive = 32
     """Rows of a step: episodes, pairs of completions, or labelled completions."""
     overlong: Literal["refuse", "drop", "truncate"] = "refuse"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from trainer.types import Sample
 
     from .tokens import TokenizedConversation
+
+
+logger = logging.getLogger(__name__)
 
 
 async def prepare_stage(
@@ -80,6 +84,15 @@ def stage_batches(
     if not rows:
         raise DataError(
             f"stage {stage.name}: none of {len(records)} rows fits the context of {context_tokens} tokens"
+        )
+    if stage.epochs is not None and fitting.counts["dropped"]:
+        logger.warning(
+            "stage %s: %d of %d rows are left out, which its epochs count: the passes over the others are "
+            "more than epochs=%g, as data/epoch shows; set steps, or remove those rows",
+            stage.name,
+            fitting.counts["dropped"],
+            len(records),
+            stage.epochs,
         )
     if any(isinstance(record, LabelledCompletion) for record in records):
         rows = _with_mismatched(rows, records, chat, context_tokens)

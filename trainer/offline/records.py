@@ -15,6 +15,7 @@ from trainer.config import (
     PairedStageConfig,
     PreferencesStageConfig,
     ProcessRewardModelStageConfig,
+    ScoringStageConfig,
     SftStageConfig,
 )
 from trainer.errors import DataError
@@ -24,6 +25,7 @@ from trainer.recorded.selection import select
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 
 from .data_note import DataDigest
+from .scored_rows import held_out_key, held_out_keys
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -47,18 +49,30 @@ def read_stages(config: RunConfig) -> tuple[RunConfig, Mapping[str, DataDigest]]
     """Read and check all recorded data of a run. Raises DataError.
 
     Returns the run with the steps of all stages known, and digests of recorded data by the names of stages. A
-    pass over the data is one over all its records, those that do not fit the context included.
+    pass over the data is one over all its records that are not held out, those that do not fit the context
+    included.
     """
     counted, found = [], {}
     for stage in config.stages:
         if isinstance(stage, OfflineStageConfig):
-            data = DataDigest.of(stage, stage_records(stage))
+            records = stage_records(stage)
+            data = DataDigest.of(stage, records)
             if stage.epochs is not None:
-                steps = max(1, math.ceil(data.rows * stage.epochs / stage.batch))
+                rows = _trained_rows(stage, records, config.seed)
+                steps = max(1, math.ceil(rows * stage.epochs / stage.batch))
                 stage = stage.model_copy(update={"steps": steps})
             found[stage.name] = data
         counted.append(stage)
     return config.model_copy(update={"stages": tuple(counted)}), found
+
+
+def _trained_rows(stage: OfflineStageConfig, records: Sequence[Record], seed: int) -> int:
+    """Return the number of records that are not held out."""
+    if not isinstance(stage, ScoringStageConfig):
+        return len(records)
+    keys = [held_out_key(record) for record in records]
+    apart = held_out_keys(stage, keys, seed)
+    return sum(key not in apart for key in keys)
 
 
 def _records(stage: OfflineStageConfig) -> Sequence[Record]:

@@ -7,18 +7,19 @@ attention is causal, so that it changes no score.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainer.errors import DataError
+from trainer.recorded.types import RecordedEpisode
 from trainer.sft.row_batches import RowBatches
 
 if TYPE_CHECKING:
     from trainer.config import RewardModelStageConfig, ScoringStageConfig
-    from trainer.recorded.types import Preference
+    from trainer.recorded.types import Preference, Record
     from trainer.types import Batch, Sample
 
 
@@ -58,9 +59,23 @@ def score_batches(
 
     Raises DataError where no pair is left to train on, or to measure with.
     """
-    prompts = [str([message.model_dump(exclude_none=True) for message in pair.prompt]) for pair in pairs]
+    keys = [held_out_key(pair) for pair in pairs]
     scored = [[scored_at_end(each, pairs[each.group]) for each in row] for row in rows]
-    return with_held_out(stage, scored, [prompts[row[0].group] for row in scored], "prompts", seed, metrics)
+    return with_held_out(stage, scored, [keys[row[0].group] for row in scored], "prompts", seed, metrics)
+
+
+def held_out_key(record: Record) -> str:
+    """Return what the records share that are held out together: a pair's prompt, the task of an episode."""
+    if isinstance(record, RecordedEpisode):
+        return str(record.task)
+    return str([message.model_dump(exclude_none=True) for message in record.prompt])
+
+
+def held_out_keys(stage: ScoringStageConfig, keys: Iterable[str], seed: int) -> frozenset[str]:
+    """Return the share of keys whose rows are held out."""
+    names = sorted(set(keys))
+    random.Random(f"{seed} held out {stage.name}").shuffle(names)
+    return frozenset(names[: round(stage.held_out * len(names))])
 
 
 def with_held_out(
@@ -75,16 +90,14 @@ def with_held_out(
 
     Raises DataError where no row is left to train on, or to measure with.
     """
-    names = sorted(set(keys))
-    random.Random(f"{seed} held out {stage.name}").shuffle(names)
-    apart = set(names[: round(stage.held_out * len(names))])
+    apart = held_out_keys(stage, keys, seed)
     known = list(zip(rows, keys, strict=True))
     trained = [row for row, key in known if key not in apart]
     held_out = [replace(each, weight=0.0) for row, key in known if key in apart for each in row]
     if not trained or (stage.held_out and not held_out):
         raise DataError(
-            f"stage {stage.name}: {len(names)} {things} are too few to train on some and hold out a share of "
-            f"{stage.held_out:g}; add data, or change held_out"
+            f"stage {stage.name}: {len(set(keys))} {things} are too few to train on some and hold out a "
+            f"share of {stage.held_out:g}; add data, or change held_out"
         )
     batches = RowBatches(trained, stage.batch, seed, metrics, stage.objective, "data/epoch")
     return ScoreBatches(batches, tuple(held_out), stage.measure_every, stage.known_steps)

@@ -15,7 +15,7 @@ import numpy as np
 
 from trainer.errors import DataError
 
-from .scored_rows import ScoreBatches, with_held_out
+from .scored_rows import ScoreBatches, held_out_key, with_held_out
 
 if TYPE_CHECKING:
     from trainer.config import ProcessRewardModelStageConfig
@@ -42,7 +42,7 @@ def step_batches(
     Raises DataError where no episode is left to train on, or to measure with.
     """
     labelled = [[*step_samples(row[0], episodes[row[0].group], stage.dimensions)] for row in rows]
-    tasks = [str(episodes[row[0].group].task) for row in rows]
+    tasks = [held_out_key(episodes[row[0].group]) for row in rows]
     kept = [(row, task) for row, task in zip(labelled, tasks, strict=True) if row]
     if not kept:
         raise DataError(f"stage {stage.name}: no labelled step is left in the rows that fit the context")

@@ -156,6 +156,13 @@ def test_rows_that_do_not_fit_are_left_out_and_counted():
     assert (metrics["data/rows"], metrics["data/dropped"]) == (1, 1)
 
 
+@pytest.mark.parametrize(("ends", "warned"), [({"epochs": 1.0}, True), ({}, False)])
+def test_rows_that_epochs_count_and_that_are_left_out_are_warned_of(caplog, ends, warned):
+    stage = SFT.model_copy(update={"overlong": "drop", **ends})
+    batches(stage, [episode(1, "one"), episode(2, "a long answer " * 9)], context=60)
+    assert ("1 of 2 rows are left out, which its epochs count" in caplog.text) is warned
+
+
 def test_rows_are_truncated_after_their_last_turn_that_fits():
     stage = SFT.model_copy(update={"overlong": "truncate", "batch": 1})
     made = batches(stage, [episode(1, "one", "a long answer " * 9), episode(2, "long " * 90)], context=60)

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig
 from trainer.errors import DataError
+from trainer.offline.prepare import stage_batches
 from trainer.offline.records import stage_records, with_counted_steps
 from trainer.recorded.types import LabelledCompletion, Preference, RecordedEpisode
 
@@ -130,6 +132,18 @@ def test_unusable_data_is_one_sentence_that_names_stage_file_and_row(tmp_path, r
         stage_records(stage_of(file, kind, **settings))
     assert str(error.value).startswith(f"stage {kind}: ")
     assert "\n" not in str(error.value)
+
+
+def test_rows_that_are_held_out_are_in_no_pass(tmp_path):
+    pairs = [{**PAIR, "prompt": [{"role": "user", "content": f"{row % 10} + 3?"}]} for row in range(30)]
+    file = write(tmp_path / "a.jsonl", *pairs)
+    table = {"kind": "reward_model", "data": {"files": [file]}, "epochs": 1.0, "batch": 3, "held_out": 0.5}
+    config = with_counted_steps(RunConfig(stages=[table]))
+    (stage,) = config.stages
+    chat = tiny_chat()
+    batches = stage_batches(stage, stage_records(stage), config.seed, 400, chat)
+    assert stage.steps == 5
+    assert batches.get_batch(stage.steps - 1).metrics["data/epoch"] == 1.0
 
 
 def test_epochs_are_counted_in_the_data_and_steps_stay_as_they_are(tmp_path):
