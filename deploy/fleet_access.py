@@ -98,19 +98,22 @@ def placed_supervisor(name: str, address: SupervisorAddress, stats: bytes) -> Pl
 
 
 @contextlib.contextmanager
-def running_fleet(config: ServiceConfig) -> Iterator[RayFleet]:
-    """Be connected to the configured cluster, or to the one of this node. Raises FleetUnreachableError."""
+def running_fleet(config: ServiceConfig, address: str | None = None) -> Iterator[RayFleet]:
+    """Be connected to the cluster at an address; by default the configured one, or that of this node.
+
+    Raises FleetUnreachableError.
+    """
     import ray
 
     from sandbox_service.fleet.roster import Roster
 
     from .supervisor_core import core_builder
 
-    address = config.fleet.address or "auto"
+    address = address or config.fleet.address
     try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        ray.init(address=address or "auto", log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        where = config.fleet.address or "this machine"
+        where = address or "this machine"
         raise FleetUnreachableError(
             f"no Ray cluster answers on {where}: run this on a node of the cluster, in the environment that "
             f"`sandbox-service node-env` prints, or set fleet.address ({error})"

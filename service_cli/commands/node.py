@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
+from deploy.cluster_address import ClusterAddress
 from deploy.fleet_access import FleetUnreachableError, running_fleet
 from deploy.serve_app import stop_s
 from local_processes.foreground import run_until_stopped
@@ -48,28 +49,31 @@ def node(
     """
     with explained():
         resolved = read_config(config, [])
+    cluster = ClusterAddress.of(resolved)
     try:
-        code = run_until_stopped(command, lambda: _empty(resolved))
+        with cluster.watched():
+            code = run_until_stopped(command, lambda: _empty(resolved, cluster))
     except OSError as error:
         raise fail(f"cannot run {command[0]}: {error.strerror}") from error
     raise typer.Exit(code)
 
 
-def _empty(config: ServiceConfig) -> None:
+def _empty(config: ServiceConfig, cluster: ClusterAddress) -> None:
     """Drain this machine and stop its supervisors. A failure is reported, since the node ends in any case."""
     longest_s = _CONNECT_S + config.deadline.node_drain_s + stop_s(config)
     try:
         # In a thread, since Ray may wait for ever for a cluster that is gone.
-        run_in_thread(lambda: _drain_and_stop(config), name="drain the node", timeout_s=longest_s)
+        drain = partial(_drain_and_stop, config, cluster)
+        run_in_thread(drain, name="drain the node", timeout_s=longest_s)
     except (UnknownNodeError, FleetUnreachableError, AbandonedError) as error:
         notes_line(f"the node was not emptied: {error}")
     except Exception as error:  # noqa: BLE001  # capture point: whatever it is must not keep the node
         notes_line(f"the node was not emptied: {type(error).__name__}: {error}")
 
 
-def _drain_and_stop(config: ServiceConfig) -> None:
+def _drain_and_stop(config: ServiceConfig, cluster: ClusterAddress) -> None:
     host = socket.gethostname()
-    with running_fleet(config) as fleet:
+    with running_fleet(config, cluster.current()) as fleet:
         others = partial(_supervisors_of_store, config.store.url)
         drained = drain_node(fleet, host, config.deadline.node_drain_s, notes_line, store_supervisors=others)
         if late := stop_supervisors(fleet, drained.supervisors):
