@@ -190,10 +190,9 @@ async def run_policy(
                 )
             )
         task_ids = await played.choose_tasks(client)
+        played.planned = len(task_ids[:limit]) * played.repeat
         with _progress() as progress:
-            bar = progress.add_task(
-                played.name, total=len(task_ids[:limit]) * played.repeat, solved=0, missed=0, failed=0
-            )
+            bar = progress.add_task(played.name, total=played.planned, solved=0, missed=0, failed=0)
             counts = {"solved": 0, "missed": 0, "failed": 0}
 
             def advance(outcome: PlayedOutcome) -> None:
@@ -234,6 +233,7 @@ def report(played: PolicyRun, shown: InstanceTrajectory | None, *, as_json: bool
     summary = played.summary()
     if as_json:
         body = summary.figures() | {
+            "planned": played.planned,
             "episodes": [asdict(outcome) for outcome in played.outcomes],
             "trajectory": shown.model_dump(mode="json") if shown else None,
         }

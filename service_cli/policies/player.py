@@ -63,6 +63,8 @@ class PolicyRun:
     """Called with every ended episode and its messages."""
     recorder: LatencyRecorder = field(default_factory=LatencyRecorder)
     """Pass it to the client as its observer."""
+    planned: int = 0
+    """Episodes that are to be played; a run that an error stops has fewer outcomes."""
     outcomes: list[PlayedOutcome] = field(default_factory=list)
     elapsed_s: float = 0.0
 

@@ -49,7 +49,17 @@ class BaselineEpisode:
     """Step rewards."""
 
 
+@dataclass(frozen=True, slots=True)
+class BaselineReport:
+    """The report of a run; other fields are ignored."""
+
+    episodes: tuple[object, ...]
+    planned: int = 0
+    """Episodes that were to be played; earlier versions do not say it."""
+
+
 _EPISODES = TypeAdapter(BaselineEpisode)
+_REPORT = TypeAdapter(BaselineReport)
 
 
 def read_baseline(file: Path, environment: str, split: str, reward: RewardConfig) -> tuple[TaskOutcome, ...]:
@@ -63,6 +73,18 @@ def read_baseline(file: Path, environment: str, split: str, reward: RewardConfig
     except (OSError, ValidationError) as error:
         raise DataError(f"{file} does not hold the episodes of a policy: {error}") from error
     return tuple(_outcome(played, environment, split, reward) for played in by_task.values())
+
+
+def played_all(report: str) -> bool:
+    """Return whether what ``sandbox-service run --json`` printed has all episodes that were to be played.
+
+    A run that an error stopped reports those that had ended before.
+    """
+    try:
+        found = _REPORT.validate_json(report)
+    except ValidationError:
+        return False
+    return len(found.episodes) >= found.planned
 
 
 def _outcome(

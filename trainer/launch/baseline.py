@@ -12,13 +12,13 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from trainer.config import TaskSource
 from trainer.config.counterpart import ModelServerCounterpart
 from trainer.errors import ConfigError, DataError, ServiceUnavailable, Stalled
-from trainer.evaluate.baseline_episodes import read_baseline
+from trainer.evaluate.baseline_episodes import played_all, read_baseline
 from trainer.evaluate.results import EvaluationResult
 from trainer.tasks.create_params import create_params
 
@@ -58,7 +58,7 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
                 for split in source.held_out:
                     if left == 0:
                         break
-                    output = files / "episodes.jsonl"
+                    output = Path(mkdtemp(dir=files)) / "episodes.jsonl"
                     _play(config, policy, source, split, url, output, left, began)
                     played = read_baseline(output, source.environment, split, config.reward)
                     left = None if left is None else left - len(played)
@@ -141,9 +141,7 @@ def _play(
     except subprocess.TimeoutExpired as error:
         raise Stalled(f"the policy {policy} did not play {played} in {left_s:g} s") from error
     # Some failed episodes, which the file has with their class, also end the command with 1.
-    if done.returncode == 0 or (
-        done.returncode == _SOME_FAILED and output.exists() and output.stat().st_size
-    ):
+    if done.returncode == 0 or (done.returncode == _SOME_FAILED and played_all(done.stdout)):
         return
     said = " ".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
     kind = ConfigError if done.returncode == _WRONG_USAGE else ServiceUnavailable

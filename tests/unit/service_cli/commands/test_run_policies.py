@@ -70,6 +70,7 @@ def test_a_failing_model_server_is_counted_apart_and_fails_the_command(server: s
     body = json.loads(result.stdout)
     assert (body["failures"], body["overall"]["graded"]) == ({"policy": 3}, 0)
     assert {episode["score"] for episode in body["episodes"]} == {None}
+    assert body["planned"] == len(body["episodes"]) == 3
     assert [(each["success_rate"], each["pass_at_k"]) for each in body["by_category"]] == [(None, None)] * 2
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from trainer.config import RewardConfig
 from trainer.errors import DataError
-from trainer.evaluate.baseline_episodes import read_baseline
+from trainer.evaluate.baseline_episodes import played_all, read_baseline
 
 
 def line(task_id="t0", **fields):
@@ -77,3 +77,18 @@ def test_line_separators_of_unicode_do_not_end_a_line(tmp_path):
     file.write_text(json.dumps(json.loads(line(messages=said)), ensure_ascii=False) + "\n", encoding="utf-8")
     (task,) = read_baseline(file, "code", "test", RewardConfig())
     assert task.task_id == "t0"
+
+
+@pytest.mark.parametrize(
+    ("report", "whole"),
+    [
+        ('{"planned": 2, "episodes": [{}, {}]}', True),
+        ('{"planned": 2, "episodes": [{}]}', False),
+        ('{"episodes": [{}, {}]}', True),
+        ("", False),
+        ("[]", False),
+    ],
+    ids=["all", "stopped by an error", "of a version that does not tell", "nothing", "no report"],
+)
+def test_a_report_of_fewer_episodes_than_were_planned_is_none_of_the_split(report: str, whole: bool) -> None:
+    assert played_all(report) is whole

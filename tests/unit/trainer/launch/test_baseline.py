@@ -1,0 +1,35 @@
+"""``sandbox-service run`` plays a policy on each held-out split of a service in this process."""
+
+import pytest
+from starlette.responses import JSONResponse
+
+from sandbox_service.config import ServerConfig
+from sandbox_service.gateway.app import build_app
+from tests.fakes.chat_server import FakeChatServer, calls
+from tests.fakes.games import GameBackend, game_registry
+from tests.harness.http_server import serving
+from trainer.config.reading import read_run
+from trainer.errors import ServiceUnavailable
+from trainer.launch.baseline import evaluate_baseline
+
+
+def test_a_split_whose_command_fails_has_not_the_results_of_the_one_before() -> None:
+    fake = FakeChatServer(lambda _: calls("act", action="go north"))
+    asked: list[str] = []
+
+    async def once(scope, receive, send) -> None:
+        """The model server accepts the key of one command, which asks for its models first."""
+        if scope["type"] == "http" and scope["path"].endswith("/models"):
+            asked.append(scope["path"])
+            if len(asked) > 1:
+                refused = JSONResponse({"error": {"message": "the key has expired"}}, 401)
+                return await refused(scope, receive, send)
+        return await fake.app(scope, receive, send)
+
+    backend = GameBackend(game_registry("textcraft"))
+    with serving(build_app(ServerConfig(), backend.registry, backend)) as url, serving(once) as model:
+        words = ["tasks.environment=textcraft", 'evaluation.splits=["all", "train"]']
+        run = read_run(None, [f"service.url={url}", 'tasks.splits=["train"]', *words])
+        with pytest.raises(ServiceUnavailable, match=r"could not play .* on textcraft/train: .*has expired"):
+            evaluate_baseline(run, f"openai:m@{model}")
+    assert len(fake.bodies) == 6
