@@ -19,7 +19,7 @@ class GoneService:
 
 
 async def closed_by(folder, failing=None):
-    """What is closed, in order, where the service does not answer; closing ``failing`` raises."""
+    """The closed parts, in order, where the service does not answer; closing ``failing`` raises."""
     closed = []
 
     def closing(name):
