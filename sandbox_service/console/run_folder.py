@@ -133,12 +133,9 @@ class TrainingRun:
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         if _OFFLINE & metrics.keys():
             self._learning_from = max(self._learning_from, step + 1)
-        values = self._metrics.setdefault(step, {})
-        for name, value in metrics.items():
-            if math.isfinite(value):
-                values[name] = value
-            else:
-                values.pop(name, None)
+        # Another one and not the same changed, which a thread that read it before may be going through.
+        values = {**self._metrics.get(step, {}), **metrics}
+        self._metrics[step] = {name: value for name, value in values.items() if math.isfinite(value)}
 
     def _line_of(self, index: int, file: GrowingFile, places: dict[int, int]) -> bytes | None:
         """Return the last line of a group; ``places`` is brought up to date with the file."""

@@ -56,6 +56,17 @@ def test_a_value_that_is_not_finite_takes_the_place_of_an_earlier_one_of_its_ste
     assert run.read_metrics() == {0: {"reward/std": 0.1}}
 
 
+def test_metrics_that_were_read_stay_as_they_are_while_the_run_goes_on(tmp_path):
+    folder = write_metrics(tmp_path / "run", {"reward/mean": 0.5})
+    run = TrainingRun(folder)
+    before = run.read_metrics()
+    tracker = JsonlTracker(folder / "metrics.jsonl")
+    tracker.log(0, {"evaluate/reward": 0.25})
+    tracker.close()
+    assert run.read_metrics()[0] == {"reward/mean": 0.5, "evaluate/reward": 0.25}
+    assert before[0] == {"reward/mean": 0.5}
+
+
 def test_a_list_needs_the_end_of_each_file_alone(tmp_path):
     steps = [{f"kind/metric_{number}": step / 7 for number in range(50)} for step in range(2000)]
     steps[-2]["success/mean"] = 0.25
