@@ -131,6 +131,15 @@ class TenantQueues:
             self._forget(tenant)
         return waiters
 
+    def take_everyone(self) -> list[Waiter]:
+        """Take out all waiters."""
+        return [
+            waiter
+            for fresh in (False, True)
+            for tenant in self.tenants()
+            for waiter in self.take_all(tenant, fresh=fresh)
+        ]
+
     def next_tenant(self, holdings: Callable[[str], int], blocked: Collection[str]) -> str | None:
         """Return the waiting tenant to serve next, leaving out those in ``blocked``."""
         candidates = [tenant for tenant in self._queues if tenant not in blocked]

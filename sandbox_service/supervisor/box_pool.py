@@ -191,10 +191,8 @@ class BoxPool:
     async def close(self) -> None:
         """Refuse all waiting creates and destroy every box."""
         self.state.closing = True
-        for slot in self._waiting.values():
-            if not slot.done():
-                slot.set_exception(ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
-        self._waiting.clear()
+        for waiter in self.state.queues.take_everyone():
+            self._refuse(waiter, ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
         # Before the boxes are listed: one that started later would be left behind.
         await self._starts.cancel()
         for serial in list(self._boxes):

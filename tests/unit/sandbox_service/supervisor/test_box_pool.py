@@ -29,13 +29,21 @@ def _most_boxes(factory: FakeSandboxFactory) -> int:
 
 
 def _pool_of(
-    factory: FakeSandboxFactory, settings: PoolConfig, lost: list[str] | None = None, start_s: float = 60.0
+    factory: FakeSandboxFactory,
+    settings: PoolConfig,
+    lost: list[str] | None = None,
+    start_s: float = 60.0,
+    clock: FakeClock | None = None,
 ) -> BoxPool:
     deadlines = DeadlineConfig(start_s=start_s)
     spec = fake_registry().catalog("diary").spec
     losses = lost if lost is not None else []
     node = NodeSize(cores=2, memory_mib=8192)
-    return BoxPool(spec, settings, deadlines, factory, FakeClock(), lambda name, _: losses.append(name), node)
+
+    def on_loss(name: str, _reason: str) -> None:
+        losses.append(name)
+
+    return BoxPool(spec, settings, deadlines, factory, clock or FakeClock(), on_loss, node)
 
 
 async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
@@ -172,6 +180,20 @@ async def test_a_reset_that_raises_destroys_the_box() -> None:
     assert factory.sandboxes[0].destroyed
     await pool.close()
     assert factory.alive == []
+
+
+async def test_a_create_whose_time_is_over_while_the_pool_closes_does_not_keep_boxes() -> None:
+    factory, clock = FakeSandboxFactory(), FakeClock()
+    pool = _pool_of(factory, PoolConfig(min_boxes=0, max_boxes=1, queue_timeout_s=60.0), clock=clock)
+    await pool.acquire("ada", "a")
+    waiting = asyncio.create_task(pool.acquire("ada", "b"))
+    await settle()
+    clock.advance(60)
+    await pool.close()
+    assert factory.alive == []
+    with pytest.raises(ServiceError) as refused:
+        await waiting
+    assert refused.value.code is ErrorCode.DRAINING
 
 
 async def test_a_closed_pool_refuses() -> None:
