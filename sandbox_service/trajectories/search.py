@@ -58,7 +58,7 @@ class EpisodeQuery:
     tenant: str
     environment: str | None = None
     task: str | None = None
-    """A part of the task's id."""
+    """A part of the task's id, in upper or lower case."""
     exact_task: bool = False
     """``task`` is the whole id."""
     family: str | None = None
@@ -114,7 +114,8 @@ class EpisodeQuery:
         if self.task is not None and self.exact_task:
             wanted.append(column.task_id == self.task)
         elif self.task is not None:
-            wanted.append(column.task_id.contains(self.task, autoescape=True))
+            # SQLite's LIKE ignores case, which PostgreSQL's does not.
+            wanted.append(column.task_id.icontains(self.task, autoescape=True))
         if self.family is not None:
             names = (self.family, record_id(self.tenant, self.family))
             wanted.append(sa.or_(column.instance_id.in_(names), column.parent.in_(names)))

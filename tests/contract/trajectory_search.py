@@ -24,6 +24,12 @@ class TrajectorySearchContract:
             page = await store.search_episodes(EpisodeQuery("acme", text=text))
             assert [each.instance_id for each in page.episodes] == found
 
+    async def test_a_part_of_a_tasks_id_is_found_in_upper_and_lower_case(self, store):
+        store.open_instance(instance("s1.a", task_id="django__Django-1"))
+        for task, found in (("DJANGO-1", 1), ("django__d", 1), ("djangoXXd", 0)):
+            page = await store.search_episodes(EpisodeQuery("acme", task=task))
+            assert len(page.episodes) == found
+
     async def test_a_search_sees_what_was_recorded_before_it_and_pages_by_key(self, store):
         for number in range(3):
             store.open_instance(instance(f"s1.{number}", created_at=number, task_id=f"echo-{number}"))
