@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue  # noqa: TC002 - pydantic reads the fields of the dataclasses
 
+from sandbox_contract.messages import Tool  # noqa: TC001 - as above
+
 FloatT: TypeAlias = NDArray[np.float32]
 IntT: TypeAlias = NDArray[np.int32]
 
@@ -181,6 +183,18 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptFrame:
+    """The part of an episode that its prompts show from one line on, until the next frame."""
+
+    line: int
+    """Index of the line."""
+    first: int
+    """Index of the first line that the prompts show: that of the session."""
+    tools: tuple[Tool, ...] = ()
+    """The tools that the prompts offer."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailureNote:
     """A failure that the service answered, or one of the trainer's own parts."""
 
@@ -244,6 +258,8 @@ class Trajectory:
     """Turns that were checked for that."""
     instance_id: str = ""
     lines: tuple[Line, ...] = ()
+    frames: tuple[PromptFrame, ...] = ()
+    """In order; empty in records of earlier releases, and for an agent that chose its own prompts."""
     timings: Timings = Timings()
     weight: float = 1.0
     """0 excludes the trajectory from the loss."""

@@ -16,7 +16,7 @@ from trainer.recorded.bad_rows import RowError
 from trainer.recorded.conversation_rows import check_completion
 from trainer.recorded.pairs import make_labels, make_pairs
 from trainer.recorded.preference_rows import write_completions, write_preferences
-from trainer.recorded.run_rows import recorded_episode
+from trainer.recorded.run_rows import recorded_episodes
 from trainer.recorded.types import RowOrigin
 from trainer.recorded.value_rules import softmax_weights
 
@@ -72,10 +72,11 @@ def _usable(episodes: Sequence[ValuedEpisode], origin: str) -> tuple[list[Record
     for each in episodes:
         trajectory = each.trajectory
         try:
-            row = recorded_episode(trajectory, RowOrigin(origin, trajectory.id))
-            check_completion("an episode", row.completion)
+            rows = recorded_episodes(trajectory, RowOrigin(origin, trajectory.id))
+            for row in rows:
+                check_completion("an episode", row.completion)
         except RowError as error:
             left_out[str(error)] += 1
         else:
-            usable.append(replace(row, score=each.value))
+            usable += [replace(row, score=each.value) for row in rows]
     return usable, left_out

@@ -6,6 +6,7 @@ files, each with file, row and reason.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from trainer.config.recorded import RecordedFiles
 
     from .types import Record
+
+logger = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[Path, int], None]
 """Called with a file and the bytes of it that have been read so far."""
@@ -132,7 +135,21 @@ def read_records(files: RecordedFiles, progress: Progress | None = None) -> tupl
     if not found:
         names = ", ".join(map(str, files.files)) or files.service
         raise DataError(f"{names}: no row is left: none of the {read} episodes was played")
+    _warn_of_tools(found)
     return tuple(found)
+
+
+def _warn_of_tools(records: Sequence[Record]) -> None:
+    """Warn of episodes whose tools are not recorded."""
+    unknown = [each for each in records if isinstance(each, RecordedEpisode) and each.tools_unknown]
+    if unknown:
+        logger.warning(
+            "%s and %d other records do not say with which tools and in which sessions their episodes were "
+            "played, as those of earlier releases and of agents with prompts of their own: turns that call "
+            "tools are learned behind prompts without them",
+            unknown[0].origin,
+            len(unknown) - 1,
+        )
 
 
 def _read_service(address: str, files: RecordedFiles, found: list[Record], bad: BadRows) -> int:

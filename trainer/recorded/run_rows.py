@@ -1,7 +1,8 @@
 """Rows of the ``trajectories.jsonl`` in a run's folder: the episodes of one group.
 
 They are read as text, as the run displayed it. The run's tokens are left aside, since another model has
-tokens of its own.
+tokens of its own. An episode of several sessions is a record for each, and so is one whose tools changed:
+turns before the change are then shown and carry no loss.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message
-from trainer.types import StopReason, TrajectoryGroup
+from trainer.types import PromptFrame, StopReason, TrajectoryGroup
 
 from .bad_rows import RowError
 from .fields import check_conversation
@@ -40,16 +41,35 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
         place = ".".join(str(part) for part in first["loc"])
         raise RowError(f"{place}: {first['msg']}") from None
     return tuple(
-        replace(recorded_episode(each, origin), seed=group.spec.seed, params=group.spec.params)
+        replace(record, seed=group.spec.seed, params=group.spec.params)
         for each in group.trajectories
         if not (each.failure and not each.turns)
+        for record in recorded_episodes(each, origin)
     )
 
 
-def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpisode:
-    """Return a played episode as text. Raises RowError for one without a turn."""
+def recorded_episodes(trajectory: Trajectory, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
+    """Return a played episode as text, one record for each of its prompts' frames that has a turn.
+
+    Raises RowError for an episode without a turn.
+    """
+    frames = trajectory.frames or (PromptFrame(0, 0),)
+    stretches = [
+        (frame, following.line)
+        for frame, following in zip(frames, [*frames[1:], PromptFrame(len(trajectory.lines), 0)], strict=True)
+    ]
+    played = [
+        (frame, end)
+        for frame, end in stretches
+        if any(line.role == "assistant" for line in trajectory.lines[frame.line : end])
+    ]
+    return tuple(_recorded(trajectory, origin, *each) for each in played or stretches[:1])
+
+
+def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end: int) -> RecordedEpisode:
+    """Return the lines that the prompts of a frame show, up to the line ``end``."""
     # Notes of other roles, such as an agent's error or a counterpart's own view, were not said to the model.
-    kept = [place for place, line in enumerate(trajectory.lines) if line.role in _ROLES]
+    kept = [place for place in range(frame.first, end) if trajectory.lines[place].role in _ROLES]
     said = [trajectory.lines[place] for place in kept]
     messages = tuple(Message.model_validate({"role": line.role, "content": line.content}) for line in said)
     try:
@@ -59,6 +79,10 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
     failure = trajectory.failure
     own = trajectory.without_counterpart()
     rewards, shown = _steps(own, {line: place for place, line in enumerate(kept)}, messages)
+    earlier = {
+        place for place, line in enumerate(kept) if line < frame.line and messages[place].role == "assistant"
+    }
+    turns = [turn for turn in own.turns if turn.line is None or frame.line <= turn.line < end]
     return RecordedEpisode(
         messages=messages,
         origin=origin,
@@ -66,13 +90,15 @@ def recorded_episode(trajectory: Trajectory, origin: RowOrigin) -> RecordedEpiso
         environment=trajectory.task.environment,
         split=trajectory.task.split,
         task_id=trajectory.task.task_id,
+        tools=frame.tools,
+        tools_unknown=not trajectory.frames,
         score=_score(trajectory),
         success=trajectory.success,
         step_rewards=rewards,
-        skipped=shown,
+        skipped=shown | earlier,
         failure_class=failure.failure_class if failure is not None else "",
         truncated=trajectory.stop in _CUT_OFF,
-        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in own.turns),
+        format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in turns),
     )
 
 

@@ -43,6 +43,8 @@ class RecordedEpisode:
     task_id: str = ""
     tools: tuple[Tool, ...] = ()
     """The tools that the episode offered."""
+    tools_unknown: bool = False
+    """Whether the file does not say which tools it offered."""
     score: float | None = None
     """The grade; None for an episode that was never graded."""
     success: bool | None = None

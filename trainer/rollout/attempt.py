@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode
     from sandbox_contract.episodes import EvaluateResult
     from trainer.config.rollout import SamplingConfig
-    from trainer.types import FailureNote, GroupSpec, Line, Segment
+    from trainer.types import FailureNote, GroupSpec, Line, PromptFrame, Segment
 
     from .base_player import BasePlayer
 
@@ -42,6 +42,8 @@ class PlayedConversation:
     segments: tuple[Segment, ...] = ()
     lines: tuple[Line, ...] = ()
     """The conversation as text, for readers."""
+    frames: tuple[PromptFrame, ...] = ()
+    """Of the conversation, where the trainer rendered its prompts."""
     drifted: int = 0
     """Checked turns whose text would be tokenized to other tokens."""
     checked: int = 0
@@ -162,5 +164,6 @@ class EpisodeAttempt:
             checked=played.checked,
             instance_id=self.phases.instance_id,
             lines=(*played.lines, *self._counterpart_lines, *played.remarks),
+            frames=played.frames,
             timings=self.phases.timings(),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trainer.chat import HEAD_TOKENS
 from trainer.model_gateway.forest import Call, Forest
 from trainer.tool_answers import named
-from trainer.types import Line
+from trainer.types import Line, PromptFrame
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool
@@ -53,6 +53,8 @@ class Conversation:
         """All tokens before the next turn."""
         self.lines: list[Line] = []
         """All messages as text, for readers."""
+        self.frames: list[PromptFrame] = []
+        """Sessions, and changes of the tools in them."""
         self.checked = 0
         """Turns that were checked for drift."""
         self.drifted = 0
@@ -61,6 +63,7 @@ class Conversation:
     def begin(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
         """Begin the episode, or another session in it."""
         self._head, self._exchanges, self._tools = list(messages), [], tuple(tools)
+        self.frames.append(PromptFrame(len(self.lines), len(self.lines), self._tools))
         self._note(messages)
         self._rewrite()
 
@@ -106,6 +109,8 @@ class Conversation:
         exchange += messages
         changed = tools is not None and tuple(tools) != self._tools
         self._tools = self._tools if tools is None else tuple(tools)
+        if changed:
+            self.frames.append(PromptFrame(len(self.lines), self.frames[-1].first, self._tools))
         if changed and self._chat.renders_tools:
             self._rewrite()
             return

@@ -165,6 +165,7 @@ class _OwnLoop:
         return PlayedConversation(
             segments=conversation.segments(),
             lines=tuple(conversation.lines),
+            frames=tuple(conversation.frames),
             drifted=conversation.drifted,
             checked=conversation.checked,
         )

@@ -22,6 +22,7 @@ from trainer.types import (
     FailureNote,
     GroupSpec,
     Line,
+    PromptFrame,
     Segment,
     StopReason,
     TaskRef,
@@ -376,3 +377,17 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 def moved(record):  # type: ignore[no-untyped-def]
     return replace(record, origin=ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("frames", "warned"), [((), True), ((PromptFrame(0, 0),), False)], ids=["former", "present"]
+)
+def test_records_that_do_not_name_their_tools_are_warned_of(tmp_path, caplog, frames, warned) -> None:
+    task = TaskRef("code", "tiny", "t/1")
+    segment = Segment((1, 2), (False, True), (0.0, -1.0), (Turn(1, 2, (), line=1),))
+    lines = (Line("user", "Which way?"), Line("assistant", "north"))
+    played = Trajectory("4.0", task, 0, (segment,), StopReason.TERMINATED, lines=lines, frames=frames)
+    file = tmp_path / "trajectories.jsonl"
+    file.write_bytes(group_to_json(TrajectoryGroup(GroupSpec(4, task, 0, 1, 8), (played,))) + b"\n")
+    assert len(read_episodes(files(file))) == 1
+    assert ("do not say with which tools" in caplog.text) is warned

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
+from sandbox_contract.messages import FunctionSchema, Tool
 from trainer.recorded.run_rows import read_group_row
 from trainer.recorded.types import RecordedEpisode, RowOrigin
 from trainer.types import (
     FailureNote,
     GroupSpec,
     Line,
+    PromptFrame,
     Segment,
     StopReason,
     TaskRef,
@@ -31,6 +33,58 @@ def read(played: Trajectory, **of_the_group: Any) -> RecordedEpisode:
     row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8, **of_the_group), (played,))))
     (episode,) = read_group_row(row, RowOrigin("trajectories.jsonl", 1))
     return episode
+
+
+def tool(name: str) -> Tool:
+    return Tool(function=FunctionSchema(name=name, description=name, parameters={}))
+
+
+def records(frames: tuple[PromptFrame, ...], *roles: str) -> list[RecordedEpisode]:
+    """Return the records of an episode with these lines, of which all the assistant's are turns."""
+    lines = tuple(Line(role, f"line {place}") for place, role in enumerate(roles))
+    places = [place for place, role in enumerate(roles) if role == "assistant"]
+    turns = tuple(Turn(1, 2, (), reward=float(place), line=place) for place in places)
+    segment = Segment((1, 2), (False, True), (0.0, -1.0), turns)
+    played = Trajectory(
+        "4.0", TASK, 0, (segment,), StopReason.TERMINATED, score=1.0, lines=lines, frames=frames
+    )
+    row = json.loads(to_json(TrajectoryGroup(GroupSpec(4, TASK, 0, 1, 8), (played,))))
+    return list(read_group_row(row, RowOrigin("trajectories.jsonl", 1)))
+
+
+def said(record: RecordedEpisode) -> list[str | None]:
+    return [message.content for message in record.messages]
+
+
+def test_an_episode_is_read_with_the_tools_that_it_was_played_with() -> None:
+    (record,) = records((PromptFrame(0, 0, (tool("area"),)),), "user", "assistant")
+    assert [each.function.name for each in record.tools] == ["area"]
+    assert not record.tools_unknown
+    (former,) = records((), "user", "assistant")
+    assert former.tools == ()
+    assert former.tools_unknown
+
+
+def test_sessions_of_an_episode_are_records_of_their_own() -> None:
+    frames = (PromptFrame(0, 0, (tool("keep"),)), PromptFrame(2, 2, (tool("find"),)))
+    first, second = records(frames, "user", "assistant", "system", "user", "assistant")
+    assert (said(first), first.step_rewards) == (["line 0", "line 1"], (1.0,))
+    assert (said(second), second.step_rewards) == (["line 2", "line 3", "line 4"], (4.0,))
+    assert [each.tools[0].function.name for each in (first, second)] == ["keep", "find"]
+    assert (first.score, second.score) == (1.0, 1.0)
+    assert not first.skipped | second.skipped
+
+
+def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_only() -> None:
+    frames = (PromptFrame(0, 0, (tool("keep"),)), PromptFrame(3, 0, (tool("keep"), tool("find"))))
+    before, after = records(frames, "user", "assistant", "user", "assistant")
+    assert (said(before), len(before.tools), before.skipped) == (["line 0", "line 1", "line 2"], 1, set())
+    assert (len(said(after)), len(after.tools), after.skipped) == (4, 2, {1})
+
+
+def test_a_session_that_ended_without_a_turn_is_no_record() -> None:
+    frames = (PromptFrame(0, 0), PromptFrame(2, 2), PromptFrame(3, 3))
+    assert [len(said(each)) for each in records(frames, "user", "assistant", "user", "user")] == [2]
 
 
 def test_rewards_are_in_the_order_of_the_messages() -> None:

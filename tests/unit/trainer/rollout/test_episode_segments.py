@@ -5,6 +5,9 @@ import pytest
 from tests.fakes.told_service import ToldService, observed
 from tests.harness.scripted_episodes import END, SUBMIT, play, spoken
 from tests.harness.tiny_chat import tiny_chat
+from trainer.offline.tokens import tokenize_conversation
+from trainer.recorded.run_rows import recorded_episodes
+from trainer.recorded.types import RowOrigin
 from trainer.types import StopReason
 
 TOOL = {"type": "function", "function": {"name": "submit", "description": "", "parameters": {}}}
@@ -38,6 +41,17 @@ async def test_another_session_begins_a_segment_with_nothing_of_the_first() -> N
     assert chat.decode(first.token_ids).endswith("<|assistant|>Bye.<|end|>")
     assert chat.decode(second.token_ids).startswith("<|user|>Second talk.<|end|><|assistant|>")
     assert played.score == 1.0
+    assert [(frame.line, frame.first) for frame in played.frames] == [(0, 0), (3, 3)]
+    assert learned(played) == [segment.token_ids for segment in played.segments]
+
+
+def learned(played, **chat):
+    """Return the tokens that a stage on the file of the run learns of an episode."""
+    records = recorded_episodes(played, RowOrigin("trajectories.jsonl", 1))
+    return [
+        tokenize_conversation(tiny_chat(**chat), each.prompt, each.completion, each.tools).token_ids
+        for each in records
+    ]
 
 
 async def test_other_tools_begin_a_segment_with_all_history() -> None:
@@ -49,6 +63,8 @@ async def test_other_tools_begin_a_segment_with_all_history() -> None:
     assert '"later"' not in first
     assert '"later"' in second
     assert "<|assistant|>Wait.<|end|><|user|>Here is more.<|end|><|assistant|>" in second
+    assert [(frame.first, len(frame.tools)) for frame in played.frames] == [(0, 1), (0, 2)]
+    assert learned(played, tools="prompt") == [segment.token_ids for segment in played.segments]
 
 
 @pytest.mark.parametrize("told", [{"tools": [TOOL]}, {}], ids=["same-tools", "no-word"])
