@@ -7,14 +7,16 @@ its libraries and fragmentation of the allocator, which are added here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 from .described import described_model, is_on_hub
+from .exports import export_bytes
 from .host import boxes_of, host_memory
 from .needs import gpu_groups, needs_of, teacher_model
 from .problems import problems_of, warnings_of
+from .reward_models import reward_model_bytes
 from .storage import checkpoint_bytes, storage_of
 
 if TYPE_CHECKING:
@@ -88,6 +90,9 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         object_store=store,
         downloaded=_downloaded(config, needs),
     )
+    storage = replace(storage, disk=storage.disk | export_bytes(config, needs.base))
+    scoring = reward_model_bytes(config, needs.base)
+    host |= {"reward models": scoring} if scoring else {}
     return CapacityPlan(
         name=config.name,
         model=getattr(config.model, "path", "a tiny model, made on the spot"),

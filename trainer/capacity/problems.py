@@ -156,6 +156,7 @@ def _known(needs: Needs) -> bool:
 
 
 def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, needs: Needs) -> Iterator[str]:
+    exports = " and checkpoint.export_keep" if needs.config.checkpoint.export_every else ""
     rows = (
         (
             "host memory",
@@ -168,7 +169,7 @@ def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, need
             "disk",
             sum(storage.disk.values()),
             machine.disk,
-            "set root to a larger one, or lower checkpoint.keep",
+            f"set root to a larger one, or lower checkpoint.keep{exports}",
         ),
     )
     for what, wanted, there, remedy in rows:

@@ -1,4 +1,4 @@
-"""Storage of a run: weight snapshots in shared memory, checkpoints and exports on disk."""
+"""Storage of a run: weight snapshots in shared memory, checkpoints and models from the hub on disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainer.weight_sync.choice import resolve_transport
 
 from .engine_memory import number_bytes
+from .exports import DISK_DTYPE
 
 if TYPE_CHECKING:
     from trainer.config import CheckpointConfig, Hardware
@@ -20,8 +21,6 @@ _MIB = 1 << 20
 _SNAPSHOTS = 3
 """Files at the peak: the newest, the one before, which may be being read, and the one being written."""
 _FLOAT32 = 4
-_DISK_DTYPE = 2
-"""Bytes of a weight in a folder from the hub: 16 bits."""
 _CHANNELS = 64 * _MIB
 """Shared memory per process for NCCL, vLLM's workers and torch. An estimate."""
 
@@ -45,11 +44,11 @@ def storage_of(
     object_store: int,
     downloaded: Mapping[str, ModelShape],
 ) -> StorageNeeds:
-    """Return the sizes at the peak.
+    """Return the sizes at the peak, without exports.
 
     Args:
         hardware: settings of learner and engines.
-        checkpoint: settings of checkpoints and exports.
+        checkpoint: settings of checkpoints.
         base: the model that engines sample from.
         device: what engines run on.
         tied: the output layer is the embedding, which a weight sync then holds twice.
@@ -70,9 +69,7 @@ def storage_of(
     # kept checkpoints and the one being written
     if learns:
         disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
-    if checkpoint.export:
-        disk["export"] = _DISK_DTYPE * base.parameters
-    disk |= {f"the {part} from the hub": _DISK_DTYPE * each.parameters for part, each in downloaded.items()}
+    disk |= {f"the {part} from the hub": DISK_DTYPE * each.parameters for part, each in downloaded.items()}
     return StorageNeeds(shared, disk)
 
 
