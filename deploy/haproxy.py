@@ -75,7 +75,7 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
-        "RAY_SERVE_HAPROXY_BINARY_PATH": str(_launcher(binary, answers, folder)),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(_launcher(binary, answers, folder, config.server.host)),
         # Short names: the path of a socket has a bound of 107 bytes.
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "h" / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "h" / "a.sock"),
@@ -96,9 +96,9 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
     }
 
 
-def _launcher(binary: str, answers: Path, folder: Path) -> Path:
+def _launcher(binary: str, answers: Path, folder: Path, host: str) -> Path:
     launcher = folder / "haproxy"
-    command = [sys.executable, "-I", "-S", str(haproxy_guard.__file__), binary, str(answers)]
+    command = [sys.executable, "-I", "-S", str(haproxy_guard.__file__), binary, str(answers), host]
     launcher.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     launcher.chmod(stat.S_IRWXU)
     return launcher

@@ -6,7 +6,10 @@ replica does. This program takes the binary's place (``RAY_SERVE_HAPROXY_BINARY_
 given configuration file, has the kernel kill HAProxy when the process that started it ends, and becomes
 HAProxy. Standard library only, and started without site packages, since it runs at every reload.
 
-    haproxy_guard.py BINARY ERROR_FOLDER -db -f CONFIG ...
+Two lines of Serve's do not fit the address that it was given, and are corrected: it listens on IPv4 alone for
+``::``, and looks for the replicas of its own node on 127.0.0.1 when they listen on one other address.
+
+    haproxy_guard.py BINARY ERROR_FOLDER HOST -db -f CONFIG ...
 """
 
 from __future__ import annotations
@@ -41,17 +44,21 @@ _PLAIN = {500: 502, 503: 503}
 """Statuses that Serve and uvicorn answer with plain text, and the answer that replaces it. They do so where a
 request was cut off, as by a replica that ends; the gateway's own errors are never plain text."""
 _MARK = "  # added by the service"
+_ANY = ("*", "0.0.0.0", "::", "")
+"""Addresses on which a listener has connections to 127.0.0.1, too."""
+_OWN_NODE = ("127.0.0.1", "::1", "[::1]")
+"""Addresses that Serve writes for the replicas of HAProxy's node."""
 _SHARE = 3 / 4
 """Share of all connections that one address may hold."""
 
 
-def rewrite(config: str, error_folder: str) -> str:
+def rewrite(config: str, error_folder: str, host: str = "") -> str:
     """Return the configuration with closed listeners and bounded clients; rewriting twice changes nothing.
 
-    Raises ValueError for an unknown listener.
+    ``host`` is the address that the service's settings name. Raises ValueError for an unknown listener.
     """
     lines: list[str] = []
-    section, connections = "", 0
+    section, connections, listening = "", 0, ""
     for line in config.splitlines():
         words = line.split()
         if _SECTION.match(line):
@@ -67,10 +74,28 @@ def rewrite(config: str, error_folder: str) -> str:
             raise ValueError(
                 f"unexpected listener {words[1:]} in section {section!r}: not the service's address"
             )
+        if section == _FRONT and words[:1] == ["bind"]:
+            line = line.replace("*:", ":::") + " v4v6" if words[1][:2] == "*:" and host == "::" else line
+            words = line.split()
+            listening = _host_of(words[1])
+        elif words[:1] == ["server"]:
+            line = _reached_at(line, words[2], listening)
         # By commands on this socket anybody could take the gateway out of service.
         lines.append(line.replace("mode 666", "mode 600") if words[:2] == ["stats", "socket"] else line)
         lines += [f"    {rule}{_MARK}" for rule in _rules(section, words, connections, error_folder)]
     return "\n".join(lines) + "\n"
+
+
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _reached_at(line: str, address: str, listening: str) -> str:
+    """Return a server's line, with the address on which the service listens if it is of this node."""
+    host, _, port = address.rpartition(":")
+    if host not in _OWN_NODE or listening in (*_ANY, "localhost"):
+        return line
+    return line.replace(f" {address} ", f" {f'[{listening}]' if ':' in listening else listening}:{port} ", 1)
 
 
 def _is_dropped(section: str, words: list[str]) -> bool:
@@ -119,7 +144,7 @@ def _share_of_an_address(address: str, connections: int) -> list[str]:
     On loopback all clients have one address. There, connections over the limit wait until silent ones are
     closed.
     """
-    host = address.rpartition(":")[0].strip("[]")
+    host = _host_of(address)
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -136,9 +161,9 @@ def _share_of_an_address(address: str, connections: int) -> list[str]:
 
 def main(arguments: list[str]) -> None:
     """Rewrite the configuration and replace this process by HAProxy."""
-    binary, error_folder, *rest = arguments
+    binary, error_folder, host, *rest = arguments
     path = Path(rest[rest.index("-f") + 1])
-    path.write_text(rewrite(path.read_text(), error_folder))
+    path.write_text(rewrite(path.read_text(), error_folder, host))
     # The order matters: PR_SET_PDEATHSIG reports only a parent that ends after the call, so the parent is
     # compared before and after. It survives execv, which keeps the process and its parent.
     parent = os.getppid()

@@ -16,13 +16,14 @@ import httpx
 
 from deploy.haproxy import find_haproxy, front_environment
 from local_processes.ports import free_port
+from local_processes.readiness import reachable_host
 from sandbox_service.config import ServiceConfig
 
 __all__ = ["front", "replica"]
 
 
 @contextlib.contextmanager
-def replica(slow_s: float = 0.0) -> Iterator[int]:
+def replica(slow_s: float = 0.0, host: str = "127.0.0.1") -> Iterator[int]:
     """An HTTP server that answers every request with ``OK``, ``/slow`` after some seconds; its port.
 
     ``/plain/500`` is answered as uvicorn does when a request is cut off, other numbers likewise.
@@ -42,7 +43,7 @@ def replica(slow_s: float = 0.0) -> Iterator[int]:
                 await writer.drain()
         writer.close()
 
-    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", port))
+    server = loop.run_until_complete(asyncio.start_server(serve, host, port))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
@@ -82,7 +83,8 @@ def front(
     """Run HAProxy as the service starts it, with room for some connections; its port."""
     binary = find_haproxy()
     assert binary is not None
-    variables = front_environment(ServiceConfig(), binary, folder)
+    config = ServiceConfig.model_validate({"server": {"host": host}})
+    variables = front_environment(config, binary, folder)
     variables["RAY_SERVE_HAPROXY_MAXCONN"] = str(connections)
     port, path = free_port(), folder / "h" / "haproxy.cfg"
     subprocess.run(
@@ -99,18 +101,19 @@ def front(
         text=True,
     )
     try:
-        _await(process, port, 200 if replica_port else 503)
+        near = reachable_host(host)
+        _await(process, f"[{near}]:{port}" if ":" in near else f"{near}:{port}", 200 if replica_port else 503)
         yield port
     finally:
         process.kill()
         process.communicate()
 
 
-def _await(process: subprocess.Popen[str], port: int, status: int) -> None:
+def _await(process: subprocess.Popen[str], address: str, status: int) -> None:
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"http://127.0.0.1:{port}/", timeout=5).status_code == status:
+            if httpx.get(f"http://{address}/", timeout=5).status_code == status:
                 return
         time.sleep(0.05)
     process.kill()

@@ -140,6 +140,19 @@ def test_slow_clients_of_one_address_leave_room_for_those_of_others(tmp_path: Pa
         assert sum(is_open(connection) for connection in slow) == 150
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+def test_a_front_on_one_address_reaches_the_replica_that_listens_there(tmp_path: Path, host: str):
+    with replica(host=host) as behind, front(tmp_path, behind, host=host) as door:
+        url = f"http://[{host}]:{door}/" if ":" in host else f"http://{host}:{door}/"
+        assert httpx.get(url, timeout=30).text == "OK"
+
+
+def test_a_front_on_all_addresses_of_both_families_answers_on_both(tmp_path: Path):
+    with replica() as behind, front(tmp_path, behind, host="::") as door:
+        for address in ("127.0.0.1", "[::1]"):
+            assert httpx.get(f"http://{address}:{door}/", timeout=30).text == "OK"
+
+
 def is_open(connection: socket.socket) -> bool:
     connection.setblocking(False)
     try:

@@ -87,6 +87,38 @@ def test_one_address_holds_a_part_of_the_connections_beyond_loopback_only():
     assert "reject if { sc0_conn_cur gt 3072 }" in text
 
 
+@pytest.mark.parametrize(
+    ("host", "bind"),
+    [("::", ["bind", ":::8080", "v4v6"]), ("0.0.0.0", ["bind", "*:8080"])],
+    ids=["both families", "IPv4"],
+)
+def test_all_addresses_are_those_of_the_family_in_the_settings(host: str, bind: list[str]):
+    """Serve writes the same for both."""
+    text = rewrite(CONFIG.replace("bind 127.0.0.1:8080", "bind *:8080"), "/answers", host)
+    assert bind in [line.split() for line in text.splitlines()]
+    assert "conn_cur" in text
+    assert rewrite(text, "/answers", host) == text
+
+
+@pytest.mark.parametrize(
+    ("bind", "replica"),
+    [
+        ("127.0.0.1:8080", "127.0.0.1:30000"),
+        ("*:8080", "127.0.0.1:30000"),
+        ("localhost:8080", "127.0.0.1:30000"),
+        ("192.0.2.2:8080", "192.0.2.2:30000"),
+        ("::1:8080", "[::1]:30000"),
+    ],
+)
+def test_replicas_of_this_node_are_looked_for_where_they_listen(bind: str, replica: str):
+    """They listen on the front's address alone; those of other nodes have addresses of their own."""
+    far = "    server r2 192.0.2.7:30000 check\n"
+    given = CONFIG.replace("127.0.0.1:8080", bind).replace("listen stats", far + "listen stats")
+    lines = rewrite(given, "/answers").splitlines()
+    assert f"    server r1 {replica} check" in lines
+    assert far.rstrip() in lines
+
+
 def test_a_door_that_nobody_knows_stops_the_start():
     with pytest.raises(ValueError, match="debug"):
         rewrite(CONFIG + "listen debug\n  bind *:9999\n", "/answers")
@@ -103,7 +135,7 @@ def test_it_becomes_the_binary_with_the_arguments_it_was_given(tmp_path: Path):
     binary = tmp_path / "binary"
     binary.write_text('#!/bin/sh\necho "$@"\ncat "$3"\n')
     binary.chmod(stat.S_IRWXU)
-    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers"]
+    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers", "127.0.0.1"]
     arguments = ["-db", "-f", str(config), "-sf", "1"]
     done = subprocess.run([*guard, *arguments], capture_output=True, text=True, check=True, timeout=30)
     first, _, rest = done.stdout.partition("\n")
@@ -117,7 +149,7 @@ def test_the_binary_ends_with_the_process_that_started_it(tmp_path: Path):
     binary = tmp_path / "binary"
     binary.write_text('#!/bin/sh\necho $$ > "$3.pid"; exec sleep 600\n')
     binary.chmod(stat.S_IRWXU)
-    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers"]
+    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers", "127.0.0.1"]
     starter = (
         "import subprocess,sys,time;subprocess.Popen(sys.argv[1:]);\n"
         "from pathlib import Path\n"
