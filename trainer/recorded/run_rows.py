@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sandbox_contract.base import JsonObject
-    from trainer.types import Trajectory
+    from trainer.types import Line, Trajectory
 
     from .types import RowOrigin
 
@@ -70,8 +70,7 @@ def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end
     """Return the lines that the prompts of a frame show, up to the line ``end``."""
     # Notes of other roles, such as an agent's error or a counterpart's own view, were not said to the model.
     kept = [place for place in range(frame.first, end) if trajectory.lines[place].role in _ROLES]
-    said = [trajectory.lines[place] for place in kept]
-    messages = tuple(Message.model_validate({"role": line.role, "content": line.content}) for line in said)
+    messages = _messages([trajectory.lines[place] for place in kept])
     try:
         check_conversation(messages)
     except RowError as error:
@@ -86,6 +85,7 @@ def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end
     return RecordedEpisode(
         messages=messages,
         origin=origin,
+        earlier=_messages(trajectory.lines[: frame.first]),
         id=trajectory.id,
         environment=trajectory.task.environment,
         split=trajectory.task.split,
@@ -99,6 +99,14 @@ def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end
         failure_class=failure.failure_class if failure is not None else "",
         truncated=trajectory.stop in _CUT_OFF,
         format_errors=sum(turn.terms.get("well_formed", 1.0) == 0 for turn in turns),
+    )
+
+
+def _messages(lines: Sequence[Line]) -> tuple[Message, ...]:
+    return tuple(
+        Message.model_validate({"role": line.role, "content": line.content})
+        for line in lines
+        if line.role in _ROLES
     )
 
 

@@ -72,6 +72,8 @@ class RecordedEpisode:
     """The model or policy that played it."""
     temperature: float | None = None
     """Temperature of its sampling."""
+    earlier: tuple[Message, ...] = ()
+    """Messages of earlier sessions, which the model does not see; repeating the episode needs them."""
 
     @property
     def task(self) -> tuple[str, str]:

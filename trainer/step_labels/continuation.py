@@ -82,6 +82,9 @@ class ContinuationLabeller:
                 values += [None] * repeated.examples
                 for place, turn in enumerate(repeated.turns, 1):
                     await repeated.take_step(turn)
+                    if turn.number < repeated.earlier:
+                        values.append(None)
+                        continue
                     try:
                         values.append(await self._value(repeated, place))
                     except LabelFailed as failure:
@@ -89,8 +92,8 @@ class ContinuationLabeller:
                         values.append(None)
         except SandboxError as error:
             raise LabelFailed(f"{episode.origin}: {error}", error.failure_class.value) from error
-        examples = frozenset(range(repeated.examples))
-        return StepLabels({self._dimension: tuple(values)}, dict(failures), examples)
+        examples = frozenset(range(repeated.examples - repeated.earlier))
+        return StepLabels({self._dimension: tuple(values[repeated.earlier :])}, dict(failures), examples)
 
     async def _value(self, repeated: RepeatedEpisode, steps: int) -> float:
         """Return the value of the last of the steps that were taken. Raises LabelFailed."""

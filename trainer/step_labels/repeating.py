@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sandbox_client.counterparts import awaited
@@ -50,14 +50,17 @@ class RepeatedEpisode:
         self.instance = instance
         self.tools: Sequence[Tool] = instance.tools
         """The tools that the policy has now."""
+        played = replace(recorded, messages=(*recorded.earlier, *recorded.messages), earlier=())
+        self.earlier = sum(message.role == "assistant" for message in recorded.earlier)
+        """The assistant's messages in sessions before the recorded one."""
         opening = instance.observation.messages
         self.said: Sequence[Message] = opening
         """The conversation so far, as the environment shows it now."""
-        self._check("opening", opening, _before_turn(recorded.messages, len(opening)))
+        self._check("opening", opening, _before_turn(played.messages, len(opening)))
         self.examples = sum(message.role == "assistant" for message in opening)
         """The assistant's messages in the opening, which are no steps."""
-        self.turns = turns_of(recorded)[self.examples :]
-        """The turns to repeat."""
+        self.turns = turns_of(played)[self.examples :]
+        """The turns to repeat, those of earlier sessions included."""
 
     async def take_step(self, turn: RecordedTurn) -> None:
         """Take the next recorded step. Raises LabelFailed where it is answered otherwise; SandboxError."""

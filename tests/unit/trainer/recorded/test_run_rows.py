@@ -73,13 +73,16 @@ def test_sessions_of_an_episode_are_records_of_their_own() -> None:
     assert [each.tools[0].function.name for each in (first, second)] == ["keep", "find"]
     assert (first.score, second.score) == (1.0, 1.0)
     assert not first.skipped | second.skipped
+    assert (first.earlier, second.earlier) == ((), first.messages)
 
 
 def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_only() -> None:
     frames = (PromptFrame(0, 0, (tool("keep"),)), PromptFrame(3, 0, (tool("keep"), tool("find"))))
     before, after = records(frames, "user", "assistant", "user", "assistant")
-    assert (said(before), len(before.tools), before.skipped) == (["line 0", "line 1", "line 2"], 1, set())
-    assert (len(said(after)), len(after.tools), after.skipped) == (4, 2, {1})
+    assert said(before) == ["line 0", "line 1", "line 2"]
+    assert said(after) == [*said(before), "line 3"]
+    assert [len(each.tools) for each in (before, after)] == [1, 2]
+    assert [set(each.skipped) for each in (before, after)] == [set(), {1}]
 
 
 def test_a_session_that_ended_without_a_turn_is_no_record() -> None:

@@ -264,3 +264,14 @@ async def test_the_instance_has_the_recorded_seed() -> None:
 def test_turns_of_a_continuation_are_a_stride_apart(seed, step, turn_seed) -> None:
     """The values stay as they are, so that labels are repeated."""
     assert continuation_turn_seed(seed, step) == turn_seed
+
+
+async def test_steps_of_a_later_session_are_labelled_behind_those_of_the_earlier_ones() -> None:
+    first = (message("user", "Say something."), message("assistant", "a"))
+    second = (message("system", "Another session."), *recorded("b", "c").messages[1:])
+    whole = replace(recorded("a"), messages=(*first, *second))
+    values = (await labels_of(whole, SessionsService(STEPS))).labels["correctness"]
+    later = replace(whole, messages=second, earlier=first)
+    found = await labels_of(later, SessionsService(STEPS))
+    assert found.labels["correctness"] == values[1:]
+    assert not found.no_steps
