@@ -34,7 +34,7 @@ class ApiKeyConfig(Branch):
 
 
 ApiKeyEntry = Annotated[
-    Annotated[str, Tag("tenant")] | Annotated[ApiKeyConfig, Tag("key")],
+    Annotated[str, Field(min_length=1), Tag("tenant")] | Annotated[ApiKeyConfig, Tag("key")],
     Discriminator(lambda entry: "tenant" if isinstance(entry, str) else "key"),
 ]
 """A tenant's name, for a key with all rights, or a key with its rights."""

@@ -86,3 +86,10 @@ def test_nodes_by_demand_need_the_resource_that_marks_them() -> None:
 def test_the_bounds_of_scaling_are_ordered() -> None:
     with pytest.raises(SettingsError, match="max_nodes must not be smaller"):
         read_config(None, ["fleet.scaling.min_nodes=3", "fleet.scaling.max_nodes=2"])
+
+
+def test_a_key_belongs_to_a_tenant_with_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text(f'[server.api_keys]\n"{"a" * 64}" = ""\n')
+    with pytest.raises(SettingsError, match=r"server\.api_keys.* at least 1 character"):
+        read_config(file)
