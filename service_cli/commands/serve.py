@@ -13,6 +13,7 @@ from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.trajectories.condition import StoreState, examine_store
 from sandbox_service.trajectories.engine import shown_url
+from sandbox_settings.shown_settings import without_secrets
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes, notes_line, results
@@ -36,7 +37,7 @@ def serve(
     print_config: Annotated[
         bool,
         typer.Option(
-            "--print-config", help="Print the resolved configuration, without passwords, as JSON and exit."
+            "--print-config", help="Print the resolved configuration, without secrets, as JSON and exit."
         ),
     ] = False,
 ) -> None:
@@ -62,14 +63,23 @@ def serve(
     with explained():
         resolved = read_config(config, settings)
         if print_config:
-            results().print_json(_without_password(resolved).model_dump_json())
+            results().print_json(data=_shown(resolved))
             return
         _serve(resolved, show_logs)
 
 
-def _without_password(config: ServiceConfig) -> ServiceConfig:
-    store = config.store.model_copy(update={"url": shown_url(config.store.url)})
-    return config.model_copy(update={"store": store})
+def _shown(config: ServiceConfig) -> dict[str, dict[str, object]]:
+    """Return the settings of each branch without what may be a secret, also among those of environments."""
+    tree = config.model_dump(mode="json")
+    shown = {
+        branch: {name: without_secrets(f"{branch}.{name}", value) for name, value in settings.items()}
+        for branch, settings in tree.items()
+    }
+    # Digests of keys and the path of one are no secrets.
+    for branch, name in (("server", "api_keys"), ("fleet", "tls_key")):
+        shown[branch][name] = tree[branch][name]
+    shown["store"]["url"] = shown_url(config.store.url)
+    return shown
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:

@@ -185,6 +185,20 @@ def test_the_printed_configuration_has_no_password_of_the_database(url, shown) -
     assert "s3cret" not in result.output
 
 
+def test_the_printed_configuration_has_no_secret_of_other_settings() -> None:
+    words = ["telemetry.otlp_endpoint=http://user:s3cret@otel:4318/v1/traces"]
+    words += ["environments.settings.vault.api_key='s3cret'", "environments.settings.vault.rooms=3"]
+    words += [f"server.api_keys.{'a' * 64}=team", "fleet.tls_key=/etc/node.pem"]
+    words += [f"fleet.{name}=/etc/{name}.pem" for name in ("tls_certificate", "tls_authority")]
+    result = invoke("serve", "--print-config", *words)
+    assert "s3cret" not in result.output
+    config = ServiceConfig.model_validate_json(result.stdout)
+    assert config.telemetry.otlp_endpoint == "http://***@otel:4318/v1/traces"
+    assert config.environments.settings["vault"]["rooms"] == 3
+    assert config.server.tenants == {"team"}
+    assert str(config.fleet.tls_key) == "/etc/node.pem"
+
+
 def test_a_wrong_setting_is_reported() -> None:
     result = invoke("serve", "--print-config", "server.prot=1")
     assert result.exit_code == 2
