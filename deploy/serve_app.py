@@ -28,6 +28,7 @@ from sandbox_plugins import is_reference
 from sandbox_service.config import ServiceConfig
 from sandbox_service.sandboxes.agent_packages import check_packages
 from sandbox_service.tracing import MISSING, is_installed
+from sandbox_service.trajectories.condition import with_absolute_file
 from sandbox_settings import Branch
 
 from .exposure import check_reach, listening_with_serve
@@ -137,10 +138,7 @@ def run_service(
 def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
     """Return the configuration with absolute paths, since processes have different working directories."""
     store, server = config.store, config.server
-    prefix = "sqlite:///"
-    if store.url.startswith(prefix) and not store.url.startswith(prefix + "/"):
-        path = Path(store.url.removeprefix(prefix)).resolve()
-        store = store.model_copy(update={"url": f"{prefix}{path}"})
+    store = store.model_copy(update={"url": with_absolute_file(store.url)})
     if server.console_runs:
         # Links stay, since an operator may lead them to another folder while the service runs.
         runs = {tenant: str(Path(folder).absolute()) for tenant, folder in server.console_runs.items()}

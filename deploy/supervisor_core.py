@@ -17,6 +17,7 @@ from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.supervisor.tracing import SupervisorTracing
 from sandbox_service.telemetry import configure_logging
 from sandbox_service.tracing import open_tracing
+from sandbox_service.trajectories.condition import store_file
 from sandbox_service.trajectories.store import open_store
 
 from .uses import mark_uses
@@ -81,7 +82,7 @@ class NodeSupervisor:
     async def begin_drain(self, *, move: bool) -> None:
         """Reject new instances; with ``move`` hand over those that can be rebuilt."""
         # Other nodes do not see what a file has.
-        move = move and not self._config.store.url.startswith("sqlite:")
+        move = move and store_file(self._config.store.url) is None
         if self._core is not None:
             await self._core.begin_drain(move=move)
 
@@ -120,8 +121,8 @@ def secret_paths(config: ServiceConfig) -> list[Path]:
     secret = list(with_task_packs(config.environments.code).task_files)
     if config.environments.code.mbpp_path is not None:
         secret.append(config.environments.code.mbpp_path)
-    if config.store.url.startswith("sqlite:"):
-        store = Path(config.store.url.partition("///")[2])
+    store = store_file(config.store.url)
+    if store is not None:
         secret += [store.parent, *(store.with_name(store.name + suffix) for suffix in ("", "-wal", "-shm"))]
     return secret
 

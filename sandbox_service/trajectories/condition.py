@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
 from .engine import connect, shown_url, store_url
@@ -96,6 +96,14 @@ def store_file(url: str) -> Path | None:
     except (ValueError, SQLAlchemyError):
         return None
     return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+
+
+def with_absolute_file(url: str) -> str:
+    """Return the URL with the absolute path of an SQLite store's file; any other URL unchanged."""
+    file = store_file(url)
+    if file is None or file.is_absolute():
+        return url
+    return make_url(url).set(database=str(file.resolve())).render_as_string(hide_password=False)
 
 
 def _read_only(file: Path) -> URL:

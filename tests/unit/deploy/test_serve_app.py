@@ -114,6 +114,14 @@ def test_a_program_of_the_search_path_stays_a_name():
     assert with_absolute_paths(config(sandbox={"runsc": "runsc"})).sandbox.runsc == "runsc"
 
 
+def test_the_file_of_a_store_is_found_behind_a_driver_and_before_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    given = config(store={"url": "sqlite+pysqlite:///var/t.sqlite?timeout=3"})
+    assert with_absolute_paths(given).store.url == f"sqlite+pysqlite:///{tmp_path}/var/t.sqlite?timeout=3"
+
+
 @pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
 def test_urls_without_a_relative_path_stay(url: str):
     assert with_absolute_paths(config(store={"url": url})).store.url == url

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from deploy.supervisor_core import secret_paths
 from sandbox_service.config import ServiceConfig
 
 
-def test_the_store_and_task_files_with_solutions_are_secret():
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////srv/store/all.sqlite",
+        "sqlite+pysqlite:////srv/store/all.sqlite",
+        "sqlite:////srv/store/all.sqlite?timeout=3",
+    ],
+    ids=["a file", "a driver", "an option"],
+)
+def test_the_store_and_task_files_with_solutions_are_secret(url: str):
     config = ServiceConfig.model_validate(
         {
-            "store": {"url": "sqlite:////srv/store/all.sqlite"},
+            "store": {"url": url},
             "environments": {"code": {"task_files": ["/srv/tasks/own.toml"], "mbpp_path": "/srv/mbpp.jsonl"}},
         }
     )
