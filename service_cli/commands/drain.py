@@ -61,6 +61,8 @@ def drain(
 
         sandbox-service drain worker-7 --replace
     """
+    if cancel and replace:
+        raise fail("--cancel and --replace exclude each other", code=2)
     chosen, settings = _node_and_settings(node, overrides)
     with explained():
         resolved = read_config(config, settings)

@@ -65,14 +65,21 @@ def node_env(
         if resolved.server.haproxy and find_haproxy() is None:
             notes_line("HAProxy is not installed: slow clients are not limited")
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            folder.chmod(0o700)
+            _keep_private(folder)
             variables = node_variables(resolved, folder, on_loopback=not cluster)
         except OSError as error:
             raise fail(f"cannot write {folder}: {error.strerror}") from error
     notes_line(_REACH_OF_A_CLUSTER if cluster else _REACH_OF_ONE_NODE)
     for name, value in variables.items():
         results().print(f"export {name}={shlex.quote(value)}", soft_wrap=True, markup=False)
+
+
+def _keep_private(folder: Path) -> None:
+    """Make the folder, for this user alone; it may be there with the token that the nodes share."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (folder / "token").exists() and any(folder.iterdir()):
+        raise fail(f"{folder} has other files, and would be closed to other users: name a folder of its own")
+    folder.chmod(0o700)
 
 
 @contextmanager

@@ -54,5 +54,25 @@ def test_a_shell_that_evaluates_the_variables_of_a_failure_fails(tmp_path, monke
     assert (started.returncode, started.stdout) == (1, ""), started.stderr
 
 
+def test_a_folder_that_others_use_is_not_closed_to_them(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "data.txt").touch()
+    done = CliRunner().invoke(build_cli(), ["node-env", str(shared)])
+    assert done.exit_code == 1
+    assert "name a folder of its own" in done.stderr
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert [file.name for file in shared.iterdir()] == ["data.txt"]
+
+
+def test_a_folder_with_the_token_of_the_cluster_is_used_and_made_private(tmp_path):
+    (tmp_path / "token").write_text("of-the-head")
+    (tmp_path / "haproxy").touch()
+    tmp_path.chmod(0o755)
+    assert evaluate(str(tmp_path)).stdout == "ray start\n"
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "token").read_text() == "of-the-head"
+
+
 def test_a_shell_that_evaluates_the_variables_of_a_success_goes_on(tmp_path):
     assert evaluate(str(tmp_path / "node")).stdout == "ray start\n"
