@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
 
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer_config.json"
@@ -24,11 +27,7 @@ def separate_padding(folder: Path) -> None:
     """
     config, settings = _read(folder / _CONFIG), _read(folder / _TOKENIZER)
     parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
-    special = {
-        int(token["id"]): str(token["content"])
-        for token in _read(folder / "tokenizer.json").get("added_tokens") or ()
-        if token.get("special")
-    }
+    special = _special_tokens(folder)
     padding = next((part["pad_token_id"] for part in parts if part.get("pad_token_id") is not None), None)
     written = _written(folder, settings, special)
     if padding not in written:
@@ -45,7 +44,17 @@ def separate_padding(folder: Path) -> None:
                 _write(file, {**given, "pad_token": special[found]})
 
 
-def _written(folder: Path, settings: Mapping[str, Any], special: Mapping[int, str]) -> set[int]:
+def _special_tokens(folder: Path) -> dict[int, str]:
+    added = _read(folder / "tokenizer.json").get("added_tokens")
+    tokens = [each for each in added if isinstance(each, dict)] if isinstance(added, list) else []
+    return {
+        number: _text(each)
+        for each in tokens
+        if each.get("special") and isinstance(number := each.get("id"), int)
+    }
+
+
+def _written(folder: Path, settings: JsonObject, special: Mapping[int, str]) -> set[int]:
     """Return the special tokens that the chat template writes, by text or by name; without one, the ends."""
     template = _template(folder, settings)
     named = {
@@ -54,7 +63,7 @@ def _written(folder: Path, settings: Mapping[str, Any], special: Mapping[int, st
     return {number for number, text in special.items() if text in named or text in template}
 
 
-def _template(folder: Path, settings: Mapping[str, Any]) -> str:
+def _template(folder: Path, settings: JsonObject) -> str:
     file = folder / _TEMPLATE
     if file.exists():
         return file.read_text(encoding="utf-8")
@@ -66,10 +75,10 @@ def _text(token: object) -> str:
     return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
 
 
-def _read(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+def _read(file: Path) -> JsonObject:
+    found: JsonObject = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return found
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def _write(file: Path, content: JsonObject) -> None:
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -323,17 +323,6 @@ def test_a_learner_that_was_loaded_goes_on_bit_for_bit(folder, tmp_path, algorit
         assert {**one, **dict.fromkeys(timed, 0)} == {**other, **dict.fromkeys(timed, 0)}
 
 
-@pytest.mark.parametrize(("objective", "dropped"), [("policy", False), ("sft", True)])
-def test_adapters_drop_inputs_where_no_other_pass_is_compared(folder, objective, dropped):
-    weights = []
-    for dropout in (0.0, 0.5):
-        learner = learner_on(folder, learner={"lora": {"rank": 4, "dropout": dropout}})
-        steps_of(learner, small_batch(objective=Objective(objective)))
-        weights.append(weights_of(learner))
-    alike = all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
-    assert alike is not dropped
-
-
 def test_a_run_that_is_given_more_steps_follows_the_schedule_of_all_of_them(folder, tmp_path):
     branches = {"learner": {"optimizer": {"learning_rate": 1e-2, "schedule": "linear", "final_share": 0}}}
     learner = learner_on(folder, **branches)
