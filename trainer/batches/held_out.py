@@ -14,7 +14,6 @@ from trainer.evaluate.forgetting import phase_outcomes
 from trainer.evaluate.played import summarise
 from trainer.evaluate.results import append_evaluation, read_evaluations
 from trainer.tasks.create_params import create_params
-from trainer.tracking.step_phases import EVALUATION
 from trainer.types import GroupSpec
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def figures(result: EvaluationResult) -> dict[str, float]:
     """
     told = {"evaluation/failures": float(result.failures)}
     if result.seconds:
-        told[f"time/{EVALUATION}"] = result.seconds
+        told["time/evaluate"] = result.seconds
     if not result.episodes:
         return told
     by_difficulty = {

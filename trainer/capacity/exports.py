@@ -7,33 +7,41 @@ from typing import TYPE_CHECKING
 from trainer.config import ScoringStageConfig
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from collections.abc import Sequence
+
+    from trainer.config import CheckpointConfig, StageConfig
     from trainer.update.memory import ModelShape
 
 DISK_DTYPE = 2
 """Bytes of a weight in an exported folder, or one from the hub: 16 bits."""
 
 
-def export_bytes(config: RunConfig, base: ModelShape) -> dict[str, int]:
-    """Return the bytes of exported models by purpose; ``base`` is the model without adapters and critic."""
+def export_bytes(
+    checkpoint: CheckpointConfig, stages: Sequence[StageConfig], warm_steps: int, base: ModelShape
+) -> dict[str, int]:
+    """Return the bytes of exported models by purpose.
+
+    Args:
+        checkpoint: settings of exports.
+        stages: the stages after the warm start.
+        warm_steps: steps of the warm start.
+        base: the model without adapters and critic.
+    """
     size = DISK_DTYPE * base.parameters
-    during = _exports_at_once(config) * size
-    found = {"export": config.checkpoint.export * size, "exports during the run": during}
+    during = _exports_at_once(checkpoint, stages, warm_steps) * size
+    found = {"export": checkpoint.export * size, "exports during the run": during}
     return {name: size for name, size in found.items() if size}
 
 
-def _exports_at_once(config: RunConfig) -> int:
+def _exports_at_once(checkpoint: CheckpointConfig, stages: Sequence[StageConfig], warm_steps: int) -> int:
     """Return the most exports of steps; one is written before the oldest is deleted."""
-    every, keep = config.checkpoint.export_every, config.checkpoint.export_keep
+    every, keep = checkpoint.export_every, checkpoint.export_keep
     if not every:
         return 0
-    due = first = 0
-    if config.warm_start is not None:
-        first = config.warm_start.steps
-        due = first // every
-    for stage in config.learning_stages:
+    first, due = warm_steps, warm_steps // every
+    for stage in stages:
         # Stages whose steps are given in passes over data are counted when the run starts.
-        steps = getattr(stage, "steps", None) or 0
+        steps = stage.steps or 0
         if not isinstance(stage, ScoringStageConfig):
             due += (first + steps) // every - first // every
         first += steps

@@ -90,8 +90,10 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         object_store=store,
         downloaded=_downloaded(config, needs),
     )
-    storage = replace(storage, disk=storage.disk | export_bytes(config, needs.base))
-    scoring = reward_model_bytes(config, needs.base)
+    warm_steps = config.warm_start.steps if config.warm_start is not None else 0
+    exports = export_bytes(config.checkpoint, config.learning_stages, warm_steps, needs.base)
+    storage = replace(storage, disk=storage.disk | exports)
+    scoring = reward_model_bytes(config.reward, needs.base) if config.steps else 0
     host |= {"reward models": scoring} if scoring else {}
     return CapacityPlan(
         name=config.name,

@@ -11,8 +11,8 @@ from transformers import AutoConfig, AutoModel
 from trainer.config.learned_reward import STAGE, URL_BEGINNINGS, ProcessRewardConfig
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
     from trainer.config.learned_reward import LearnedRewardConfig
+    from trainer.config.reward import RewardConfig
     from trainer.update.memory import ModelShape
 
 _FLOAT32 = 4
@@ -20,16 +20,13 @@ _REFRESHED = 4
 """Weights, gradients and two moments, in place of weights alone."""
 
 
-def reward_model_bytes(config: RunConfig, base: ModelShape) -> int:
-    """Return the bytes of all reward models that the run loads.
+def reward_model_bytes(reward: RewardConfig, base: ModelShape) -> int:
+    """Return the bytes of all reward models that a run loads.
 
     ``base`` is the shape of the policy, from which the run's stages train reward models. Folders that are not
     on this machine, and served models, count nothing.
     """
-    if not config.steps:
-        return 0
-    found = (config.reward.learned, config.reward.process)
-    return sum(_bytes(each, base) for each in found if each is not None)
+    return sum(_bytes(each, base) for each in (reward.learned, reward.process) if each is not None)
 
 
 def _bytes(settings: LearnedRewardConfig, base: ModelShape) -> int:

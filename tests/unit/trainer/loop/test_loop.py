@@ -359,14 +359,7 @@ def test_every_phase_is_timed_and_an_evaluation_is_one_which_keeps_the_seconds_t
     """A resumed run gets the evaluation of its first step from the file, in no time."""
     journal = Journal()
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
-    TrainingLoop(
-        config.loop_settings,
-        plan_of(config),
-        journal,
-        journal,
-        journal,
-        journal,
-    ).run()
+    TrainingLoop(config.loop_settings, plan_of(config), journal, journal, journal, journal).run()
     steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "sync", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]
     assert journal.evaluation_seconds == [9.0, 9.0]
