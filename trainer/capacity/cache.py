@@ -41,9 +41,9 @@ class CachedLayer:
     numbers: int
     """Numbers of a token in each of these parts."""
 
-    def conversation_numbers(self, tokens: int, tensor_parallel: int) -> int:
-        """Return the numbers of a conversation on each GPU of an engine."""
-        kept = tokens if self.window is None else min(tokens, self.window + BATCHED_TOKENS)
+    def conversation_numbers(self, tokens: int, tensor_parallel: int, batched: int) -> int:
+        """Return the numbers of a conversation on each GPU of an engine with steps of ``batched`` tokens."""
+        kept = tokens if self.window is None else min(tokens, self.window + batched)
         return kept * max(1, self.heads // tensor_parallel) * self.numbers
 
 
@@ -70,9 +70,14 @@ class CacheShape:
             )
         )
 
-    def conversation_bytes(self, tokens: int, size: int, tensor_parallel: int) -> int:
-        """Return the bytes of a conversation on each GPU of an engine, at ``size`` bytes a number."""
-        return size * sum(each.conversation_numbers(tokens, tensor_parallel) for each in self.layers)
+    def conversation_bytes(
+        self, tokens: int, size: int, tensor_parallel: int, batched: int = BATCHED_TOKENS
+    ) -> int:
+        """Return the bytes of a conversation on each GPU of an engine, at ``size`` bytes a number.
+
+        ``batched`` are the tokens of the engine's largest step, which windows keep as well.
+        """
+        return size * sum(each.conversation_numbers(tokens, tensor_parallel, batched) for each in self.layers)
 
 
 def _windows(count: int, text: PreTrainedConfig) -> dict[int, int | None]:

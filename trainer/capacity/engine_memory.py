@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _GRAPHS = GIB
 """CUDA graphs of the default batch sizes, which vLLM allocates beyond its share; half to one GiB is usual."""
 _FLOAT32 = 4
+_FP8 = "fp8"
+_FP8_CACHES = ("fp8", "fp8_e4m3", "fp8_e5m2")
+_RESIZING = ("cpu_offload_gb", "hf_overrides", "speculative_config", "kv_transfer_config")
 _CPU_CACHE_MIB = 256
 
 
@@ -35,6 +38,8 @@ class EngineMemory:
     """Activations of the largest pass, logits of all sequences, CUDA graphs."""
     cache: int
     """Keys and values; negative where the rest leaves no room."""
+    synced: int
+    """Weights as a weight sync brings them, before an engine quantizes them; not part of the sum."""
 
     @property
     def total(self) -> int:
@@ -46,6 +51,35 @@ def number_bytes(dtype: str, device: Device) -> int:
     """Bytes of a weight in the precision that engines compute in."""
     name = dtype if dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
     return _FLOAT32 if name == "float32" else 2
+
+
+def cache_number_bytes(engine: EngineConfig, device: Device) -> int:
+    """Bytes of a number of the cache: those of the engine's precision, unless its arguments name another."""
+    return 1 if engine.args.get("kv_cache_dtype") in _FP8_CACHES else number_bytes(engine.dtype, device)
+
+
+def batched_tokens(engine: EngineConfig) -> int:
+    """Tokens of the largest step of an engine."""
+    wanted = engine.args.get("max_num_batched_tokens")
+    return wanted if isinstance(wanted, int) else BATCHED_TOKENS
+
+
+def unknown_sizes(engine: EngineConfig) -> tuple[str, ...]:
+    """Return the engine's arguments that change its memory in a way that is not computed here."""
+    names = [name for name in _RESIZING if engine.args.get(name)]
+    if engine.args.get("quantization") not in (None, _FP8):
+        names.append("quantization")
+    if engine.args.get("kv_cache_dtype") not in (None, "auto", "bfloat16", "float16", *_FP8_CACHES):
+        names.append("kv_cache_dtype")
+    return tuple(names)
+
+
+def _saved(shape: ModelShape, engine: EngineConfig, size: int) -> int:
+    """Return the bytes that quantization to 8 bits saves: matrices of layers have one byte a number."""
+    if engine.args.get("quantization") != _FP8:
+        return 0
+    matrices = (each.elements for layer in shape.layers for each in layer if len(each.shape) > 1)
+    return (size - 1) * sum(matrices)
 
 
 def engine_memory(
@@ -62,10 +96,10 @@ def engine_memory(
     """
     size = number_bytes(engine.dtype, device)
     parallel = engine.tensor_parallel
-    weights = size * shape.parameters // parallel
+    weights = (size * shape.parameters - _saved(shape, engine, size)) // parallel
     adapters = 2 * size * adapter
     layer = shape.layer
-    working = BATCHED_TOKENS * size * (4 * layer.hidden + 2 * layer.intermediate // parallel)
+    working = batched_tokens(engine) * size * (4 * layer.hidden + 2 * layer.intermediate // parallel)
     working += 2 * _FLOAT32 * engine.max_sequences * shape.vocabulary
     if device == "cuda" and not engine.eager:
         working += _GRAPHS
@@ -73,4 +107,4 @@ def engine_memory(
         cache = (engine.kv_cache_mib or _CPU_CACHE_MIB) << 20
     else:
         cache = int((gpu_memory or 0) * engine.gpu_memory_share) - weights - adapters - working
-    return EngineMemory(weights, adapters, working, cache)
+    return EngineMemory(weights, adapters, working, cache, size * shape.parameters // parallel)

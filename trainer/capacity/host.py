@@ -74,7 +74,7 @@ def host_memory(
     )
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * max(learner.weights, learner.teacher))),
-        "weights for a snapshot": hardware.engine.tensor_parallel * engine.weights if copied else 0,
+        "weights for a snapshot": hardware.engine.tensor_parallel * engine.synced if copied else 0,
         "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "weights of sleeping engines": engines * asleep,

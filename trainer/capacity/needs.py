@@ -20,7 +20,7 @@ from trainer.weight_sync.weights import piece_bytes
 
 from .cache import CacheShape
 from .described import described_model
-from .engine_memory import engine_memory, number_bytes
+from .engine_memory import batched_tokens, cache_number_bytes, engine_memory, number_bytes
 from .machine import GIB
 from .object_store import batch_bytes, object_store, positions_of
 from .placement import gpu_slots
@@ -94,9 +94,9 @@ class Needs:
     def sequence_cache(self) -> int:
         """Bytes of keys and values of the longest conversation, on each GPU of an engine."""
         engine = self.config.engine
-        size = number_bytes(engine.dtype, self.device)
+        size = cache_number_bytes(engine, self.device)
         cached = CacheShape.of(self.base, self.text)
-        return cached.conversation_bytes(self.context, size, engine.tensor_parallel)
+        return cached.conversation_bytes(self.context, size, engine.tensor_parallel, batched_tokens(engine))
 
     @property
     def syncing(self) -> int:

@@ -10,6 +10,7 @@ from trainer.engines.options import engine_problems
 from trainer.update.context import context_problem
 from trainer.weight_sync.choice import shares_gpus
 
+from .engine_memory import unknown_sizes
 from .machine import GIB
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def problems_of(
 
 def warnings_of(needs: Needs, machine: Machine) -> tuple[str, ...]:
     """Return what slows the run down."""
-    return (*_store(needs), *_bfloat16(needs, machine))
+    return (*_store(needs), *_bfloat16(needs, machine), *_unknown(needs))
 
 
 def _store(needs: Needs) -> Iterator[str]:
@@ -142,6 +143,18 @@ def _remedy(part: str, needs: Needs) -> str:
 
 
 def _cache(needs: Needs) -> Iterator[str]:
+    if not unknown_sizes(needs.config.engine):
+        yield from _cache_shortage(needs)
+
+
+def _unknown(needs: Needs) -> Iterator[str]:
+    """Yield what would be a problem, if arguments of the engine did not change its memory."""
+    names = ", ".join(f"engine.args.{name}" for name in unknown_sizes(needs.config.engine))
+    if names:
+        yield from (f"without {names}, whose memory is not known: {each}" for each in _cache_shortage(needs))
+
+
+def _cache_shortage(needs: Needs) -> Iterator[str]:
     if needs.config.steps and needs.engine.cache < needs.sequence_cache and _known(needs):
         yield (
             f"an engine has {_size(max(0, needs.engine.cache))} for keys and values, and one conversation of "
