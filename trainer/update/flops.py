@@ -10,6 +10,7 @@ not part of an update.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 
 PEAKS = {
+    "GB200": 2500e12,
     "B200": 2250e12,
+    "GH200": 989e12,
     "H200": 989e12,
     "H100 PCIe": 756e12,
     "H100 NVL": 835e12,
@@ -40,7 +43,8 @@ PEAKS = {
     "RTX 3090": 71e12,
     "MI300X": 1307e12,
 }
-"""Peak dense bfloat16 FLOP/s by a substring of the device's name, from the vendors' data sheets."""
+"""Peak dense bfloat16 FLOP/s by words of the device's name, the more special first, from the vendors' data
+sheets."""
 
 _SIZES = {"cpu": 768, "cuda": 8192}
 _TRIES = 3
@@ -127,11 +131,19 @@ def peak_flops(device: torch.device, *, half: bool) -> float:
     it is a little below a data sheet's figure, and far below it while other work takes the cores.
     """
     if device.type == "cuda" and half:
-        name = torch.cuda.get_device_name(device)
-        for part, flops in PEAKS.items():
-            if part in name:
-                return flops
+        known = known_peak(torch.cuda.get_device_name(device))
+        if known is not None:
+            return known
     return _measured(device, torch.bfloat16 if half else torch.float32)
+
+
+def known_peak(name: str) -> float | None:
+    """Return the peak of a GPU of this name in bfloat16; None where no data sheet is known.
+
+    Words are compared, since an L40 is no L4 and an A10G no A10.
+    """
+    found = (flops for part, flops in PEAKS.items() if re.search(rf"\b{re.escape(part)}\b", name))
+    return next(found, None)
 
 
 def _measured(device: torch.device, dtype: torch.dtype) -> float:

@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.harness.architectures import tiny_model
 from tests.harness.learning import load_model, run_config, small_batch, small_model
-from trainer.update.flops import Meter, Work, peak_flops
+from trainer.update.flops import Meter, Work, known_peak, peak_flops
 from trainer.update.learner import Learner
 from trainer.update.packing import Row
 
@@ -42,6 +42,26 @@ def test_frozen_weights_are_spared_their_own_gradient(folder):
     adapted = Work.of(load_model(folder, run_config(learner={"lora": {"rank": 1}}).learner_settings))
     assert adapted.of_token == pytest.approx(whole.of_token * 4 / 6, rel=0.1)
     assert adapted.of_kept == pytest.approx(whole.of_kept * 4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA GH200 480GB", 989e12),
+        ("AMD Instinct MI300X", 1307e12),
+        ("NVIDIA L40", None),
+        ("NVIDIA A10G", None),
+        ("NVIDIA RTX A4000", None),
+        ("NVIDIA H800", None),
+    ],
+)
+def test_a_gpu_has_the_peak_of_its_own_data_sheet(name, peak):
+    assert known_peak(name) == peak
 
 
 def test_a_peak_is_measured_where_none_is_known():
