@@ -17,7 +17,15 @@ from .run_options import ParamsOption, create_params
 from .terminal import explained, fail
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from pydantic import JsonValue
+
+    from sandbox_client.adapters.mcp import InstanceServer
+    from sandbox_contract.episodes import EvaluateResult
+
+_AFTER_SIGTERM_S = 1.5
+"""Seconds that a grading is left after SIGTERM: two seconds after it, MCP clients send SIGKILL."""
 
 
 def mcp(
@@ -70,11 +78,40 @@ async def _serve(
         service as client,
         instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, served),
     ):
-        # A client that is killed closes its end of the pipe before it has taken all answers.
         try:
-            await serve_stdio(mcp_server)
-        except* BrokenPipeError:
-            pass
+            await _serve_until_left(serve_stdio(mcp_server))
+        except asyncio.CancelledError:
+            if evaluate:
+                raise fail("no verdict: stopped by SIGTERM before the client had left") from None
+            raise
         if evaluate:
-            verdict = await served.evaluate()
+            verdict = await _graded(served)
             sys.stderr.write(verdict.model_dump_json() + "\n")
+
+
+async def _serve_until_left(serving: Awaitable[None]) -> None:
+    # A client that is killed closes its end of the pipe before it has taken all answers.
+    try:
+        await serving
+    except* BrokenPipeError:
+        pass
+
+
+async def _graded(served: InstanceServer) -> EvaluateResult:
+    """Return the verdict. Raises Exit where it takes longer than SIGTERM leaves, and SandboxError."""
+    loop = asyncio.get_running_loop()
+    time_left = asyncio.timeout(None)
+    try:
+        async with time_left:
+            loop.add_signal_handler(
+                signal.SIGTERM, lambda: time_left.reschedule(loop.time() + _AFTER_SIGTERM_S)
+            )
+            try:
+                return await served.evaluate()
+            finally:
+                # The release that follows is not cut off either.
+                loop.add_signal_handler(signal.SIGTERM, lambda: None)
+    except TimeoutError:
+        if not time_left.expired():
+            raise
+        raise fail("no verdict: stopped by SIGTERM while grading") from None

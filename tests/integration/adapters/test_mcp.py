@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 
@@ -23,8 +26,10 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
+from tests.fakes.backend import EchoBackend
 from tests.fakes.pictures import PNG
 from tests.harness.gateway import make_registry
+from tests.harness.http_server import serving
 
 
 async def test_a_client_lists_tools_calls_them_and_reads_the_task(client, backend):
@@ -202,6 +207,65 @@ def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
     assert "a model that plays its 'user'" in notes
     assert "score" not in notes
     assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+class HeldGrading(EchoBackend):
+    """Holds the verdict until ``verdict`` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.grading, self.verdict = threading.Event(), threading.Event()
+
+    async def call(self, op, **asked):
+        if op is Op.EVALUATE:
+            self.grading.set()
+            await asyncio.to_thread(self.verdict.wait, 60)
+        return await super().call(op, **asked)
+
+
+@contextmanager
+def opened_command():
+    """A command whose verdict is held back."""
+    backend = HeldGrading()
+    with serving(build_app(ServerConfig(), make_registry(), backend)) as url, start_command(url) as command:
+        send(command, *OPENING)
+        command.stdout.readline()
+        try:
+            yield command, backend
+        finally:
+            backend.verdict.set()
+            command.kill()
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+def stop_at_grading(command, backend):
+    """Leave as MCP's clients do, and send SIGTERM."""
+    command.stdin.close()
+    assert backend.grading.wait(60)
+    command.send_signal(signal.SIGTERM)
+
+
+def test_a_verdict_that_comes_soon_after_sigterm_is_printed():
+    with opened_command() as (command, backend):
+        stop_at_grading(command, backend)
+        backend.verdict.set()
+        assert json.loads(command.stderr.read())["details"] == {"steps": 0}
+        assert command.wait(60) == 0
+
+
+def test_a_command_that_is_stopped_while_grading_says_that_there_is_no_verdict():
+    with opened_command() as (command, backend):
+        stop_at_grading(command, backend)
+        assert "no verdict: stopped by SIGTERM while grading" in command.stderr.read()
+        assert command.wait(60) == 1
+
+
+def test_a_command_that_is_stopped_before_its_client_leaves_says_that_there_is_no_verdict():
+    with opened_command() as (command, _):
+        command.send_signal(signal.SIGTERM)
+        command.stdin.close()
+        assert "no verdict: stopped by SIGTERM" in command.stderr.read()
+        assert command.wait(60) == 1
 
 
 async def test_an_unknown_prompt_is_refused(client):
