@@ -12,6 +12,7 @@ served.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import weakref
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _HEARTBEAT_S = 30.0
 """Time between pings. A client that leaves one unanswered for half as long is taken to be gone."""
 _LARGEST_MESSAGE = 8 * 2**20
+_MOST_WAITING = 8
+"""Messages that a client may send before their turn; OpenEnv's clients wait for each answer."""
 _ACTION: Fields = {
     "title": "AssistantMessage",
     "type": "object",
@@ -147,16 +150,19 @@ class OpenEnvServer:
         await socket.prepare(request)
         self._sockets.add(socket)
         session = OpenEnvSession(self._client, environment, self._rewarded_by)
+        asked: asyncio.Queue[str] = asyncio.Queue(_MOST_WAITING)
+        answering = asyncio.create_task(_answer_messages(socket, session, asked))
         try:
-            async for message in socket:
-                if message.type is not WSMsgType.TEXT:
-                    break
-                answer = await session.handle(message.data)
-                if answer is None:
-                    break
-                await socket.send_str(json.dumps(answer))
+            await _read_messages(socket, asked)
         finally:
-            await session.end()
+            answering.cancel()
+            # A server that shuts down cancels this, too.
+            try:
+                await asyncio.wait({answering})
+            finally:
+                await session.end()
+        if not answering.cancelled():
+            answering.result()
         return socket
 
     async def _close_sockets(self, app: web.Application) -> None:
@@ -170,6 +176,33 @@ class OpenEnvServer:
         if name not in served:
             raise web.HTTPNotFound(text=f"no environment {name!r}; there are {', '.join(sorted(served))}")
         return served[name]
+
+
+async def _read_messages(socket: web.WebSocketResponse, asked: asyncio.Queue[str]) -> None:
+    """Queue what the client sends until it leaves, and answer its pings, however long an answer takes."""
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT:
+            break
+        try:
+            asked.put_nowait(message.data)
+        except asyncio.QueueFull:
+            await socket.close(
+                code=WSCloseCode.POLICY_VIOLATION, message=b"too many messages wait for their answers"
+            )
+
+
+async def _answer_messages(
+    socket: web.WebSocketResponse, session: OpenEnvSession, asked: asyncio.Queue[str]
+) -> None:
+    """Answer one message after another until the one that closes the session."""
+    try:
+        while (answer := await session.handle(await asked.get())) is not None:
+            await socket.send_str(json.dumps(answer))
+    except ConnectionError:
+        # The client has left, which its reader sees, too.
+        pass
+    finally:
+        await socket.close()
 
 
 def _task_at(tasks: list[Fields], asked: TasksAsked) -> Fields:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 
-import httpx
 import pytest
 
 pytest.importorskip("mcp", reason="mcp is not installed")
@@ -27,6 +26,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
+from tests.fakes.held_steps import HeldSteps
 from tests.fakes.pictures import PNG
 from tests.harness.gateway import make_registry
 from tests.harness.http_server import serving
@@ -97,26 +97,12 @@ async def test_an_episode_that_the_service_cut_off_has_no_verdict_and_one_that_w
         assert (await served.evaluate()).success
 
 
-class HeldSteps(httpx.ASGITransport):
-    """Executes steps, and holds their answers until ``answered`` is set."""
-
-    def __init__(self, backend):
-        super().__init__(build_app(ServerConfig(), make_registry(), backend))
-        self.executed, self.answered = asyncio.Event(), asyncio.Event()
-
-    async def handle_async_request(self, request):
-        response = await super().handle_async_request(request)
-        if request.url.path.endswith("step"):
-            self.executed.set()
-            await self.answered.wait()
-        return response
-
-    async def cancel_one(self, mcp):
-        call = asyncio.create_task(mcp.call_tool("shout", {}))
-        await self.executed.wait()
-        call.cancel()
-        await asyncio.wait({call})
-        self.answered.set()
+async def cancel_one(transport, mcp):
+    call = asyncio.create_task(mcp.call_tool("shout", {}))
+    await transport.executed.wait()
+    call.cancel()
+    await asyncio.wait({call})
+    transport.answered.set()
 
 
 async def test_a_call_that_its_client_cancelled_leaves_the_episode_whole(backend):
@@ -126,7 +112,7 @@ async def test_a_call_that_its_client_cancelled_leaves_the_episode_whole(backend
         instance_server(client, "tools", "echo-10") as (server, served),
         Client(server) as mcp,
     ):
-        await transport.cancel_one(mcp)
+        await cancel_one(transport, mcp)
         assert not (await mcp.call_tool("shout", {})).is_error
         assert (await served.evaluate()).details == {"steps": 2}
 
@@ -145,7 +131,7 @@ async def test_a_cancelled_call_whose_step_was_made_is_the_latest_one(backend):
         del backend.failures[Op.STEP]
         transport.executed.clear()
         transport.answered.clear()
-        await transport.cancel_one(mcp)
+        await cancel_one(transport, mcp)
         assert (await served.evaluate()).details == {"steps": 1}
 
 
@@ -157,7 +143,7 @@ async def test_a_cancelled_call_that_came_to_a_counterparts_turn_leaves_no_verdi
         Client(server) as mcp,
     ):
         backend.awaits = Op.STEP
-        await transport.cancel_one(mcp)
+        await cancel_one(transport, mcp)
         with pytest.raises(MCPError, match="a model that plays its 'user'"):
             await mcp.call_tool("shout", {})
         with pytest.raises(CounterpartFailed):

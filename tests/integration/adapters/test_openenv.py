@@ -4,18 +4,28 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
 
+from sandbox_client import AsyncSandboxClient
 from sandbox_client.adapters.openenv import OpenEnvServer
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
+from tests.fakes.held_steps import HeldSteps
 
 
 @pytest.fixture
 async def http(client):
     async with TestClient(TestServer(OpenEnvServer(client).application())) as opened:
         yield opened
+
+
+async def all_released(backend):
+    """Wait until the server has seen that its clients have left."""
+    async with asyncio.timeout(10):
+        while not all(episode.released for episode in backend.episodes.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -40,7 +50,7 @@ async def test_an_episode_is_played_to_its_end_and_rewarded_by_the_evaluation(ht
         assert (stepped["data"]["reward"], stepped["data"]["done"]) == (1.0, True)
         assert stepped["data"]["metadata"]["evaluation"]["success"]
         assert (await ask("state"))["data"]["step_count"] == 1
-    assert all(episode.released for episode in backend.episodes.values())
+    await all_released(backend)
 
 
 async def test_a_task_is_chosen_by_split_and_index(http):
@@ -62,13 +72,53 @@ async def test_a_client_that_disappears_leaves_no_instance(http, backend):
     async with session(http) as ask:
         await ask("reset", task_id="echo-10")
         await ask.socket.close()
-    assert [episode.released for episode in backend.episodes.values()] == [True]
+    await all_released(backend)
 
 
 async def test_close_ends_the_session(http):
     async with session(http) as ask:
         await ask.socket.send_json({"type": "close"})
         assert (await ask.socket.receive()).type.name in ("CLOSE", "CLOSED")
+
+
+@pytest.fixture
+async def held(backend):
+    """The socket of a session whose step is not answered, and the transport that holds the answer."""
+    transport = HeldSteps(backend)
+    async with (
+        AsyncSandboxClient("http://localhost", transport=transport) as client,
+        TestClient(TestServer(OpenEnvServer(client).application())) as http,
+        http.ws_connect("/echo/ws", autoping=False) as socket,
+    ):
+        await socket.send_json({"type": "reset", "data": {"task_id": "echo-10"}})
+        await socket.receive_json()
+        await socket.send_json({"type": "step", "data": {"content": "hello"}})
+        await transport.executed.wait()
+        yield socket, transport
+        transport.answered.set()
+
+
+async def test_pings_are_answered_while_a_step_runs(held):
+    socket, transport = held
+    await socket.ping()
+    assert (await socket.receive()).type is WSMsgType.PONG
+    transport.answered.set()
+    assert (await socket.receive_json())["type"] == "observation"
+
+
+async def test_a_client_that_leaves_while_a_step_runs_leaves_no_instance(held, backend):
+    socket, transport = held
+    await socket.close()
+    assert not transport.answered.is_set()
+    await all_released(backend)
+
+
+async def test_a_client_that_waits_for_no_answers_is_refused(held):
+    socket, _ = held
+    for _ in range(9):
+        await socket.send_json({"type": "state"})
+    closed = await socket.receive()
+    assert (closed.type, closed.data) == (WSMsgType.CLOSE, WSCloseCode.POLICY_VIOLATION)
 
 
 @pytest.mark.parametrize(
