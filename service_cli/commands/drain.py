@@ -11,6 +11,7 @@ import typer
 from deploy.fleet_access import FleetUnreachableError, running_fleet
 from sandbox_service.config.reading import read_config
 from sandbox_service.fleet.draining import (
+    DrainResult,
     Fleet,
     UnknownNodeError,
     cancel_drain,
@@ -78,12 +79,16 @@ def drain(
                 return
     except (UnknownNodeError, FleetUnreachableError) as error:
         raise fail(str(error), code=2) from error
+    _report(chosen, result, timeout)
+
+
+def _report(node: str, result: DrainResult, timeout_s: float) -> None:
     if not result.is_empty:
         raise fail(
-            f"{chosen} after {timeout:g} s: {result.rest}. It still drains: wait, or stop it and lose what "
+            f"{node} after {timeout_s:g} s: {result.rest}. It still drains: wait, or stop it and lose what "
             "cannot be rebuilt"
         )
-    results().print(f"{chosen} is empty", markup=False)
+    results().print(f"{node} is empty", markup=False)
 
 
 def _replace(fleet: Fleet, node: str, supervisors: Collection[str], timeout_s: float) -> None:
