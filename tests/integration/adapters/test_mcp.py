@@ -26,9 +26,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
-from tests.fakes.held_steps import HeldSteps
 from tests.fakes.pictures import PNG
 from tests.harness.gateway import make_registry
+from tests.harness.held_steps import HeldSteps
 from tests.harness.http_server import serving
 
 

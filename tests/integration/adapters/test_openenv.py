@@ -12,7 +12,7 @@ from sandbox_client.adapters.openenv import OpenEnvServer
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
-from tests.fakes.held_steps import HeldSteps
+from tests.harness.held_steps import HeldSteps
 
 
 @pytest.fixture
