@@ -163,10 +163,12 @@ class Client:
 
 
 @asynccontextmanager
-async def counted_load(url: str, clients: int, steps: int) -> AsyncIterator[Toll]:
+async def counted_load(url: str, clients: int, steps: int, key: str = "") -> AsyncIterator[Toll]:
     """Have clients that count play episodes while the block runs; play the last ones to their gradings."""
     toll, stop = Toll(), asyncio.Event()
-    async with httpx.AsyncClient(base_url=url, timeout=_CALL_S) as http, asyncio.TaskGroup() as tasks:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    http = httpx.AsyncClient(base_url=url, timeout=_CALL_S, headers=headers)
+    async with http, asyncio.TaskGroup() as tasks:
         for _ in range(clients):
             tasks.create_task(Client(http, toll, counts=True, compatible=False).play(stop, steps))
         try:
