@@ -48,7 +48,7 @@ class Pools:
         self._factory = factory
         self._clock = clock
         self._on_lost = on_lost
-        self._node = measure_node()
+        self._node = measure_node(factory.kind)
         self._sharing = Sharing(config.tenants, config.quota.box_share)
         self._pools = {name: self._make_pool(name) for name in registry.catalogs}
         self._of_images = {name: self._make_image_pools(name) for name in registry.catalogs}

@@ -23,6 +23,7 @@ from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_engine, try_gvisor
 from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import image_reference
+from sandbox_service.supervisor.node import measure_node
 from sandbox_service.trajectories.condition import examine_store
 
 from . import system_files
@@ -33,6 +34,7 @@ from .machine import EnvironmentFacts
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.pool.policy import NodeSize
     from sandbox_service.sandboxes.docker import EngineInfo
     from sandbox_service.trajectories.condition import StoreCondition
 
@@ -93,6 +95,9 @@ class LocalMachine:
 
     def read_limits(self) -> LimitFacts:
         return system_files.limits()
+
+    def read_size(self, kind: str) -> NodeSize:
+        return measure_node(kind)
 
     def read_disk(self, path: Path) -> DiskFacts:
         return system_files.disk(path)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox_service.config import ServiceConfig
+    from sandbox_service.pool.policy import NodeSize
     from sandbox_service.sandboxes.docker import EngineInfo
     from sandbox_service.trajectories.condition import StoreCondition
 
@@ -62,9 +63,7 @@ class LimitFacts:
     pid_max: int
     threads_max: int
     cgroup_pids: int | None
-    """The bound of this process's own control group."""
-    cores: int
-    memory_mib: int
+    """The smallest bound of this process's own control group and those above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +137,10 @@ class ExaminedMachine(Protocol):
 
     def read_limits(self) -> LimitFacts:
         """Return the limits of processes."""
+        ...
+
+    def read_size(self, kind: str) -> NodeSize:
+        """Return the cores and memory that a supervisor here counts for boxes of a kind."""
         ...
 
     def read_disk(self, path: Path) -> DiskFacts:

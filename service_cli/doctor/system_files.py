@@ -15,30 +15,35 @@ from sandbox_service.environments.provisions import GROUP, cache_root
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.kernel.confinement import landlock_version
 from sandbox_service.sandboxes.uids import FIRST, UidRanges
-from sandbox_service.supervisor.node import measure_node
+from sandbox_service.supervisor.control_groups import (
+    CGROUPS,
+    PROC_SELF,
+    group_folders,
+    own_groups,
+    read_number,
+)
 
 from .machine import DiskFacts, KernelFacts, LimitFacts, UserFacts
 
 _MIB = 1024**2
-_CGROUPS = Path("/sys/fs/cgroup")
 _SYSCTL = Path("/proc/sys")
 _SHARED_MEMORY = "/dev/shm"
 _HEAD_OPTION = "--gcs-address="
 """With it Ray starts the processes of a node, and finds the clusters of a machine."""
 
 
-def kernel(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("/proc/self")) -> KernelFacts:
+def kernel(sysctl: Path = _SYSCTL, cgroups: Path = CGROUPS, proc: Path = PROC_SELF) -> KernelFacts:
     """Return the facts of the kernel."""
     version, controllers = _controllers(cgroups, proc)
-    allowed = _number(sysctl / "kernel/unprivileged_userns_clone") != 0
-    restricted = _number(sysctl / "kernel/apparmor_restrict_unprivileged_userns") == 1
+    allowed = read_number(sysctl / "kernel/unprivileged_userns_clone") != 0
+    restricted = read_number(sysctl / "kernel/apparmor_restrict_unprivileged_userns") == 1
     return KernelFacts(
         release=platform.release(),
         machine=platform.machine(),
         landlock_abi=landlock_version(),
         cgroup_version=version,
         controllers=controllers,
-        user_namespaces=_number(sysctl / "user/max_user_namespaces"),
+        user_namespaces=read_number(sysctl / "user/max_user_namespaces"),
         unprivileged_namespaces=allowed and not restricted,
     )
 
@@ -75,19 +80,8 @@ def _controllers(cgroups: Path, proc: Path) -> tuple[int, frozenset[str]]:
     try:
         return 2, frozenset((cgroups / "cgroup.controllers").read_text().split())
     except OSError:
-        found = {name for _, names, _ in _own_groups(proc) for name in names.split(",") if name}
-        return (1, frozenset(found)) if found else (0, frozenset())
-
-
-def _own_groups(proc: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield this process's control groups: number, controllers, path."""
-    try:
-        lines = (proc / "cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        number, names, path = line.split(":", 2)
-        yield number, names, path
+        found = frozenset().union(*(controllers for controllers, _ in own_groups(proc)))
+        return (1, found) if found else (0, found)
 
 
 def user(proc: Path = Path("/proc/self")) -> UserFacts:
@@ -122,17 +116,14 @@ def _ids_free() -> bool:
     return True
 
 
-def limits(sysctl: Path = _SYSCTL, cgroups: Path = _CGROUPS, proc: Path = Path("/proc/self")) -> LimitFacts:
+def limits(sysctl: Path = _SYSCTL, cgroups: Path = CGROUPS, proc: Path = PROC_SELF) -> LimitFacts:
     """Return the limits of processes."""
-    size = measure_node()
     return LimitFacts(
         open_files=_bound(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         processes=_bound(resource.getrlimit(resource.RLIMIT_NPROC)[0]),
-        pid_max=_number(sysctl / "kernel/pid_max") or 0,
-        threads_max=_number(sysctl / "kernel/threads-max") or 0,
+        pid_max=read_number(sysctl / "kernel/pid_max") or 0,
+        threads_max=read_number(sysctl / "kernel/threads-max") or 0,
         cgroup_pids=_own_pids(cgroups, proc),
-        cores=size.cores,
-        memory_mib=size.memory_mib,
     )
 
 
@@ -142,16 +133,7 @@ def _bound(value: int) -> int | None:
 
 def _own_pids(cgroups: Path, proc: Path) -> int | None:
     """Return the smallest bound on processes of this process's control group and those above it."""
-    bounds = []
-    for _, names, path in _own_groups(proc):
-        if names and "pids" not in names.split(","):
-            continue
-        root = cgroups / "pids" if names else cgroups
-        group = root / path.lstrip("/")
-        # In a container the path may be that of the host: the container's own group is then the root.
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                bounds.append(_number(folder / "pids.max"))
+    bounds = [read_number(folder / "pids.max") for folder in group_folders("pids", cgroups, proc)]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
@@ -188,11 +170,3 @@ def shared_memory_mib() -> int:
     except OSError:
         return 0
     return size.f_blocks * size.f_frsize // _MIB
-
-
-def _number(path: Path) -> int | None:
-    """Return the number in a file; None if there is no such file, or another word in it."""
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

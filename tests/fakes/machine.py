@@ -7,6 +7,7 @@ from pathlib import Path
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.pool.policy import NodeSize
 from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.trajectories.condition import StoreCondition, StoreState
 from service_cli.doctor.machine import (
@@ -31,7 +32,8 @@ ENGINE = EngineInfo(
 )
 KERNEL = KernelFacts("6.12.1", "x86_64", 6, 2, frozenset({"cpu", "memory", "pids"}), 10_000, True)
 USER = UserFacts(1000, "service", mapped=True, ids_free=True, environments_group="", cache=Path("/cache"))
-LIMITS = LimitFacts(524_288, None, 4_194_304, 100_000, None, cores=8, memory_mib=32_768)
+LIMITS = LimitFacts(524_288, None, 4_194_304, 100_000, None)
+SIZES = dict.fromkeys(("docker", "gvisor", "process"), NodeSize(cores=8, memory_mib=32_768))
 DISK = DiskFacts(100_000, 1_000_000, Path("/"), writable=True)
 CLOCK = ClockFacts("tsc", True, 0.1, 0.0)
 CONDITION = StoreCondition(StoreState.CURRENT, "postgresql", "postgresql://db/t", 0.01)
@@ -54,6 +56,7 @@ class FakeMachine:
     kernel_facts: KernelFacts = KERNEL
     user_facts: UserFacts = USER
     limit_facts: LimitFacts = LIMITS
+    sizes: Mapping[str, NodeSize] = field(default_factory=lambda: SIZES)
     disks: Mapping[Path, DiskFacts] = field(default_factory=dict)
     clock_facts: ClockFacts = CLOCK
     environment_facts: EnvironmentFacts | ServiceError = ENVIRONMENTS
@@ -90,6 +93,9 @@ class FakeMachine:
 
     def read_limits(self) -> LimitFacts:
         return self.limit_facts
+
+    def read_size(self, kind: str) -> NodeSize:
+        return self.sizes[kind]
 
     def read_disk(self, path: Path) -> DiskFacts:
         return self.disks.get(path, DISK)

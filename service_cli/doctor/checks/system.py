@@ -85,11 +85,13 @@ def check_user(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineF
 
 def check_limits(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
     """Check the limits of processes, and the machine's size."""
-    del config
-    facts = machine.read_limits()
-    size = f"{facts.cores} cores, {facts.memory_mib} MiB"
+    facts, own = machine.read_limits(), machine.read_size("process")
+    boxes = machine.read_size(kind_of_boxes(config, machine))
+    size = f"{boxes.cores} {'core' if boxes.cores == 1 else 'cores'}, {boxes.memory_mib} MiB"
+    if own.memory_mib < boxes.memory_mib:
+        size += f" for boxes, {own.memory_mib} MiB for the service"
     findings = [_open_files(facts), _processes(facts)]
-    if facts.memory_mib < _MEMORY_MIB:
+    if own.memory_mib < _MEMORY_MIB:
         fix = f"give the machine or the container at least {_MEMORY_MIB} MiB"
         findings.append(warning("limits", "memory", f"{size}: little for Ray, gateway and boxes", fix))
     else:

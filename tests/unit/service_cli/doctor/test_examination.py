@@ -8,6 +8,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config.reading import read_config
 from sandbox_service.errors import ServiceError
+from sandbox_service.pool.policy import NodeSize
 from sandbox_service.trajectories.condition import StoreCondition, StoreState
 from service_cli.doctor.examination import examine
 from service_cli.doctor.findings import Status, as_json, required, worst
@@ -18,6 +19,7 @@ from tests.fakes.machine import (
     ENVIRONMENTS,
     KERNEL,
     LIMITS,
+    SIZES,
     USER,
     FakeMachine,
     unavailable,
@@ -128,7 +130,7 @@ FAULTS = {
         [], "limits: processes", Status.WARNING, "TasksMax",
     ),
     "little memory": (
-        FakeMachine(limit_facts=replace(LIMITS, memory_mib=1_024)),
+        FakeMachine(sizes={**SIZES, "process": NodeSize(8, 1_024)}),
         [], "limits: memory", Status.WARNING, "MiB",
     ),
     "a full disk": (
@@ -238,6 +240,17 @@ def test_a_fault_is_found_and_says_how_to_fix_it(machine, words, check, status, 
 
 def test_a_port_on_which_the_service_itself_listens_is_no_problem() -> None:
     assert only(FakeMachine(listening="Address already in use", answering=True)) == {}
+
+
+def test_the_size_is_the_one_by_which_the_chosen_kind_of_boxes_is_counted() -> None:
+    sizes = {"docker": NodeSize(8, 32_768), "gvisor": NodeSize(1, 4_096), "process": NodeSize(1, 4_096)}
+
+    def shown(kind: str) -> str:
+        findings = findings_of(FakeMachine(sizes=sizes), f"sandbox.kind={kind}")
+        return next(each.found for each in findings if (each.subject, each.check) == ("limits", "memory"))
+
+    assert shown("gvisor") == "1 core, 4096 MiB"
+    assert shown("docker") == "8 cores, 32768 MiB for boxes, 4096 MiB for the service"
 
 
 def test_what_the_boxes_in_use_do_not_need_is_no_warning() -> None:
