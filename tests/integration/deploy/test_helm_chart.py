@@ -1,6 +1,7 @@
 """The chart rendered by Helm's own library, each document against the schemas of Kubernetes."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -34,6 +35,9 @@ json.dump({"answers": answers, "files": files, "lint": helm_python.lint(str(CHAR
 """
 KEYS = {"server": {"api_keys": {"0" * 64: "team-a"}}}
 SET = {"config": KEYS, "postgresql": {"secret": "db", "peers": [{"podSelector": {}}]}}
+DEADLINE = ServiceConfig().deadline
+LONGEST_END_S = math.ceil(DEADLINE.node_drain_s + DEADLINE.drain_s + DEADLINE.release_s)
+"""Of a sandbox pod that empties itself, by default."""
 OF_THE_CHART = {
     "store.url": {"store": {"url": "sqlite:///t"}},
     "sandbox.docker_host": {"sandbox": {"docker_host": "tcp://engine:2376"}},
@@ -62,6 +66,22 @@ ASKED = {
         **SET,
         "ray": {"redis": {"address": "redis:6379"}},
         "networkPolicy": {"enabled": False},
+    },
+    "Redis over TLS": {
+        **SET,
+        "ray": {"redis": {"address": "rediss://redis.db.svc:6380", "peers": [{"podSelector": {}}]}},
+    },
+    "too little time to end": {**SET, "terminationGracePeriodSeconds": LONGEST_END_S + 59},
+    "enough time to end": {**SET, "terminationGracePeriodSeconds": LONGEST_END_S + 60},
+    "too little time to end for longer drains": {
+        **SET,
+        "config": {**KEYS, "deadline": {"node_drain_s": DEADLINE.node_drain_s + 0.5}},
+        "terminationGracePeriodSeconds": LONGEST_END_S + 60,
+    },
+    "enough time to end for short drains": {
+        **SET,
+        "config": {**KEYS, "deadline": {"node_drain_s": 1}},
+        "terminationGracePeriodSeconds": LONGEST_END_S + 61 - math.floor(DEADLINE.node_drain_s),
     },
     "least": SET,
     "autoscaling": {
@@ -144,6 +164,11 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
         ("fewer pods than the least", "sandbox.replicas is 2: it has to be from sandbox.minReplicas (4)"),
         ("autoscaling to nothing", "sandbox.maxReplicas is 0: it has to be at least 1"),
         ("Redis without peers", "these values have to be set: ray.redis.peers"),
+        (
+            "too little time to end",
+            f"Seconds is {LONGEST_END_S + 59}: it has to be at least {LONGEST_END_S + 60}",
+        ),
+        ("too little time to end for longer drains", f"it has to be at least {LONGEST_END_S + 60.5}"),
     ],
 )
 def test_values_that_cannot_work_are_refused_with_the_reason(rendered, values, reason) -> None:
@@ -160,6 +185,22 @@ def test_the_fields_of_all_values_are_known_to_kuberay(rendered) -> None:
 
 def test_redis_needs_no_peers_where_the_platform_has_the_policies(rendered) -> None:
     assert "redisAddress: " in rendered["answers"]["Redis without peers or policy"]
+
+
+def test_redis_over_tls_is_named_to_ray_and_open_at_its_port(rendered) -> None:
+    documents = [each for each in yaml.safe_load_all(rendered["answers"]["Redis over TLS"]) if each]
+    (service,) = [each["spec"] for each in documents if each["kind"] == "RayService"]
+    options = service["rayClusterConfig"]["gcsFaultToleranceOptions"]
+    assert options["redisAddress"] == "rediss://redis.db.svc:6380"
+    (policy,) = [
+        each for each in documents if each["metadata"]["name"] == "sandbox" and "Policy" in each["kind"]
+    ]
+    assert [6380] in [[port["port"] for port in rule.get("ports", ())] for rule in policy["spec"]["egress"]]
+
+
+@pytest.mark.parametrize("values", ["enough time to end", "enough time to end for short drains"])
+def test_pods_that_have_time_to_empty_themselves_are_accepted(rendered, values) -> None:
+    assert "kind: RayService" in rendered["answers"][values]
 
 
 def test_all_pods_of_the_trainer_are_started(rendered) -> None:

@@ -324,8 +324,12 @@ WRONG = {
     "an unfiltered container by a typing error": {"boxes": {"gvisor": {"seccompProfile": {"type": "None"}}}},
     "a trainer's image without a tag": {"trainer": {"image": {"repository": "trainer", "tag": ""}}},
     "a quantity without a unit that Kubernetes knows": {"sandbox": {"sharedMemory": "512MB"}},
+    "kilobytes as Kubernetes does not write them": {"sandbox": {"sharedMemory": "16K"}},
+    "kibibytes as Kubernetes does not write them": {"sandbox": {"sharedMemory": "16ki"}},
     "no port": {"postgresql": {"port": 0}},
     "Redis without a port": {"ray": {"redis": {"address": "redis"}}},
+    "Redis over TLS without a port": {"ray": {"redis": {"address": "rediss://redis"}}},
+    "Redis by another protocol": {"ray": {"redis": {"address": "https://redis:6379"}}},
 }
 
 
@@ -333,6 +337,16 @@ WRONG = {
 def test_wrong_values_are_refused(values) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, SCHEMA)
+
+
+@pytest.mark.parametrize("scheme", ["", "redis://", "rediss://"])
+def test_redis_may_be_named_with_its_protocol(scheme) -> None:
+    jsonschema.validate({"ray": {"redis": {"address": f"{scheme}redis.sandbox.svc:6379"}}}, SCHEMA)
+
+
+@pytest.mark.parametrize("quantity", ["1", "0.5", "500m", "16k", "16M", "16G", "1T", "16Ki", "1.5Gi", "1Ti"])
+def test_quantities_that_kubernetes_knows_are_accepted(quantity) -> None:
+    jsonschema.validate({"sandbox": {"resources": {"limits": {"memory": quantity}}}}, SCHEMA)
 
 
 def test_the_schema_has_the_settings_of_the_service() -> None:

@@ -2,6 +2,7 @@
 {{- define "sandbox.check" -}}
 {{- include "sandbox.checkConfig" . -}}
 {{- include "sandbox.checkReplicas" .Values.sandbox -}}
+{{- include "sandbox.checkGracePeriod" .Values -}}
 {{- $missing := list -}}
 {{- if not .Values.postgresql.secret -}}
 {{- $missing = append $missing "postgresql.secret (a secret with PGHOST, PGDATABASE, PGUSER and PGPASSWORD)" -}}
@@ -52,6 +53,18 @@
 {{- fail (printf "sandbox.maxReplicas is %d: it has to be at least 1 and at least sandbox.minReplicas (%d)" $most $least) -}}
 {{- else if and (not .autoscaling) (or (lt $count $least) (gt $count $most)) -}}
 {{- fail (printf "sandbox.replicas is %d: it has to be from sandbox.minReplicas (%d) to sandbox.maxReplicas (%d)" $count $least $most) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fail for pods that would be killed before they are empty; the defaults are those of the service. */}}
+{{- define "sandbox.checkGracePeriod" -}}
+{{- $deadline := get .config "deadline" | default dict -}}
+{{- $least := 60.0 -}}
+{{- range $name, $default := dict "node_drain_s" 60 "drain_s" 20 "release_s" 10 -}}
+{{- $least = addf $least (get $deadline $name | default $default) -}}
+{{- end -}}
+{{- if lt (float64 .terminationGracePeriodSeconds) $least -}}
+{{- fail (printf "terminationGracePeriodSeconds is %v: it has to be at least %v, the sum of node_drain_s, drain_s and release_s of config.deadline and a minute" .terminationGracePeriodSeconds $least) -}}
 {{- end -}}
 {{- end -}}
 
