@@ -30,19 +30,22 @@ def reachable_host(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
 
 
-def answers(url: str, timeout_s: float) -> bool:
-    """Return whether a GET of ``url`` answers 200."""
-    return refusal(url, timeout_s) is None
+def read_body(url: str, timeout_s: float) -> bytes | None:
+    """Return the body, its first 64 KiB at most, where a GET of ``url`` answers 200; else None."""
+    try:
+        with _get(url, timeout_s) as response:
+            return bytes(response.read(_MOST_BYTES)) if response.status == 200 else None
+    except urllib.error.HTTPError as refused:
+        refused.close()
+    except (OSError, http.client.HTTPException):
+        pass
+    return None
 
 
 def refusal(url: str, timeout_s: float) -> str | None:
-    """Return None where a GET of ``url`` answers 200, else its answer or the error.
-
-    Like the service's clients it uses no proxy of the environment, which could not reach loopback.
-    """
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    """Return None where a GET of ``url`` answers 200, else its answer or the error."""
     try:
-        with opener.open(url, timeout=timeout_s) as response:
+        with _get(url, timeout_s) as response:
             return None if response.status == 200 else f"HTTP {response.status}"
     except urllib.error.HTTPError as refused:
         with refused:
@@ -75,6 +78,13 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
             f"not ready after {took_s:.0f} s: {answer}; if this machine is busy, try again, "
             f"or give it longer: fleet.start_timeout_s is {deadline.timeout_s:g}"
         )
+
+
+def _get(url: str, timeout_s: float) -> http.client.HTTPResponse:
+    """Send a GET, like the service's clients without a proxy of the environment: none reaches loopback."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    response: http.client.HTTPResponse = opener.open(url, timeout=timeout_s)
+    return response
 
 
 def _detail_of(refused: urllib.error.HTTPError) -> str:

@@ -26,6 +26,9 @@ OpenApi: TypeAlias = dict[str, Any]
 Responses: TypeAlias = dict[int | str, OpenApi]
 """Documented responses by status, as FastAPI takes them."""
 
+SERVICE_TITLE = "Training sandbox"
+"""Title of the document, by which ``/`` says what answers."""
+
 _PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
 _DESCRIPTION = """\
 Train and evaluate LLM agents in stateful, graded environments: list tasks, create an instance of one, step
@@ -126,7 +129,7 @@ def build_openapi(
     ``keyed`` says that API keys are configured; otherwise no request needs one.
     """
     document = get_openapi(
-        title="Training sandbox",
+        title=SERVICE_TITLE,
         version="1",
         description=_DESCRIPTION,
         routes=[*map(_operation_route, OPERATIONS), *routes, *hot],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 from deploy.haproxy import find_haproxy
 from deploy.serve_app import CHECKS_OF_SETTINGS, check_port
 from local_processes.libraries import is_loadable
-from local_processes.readiness import NotReadyError, answers
+from local_processes.readiness import NotReadyError, read_body
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.plugins import plugin_recipes
 from sandbox_service.environments.provisions import recipes
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.openapi import SERVICE_TITLE
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_engine, try_gvisor
 from sandbox_service.sandboxes.host import protections_here
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CONNECT_S = 3.0
+_ANSWER_S = 10.0
+"""The first request for ``/`` makes the service's OpenAPI document."""
 _DRIVER_S = 20.0
 _GPU_DEVICE = Path("/dev/nvidia0")
 
@@ -151,7 +155,7 @@ class LocalMachine:
         return "; ".join(reasons) or "no Ray cluster was started on this machine"
 
     def find_service(self, url: str) -> bool:
-        return answers(f"{url}/healthz", _CONNECT_S)
+        return _is_service(read_body(f"{url}/", _ANSWER_S))
 
     def read_ephemeral_ports(self) -> range:
         return system_files.ephemeral_ports()
@@ -215,6 +219,15 @@ def _try_address(address: str) -> str | None:
             return None
     except OSError as error:
         return error.strerror or str(error)
+
+
+def _is_service(body: bytes | None) -> bool:
+    """Return whether this is what ``/`` of a sandbox service says."""
+    try:
+        said = json.loads(body or b"null")
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said.get("service") == SERVICE_TITLE
 
 
 def _failed(detail: str) -> ServiceError:

@@ -11,15 +11,18 @@ import pytest
 
 
 @contextmanager
-def probed_server(*refusals: int) -> Iterator[int]:
-    """Answer GETs with these statuses, one after another, and with 200 afterwards; yield the port."""
+def probed_server(*refusals: int, body: bytes = b"warming up") -> Iterator[int]:
+    """Answer GETs with these statuses, one after another, and with 200 afterwards; yield the port.
+
+    ``body`` is that of every answer.
+    """
     left = list(refusals)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(left.pop(0) if left else 200)
             self.end_headers()
-            self.wfile.write(b"warming up")
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -9,9 +9,9 @@ import pytest
 
 from local_processes.readiness import (
     NotReadyError,
-    answers,
     problem_detail,
     reachable_host,
+    read_body,
     refusal,
     wait_until_ready,
 )
@@ -73,11 +73,11 @@ def test_a_failed_check_ends_the_wait(starting):
 def test_this_machine_is_not_asked_through_the_proxy_of_its_environment(monkeypatch):
     set_dead_proxy(monkeypatch)
     with probed_server() as port:
-        assert answers(f"http://127.0.0.1:{port}/readyz", 30)
+        assert read_body(f"http://127.0.0.1:{port}/readyz", 30) == b"warming up"
 
 
-def test_a_server_that_is_not_ready_does_not_answer(starting):
-    assert not answers(f"http://127.0.0.1:{starting}/readyz", 30)
+def test_a_server_that_is_not_ready_has_no_body(starting):
+    assert read_body(f"http://127.0.0.1:{starting}/readyz", 30) is None
 
 
 def test_neither_does_one_that_speaks_no_http():
@@ -90,7 +90,7 @@ def test_neither_does_one_that_speaks_no_http():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=greet, args=(listener,))
         thread.start()
-        assert not answers(f"http://127.0.0.1:{listener.getsockname()[1]}/readyz", 30)
+        assert read_body(f"http://127.0.0.1:{listener.getsockname()[1]}/readyz", 30) is None
         thread.join()
 
 

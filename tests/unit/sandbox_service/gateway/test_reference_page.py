@@ -3,6 +3,7 @@
 import re
 
 from sandbox_service.config import ServerConfig
+from sandbox_service.gateway.openapi import SERVICE_TITLE
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
@@ -32,6 +33,7 @@ async def test_the_root_says_what_answers_and_where_to_read_on():
     async with make_client(EchoBackend()) as client:
         root = await client.get("/")
         assert root.status_code == 200
+        assert root.json()["service"] == SERVICE_TITLE
         for page in ("documentation", "openapi", "environments"):
             assert (await client.get(root.json()[page])).status_code == 200
         assert (await client.head("/")).status_code == 200

@@ -1,10 +1,12 @@
 """Answers of this machine: what `serve` refuses, `doctor` knows before."""
 
+import json
 import socket
 
 import pytest
 
 from sandbox_service.config.reading import read_config
+from sandbox_service.gateway.openapi import SERVICE_TITLE
 from service_cli.doctor.local_machine import LocalMachine
 from tests.harness.probed_server import probed_server, set_dead_proxy
 
@@ -60,8 +62,24 @@ def test_an_address_without_a_port_is_refused() -> None:
 
 def test_a_service_of_this_machine_is_found_in_spite_of_a_proxy(monkeypatch) -> None:
     set_dead_proxy(monkeypatch)
-    with probed_server() as port:
+    with probed_server(body=json.dumps({"service": SERVICE_TITLE, "version": "1"}).encode()) as port:
         assert LocalMachine().find_service(f"http://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"OK", b"<html>Grafana</html>", b'"OK"', b'{"service": "grafana"}', b"{}", b"\xff\xfe", b"[" * 60_000],
+    ids=["OK", "HTML", "a text", "another name", "no name", "no text", "a deep list"],
+)
+def test_another_program_that_answers_is_no_service(body) -> None:
+    with probed_server(body=body) as port:
+        assert not LocalMachine().find_service(f"http://127.0.0.1:{port}")
+
+
+def test_what_refuses_or_does_not_answer_is_no_service() -> None:
+    with probed_server(*[503] * 9) as port:
+        assert not LocalMachine().find_service(f"http://127.0.0.1:{port}")
+    assert not LocalMachine().find_service(f"http://127.0.0.1:{port}")
 
 
 def test_settings_that_serve_accepts_are_accepted() -> None:
