@@ -259,7 +259,7 @@ class Trajectory:
     instance_id: str = ""
     lines: tuple[Line, ...] = ()
     frames: tuple[PromptFrame, ...] = ()
-    """In order; empty in records of earlier releases, and for an agent that chose its own prompts."""
+    """In order; empty in records of earlier releases, and for agents."""
     timings: Timings = Timings()
     weight: float = 1.0
     """0 excludes the trajectory from the loss."""

@@ -116,11 +116,11 @@ def figures(result: EvaluationResult) -> dict[str, float]:
 
     The seconds are those in which it was played, also where it is read from the file again.
     """
-    told = {"evaluation/failures": float(result.failures)}
+    metrics = {"evaluation/failures": float(result.failures)}
     if result.seconds:
-        told["time/evaluate"] = result.seconds
+        metrics["time/evaluate"] = result.seconds
     if not result.episodes:
-        return told
+        return metrics
     by_difficulty = {
         f"evaluation/success/{name}": part.success_rate
         for name, part in result.by_difficulty().items()
@@ -135,4 +135,4 @@ def figures(result: EvaluationResult) -> dict[str, float]:
         **by_difficulty,
         **by_source,
     }
-    return told | {name: rate for name, rate in rates.items() if rate is not None}
+    return metrics | {name: rate for name, rate in rates.items() if rate is not None}

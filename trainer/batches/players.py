@@ -1,4 +1,4 @@
-"""Make what plays a run's episodes in this process: the service's client, and the player with its agent."""
+"""Create the service's client and the player of a run's episodes, with its agent if it has one."""
 
 from __future__ import annotations
 

@@ -151,7 +151,8 @@ def _unknown(needs: Needs) -> Iterator[str]:
     """Yield what would be a problem, if arguments of the engine did not change its memory."""
     names = ", ".join(f"engine.args.{name}" for name in unknown_sizes(needs.config.engine))
     if names:
-        yield from (f"without {names}, whose memory is not known: {each}" for each in _cache_shortage(needs))
+        known = f"the plan cannot compute how {names} changes an engine's memory; without it: "
+        yield from (known + each for each in _cache_shortage(needs))
 
 
 def _cache_shortage(needs: Needs) -> Iterator[str]:

@@ -63,8 +63,8 @@ class LoraConfig(Branch):
     alpha: float = 32.0
     """Adapters are scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout of the adapters' inputs in SFT and in training of reward models. Stages that compare
-    log-probabilities with those of another pass, by reinforcement or preferences, have none.
+    """Dropout of the adapters' inputs in SFT. Training that compares outputs of two passes, by reinforcement,
+    on preferences, or of reward models, has none.
     """
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter."""

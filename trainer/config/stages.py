@@ -112,14 +112,14 @@ class OfflineStageConfig(BaseStageConfig):
     """Updates of the stage; set these or ``epochs``."""
     epochs: Annotated[float, Field(gt=0)] | None = None
     """Passes over the rows that are not held out, in place of ``steps``. Rows that ``overlong`` leaves out
-    count as well, since tokens are not known yet: the others are then passed over more often.
+    are counted too, because lengths are not known yet; the remaining rows are then trained on more often.
     """
     batch: Positive = 32
     """Rows of a step: episodes, pairs of completions, or labelled completions."""
     overlong: Literal["refuse", "drop", "truncate"] = "refuse"
     """Treatment of rows longer than the model's context. refuse: an error that names them. drop: leave them
-    out. truncate: cut them after the last turn that fits, and leave out those without one, and
-    pairs that are cut before their sides part.
+    out. truncate: cut them after the last turn that fits; rows in which no turn fits, and pairs whose two
+    sides are the same after the cut, are left out.
     """
     timeout_s: Seconds = 3600.0
     """Time limit for reading and tokenizing the data."""

@@ -30,7 +30,7 @@ _REFRESHED = ".refreshed"
 
 
 def open_rewards(config: RewardConfig, folder: Path, policy: Path) -> Iterator[EpisodeRewards]:
-    """Yield what the rewards of the run in a folder are made of beside the environment's grade.
+    """Yield the sources of reward of the run in a folder, other than the environment's grade.
 
     ``policy`` is the folder of its model. Raises what ``open_outcomes`` raises.
     """

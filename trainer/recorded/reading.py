@@ -144,11 +144,10 @@ def _warn_of_tools(records: Sequence[Record]) -> None:
     unknown = [each for each in records if isinstance(each, RecordedEpisode) and each.tools_unknown]
     if unknown:
         logger.warning(
-            "%s and %d other records do not say with which tools and in which sessions their episodes were "
-            "played, as those of earlier releases and of agents with prompts of their own: turns that call "
-            "tools are learned behind prompts without them",
+            "%d episodes, the first at %s, were recorded without their tools and sessions (by an earlier "
+            "release, or by an agent): turns that call tools are trained on behind prompts that offer none",
+            len(unknown),
             unknown[0].origin,
-            len(unknown) - 1,
         )
 
 

@@ -103,7 +103,7 @@ class ScoringQueue:
         return taken
 
     async def _passed(self, taken: Sequence[_Caller]) -> Outputs:
-        """Score callers in one pass. Those of a late pass are told, and then those who wait behind it."""
+        """Score callers in one pass; if it is late they fail, and after as long again those behind it."""
         rows = [row for own, _ in taken for row in own]
         scoring = asyncio.get_running_loop().run_in_executor(self._thread, self._score, rows)
         late = taken
@@ -117,6 +117,8 @@ class ScoringQueue:
         """Score callers one by one after a failure, so that rows of one do not fail those of another."""
         for caller in taken:
             _, done = caller
+            if done.done():
+                continue
             if len(taken) == 1:
                 _settle(done, error)
                 continue

@@ -1,8 +1,8 @@
 """One attempt at an episode: create an instance, have the episode played in it, grade it and release it.
 
-The course is the same whoever plays: the trainer's own loop, or an agent that has one. A failure is recorded
-on the trajectory with everything played before it: an infrastructure failure is never a score. Every wait has
-a deadline, and the instance is always released.
+The steps are the same for the trainer's own loop and for an agent. A failure is recorded on the trajectory
+with everything played before it: an infrastructure failure is never a score. Every wait has a deadline, and
+the instance is always released.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .training_tensors import TrainingTensors
 
 
-_WITH_DROPOUT = frozenset({Objective.SFT, Objective.SCORES})
-"""Objectives whose updates drop inputs of adapters. Others compare log-probabilities of different passes."""
+_WITH_DROPOUT = frozenset({Objective.SFT})
+"""Objectives whose updates drop inputs of adapters. Others compare outputs of different passes."""
 _AGGREGATIONS: dict[Objective, Aggregation] = {
     Objective.SFT: "token",
     Objective.PREFERENCES: "sum",

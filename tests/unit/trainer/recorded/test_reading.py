@@ -390,4 +390,4 @@ def test_records_that_do_not_name_their_tools_are_warned_of(tmp_path, caplog, fr
     file = tmp_path / "trajectories.jsonl"
     file.write_bytes(group_to_json(TrajectoryGroup(GroupSpec(4, task, 0, 1, 8), (played,))) + b"\n")
     assert len(read_episodes(files(file))) == 1
-    assert ("do not say with which tools" in caplog.text) is warned
+    assert ("recorded without their tools" in caplog.text) is warned

@@ -8,7 +8,10 @@ from trainer.types import Objective
 from trainer.update.learner import Learner
 
 
-@pytest.mark.parametrize(("objective", "dropped"), [(Objective.POLICY, False), (Objective.SFT, True)])
+@pytest.mark.parametrize(
+    ("objective", "dropped"),
+    [(Objective.POLICY, False), (Objective.PREFERENCES, False), (Objective.SFT, True)],
+)
 def test_adapters_drop_inputs_where_no_other_pass_is_compared(tmp_path, objective, dropped):
     folder, weights = small_model(tmp_path / "model"), []
     for dropout in (0.0, 0.5):
