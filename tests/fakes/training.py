@@ -79,7 +79,7 @@ class FakeDriver:
             listener.end_iteration(1, self.result, decision)
         return EvolutionResult(config.folder, len(results) - 1, config.folder / "m", results)
 
-    def with_counted_steps(self, config):
+    def with_counted_steps(self, config, *, resume):
         return config
 
     def remove(self, config):

@@ -31,11 +31,16 @@ class Driver:
 
         return usable_gpus()
 
-    def with_counted_steps(self, config: RunConfig) -> RunConfig:
-        """Return the run with the recorded data of its stages checked, and their steps counted."""
+    def with_counted_steps(self, config: RunConfig, *, resume: bool) -> RunConfig:
+        """Return the run with the recorded data of its stages checked, and their steps counted.
+
+        A run that goes on has the steps that it began with.
+        """
+        from trainer.launch.folder import with_stored_steps
         from trainer.offline.records import with_counted_steps
 
-        return with_counted_steps(config)
+        counted = with_counted_steps(config)
+        return with_stored_steps(counted) if resume else counted
 
     def remove(self, config: RunConfig) -> None:
         """Delete an earlier run of this name."""

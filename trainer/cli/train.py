@@ -125,7 +125,7 @@ def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool
     with explained(interrupted):
         if force and resume:
             raise ConfigError("--force starts over and --resume continues: choose one of them")
-        config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume))
+        config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume), resume=resume)
         if force:
             driver.remove(config)
         if config.tracking.progress:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.config import OfflineStageConfig
 from trainer.config.reading import read_stored_run
 from trainer.errors import ConfigError
 
@@ -166,6 +167,30 @@ class RunFolder:
                 f"these settings cannot change on resume: {', '.join(changed)}. Restore them, "
                 "or start another run with another name=..."
             )
+
+
+def with_stored_steps(config: RunConfig) -> RunConfig:
+    """Return a run that goes on, with the steps that its folder has for each stage of as many epochs.
+
+    A release that counts an epoch's rows otherwise goes on with the steps that the run began with. Without a
+    run in the folder, which is reported when it is opened, nothing changes.
+    """
+    try:
+        before = RunFolder.config_of(config.folder)
+    except ConfigError:
+        return config
+    stored = {
+        (each.name, each.epochs): each.steps for each in before.stages if isinstance(each, OfflineStageConfig)
+    }
+    stages = tuple(
+        stage.model_copy(update={"steps": steps})
+        if isinstance(stage, OfflineStageConfig)
+        and stage.epochs is not None
+        and (steps := stored.get((stage.name, stage.epochs))) is not None
+        else stage
+        for stage in config.stages
+    )
+    return config.model_copy(update={"stages": stages})
 
 
 def check_same_settings(path: Path, config: RunConfig, stored: str | None = None) -> None:

@@ -37,7 +37,7 @@ from trainer.weight_sync.snapshots import snapshot_folder
 from .base_note import check_same_base, write_base_note
 from .cluster import NAMESPACE, gpus, ray_cluster, wanted_cpus
 from .fit import fit
-from .folder import RunFolder
+from .folder import RunFolder, with_stored_steps
 from .following import following, warned
 from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
@@ -110,6 +110,7 @@ def train(
         check_demonstrations(config.warm_start_settings, config.folder)
     if resume:
         check_same_data(config.folder, data)
+        config = with_stored_steps(config)
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (

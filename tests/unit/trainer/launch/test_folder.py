@@ -7,7 +7,8 @@ import pytest
 
 from trainer.config import AlgorithmConfig, RunConfig
 from trainer.errors import ConfigError
-from trainer.launch.folder import RunFolder
+from trainer.launch.folder import RunFolder, with_stored_steps
+from trainer.offline.records import with_counted_steps
 
 
 @pytest.fixture
@@ -53,6 +54,39 @@ def test_a_run_may_go_on_for_more_steps(config):
     RunFolder.open(config, resume=False)
     longer = config.model_copy(update={"steps": config.steps + 10})
     assert RunFolder.config_of(RunFolder.open(longer, resume=True).path) == longer
+
+
+def recorded(tmp_path, **settings):
+    """Return a run on 20 pairs of prompts of their own, of which a tenth is held out."""
+    file = tmp_path / "pairs.jsonl"
+    pairs = ({"prompt": f"{row} + 3?", "chosen": "yes", "rejected": "no"} for row in range(20))
+    file.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    stage = {"kind": "reward_model", "data": {"files": [file]}, "epochs": 1.0, "batch": 2, **settings}
+    return RunConfig(name="mine", root=tmp_path, stages=[stage])
+
+
+def test_a_run_goes_on_with_the_steps_that_its_epochs_had_when_it_began(tmp_path):
+    counted = with_counted_steps(recorded(tmp_path))
+    (stage,) = counted.stages
+    assert stage.steps == 9
+    began = counted.model_copy(update={"stages": (stage.model_copy(update={"steps": 10}),)})
+    RunFolder.open(began, resume=False)
+    resumed = with_stored_steps(counted)
+    assert resumed == began
+    assert RunFolder.config_of(RunFolder.open(resumed, resume=True).path) == began
+
+
+def test_a_run_whose_epochs_changed_does_not_take_the_steps_that_it_had(tmp_path):
+    RunFolder.open(with_counted_steps(recorded(tmp_path)), resume=False)
+    more = with_counted_steps(recorded(tmp_path, epochs=2.0))
+    assert with_stored_steps(more) == more
+    with pytest.raises(ConfigError, match=r"cannot change on resume: stages\.0\.epochs, stages\.0\.steps"):
+        RunFolder.open(with_stored_steps(more), resume=True)
+
+
+def test_without_a_run_in_the_folder_the_counted_steps_stay(tmp_path):
+    counted = with_counted_steps(recorded(tmp_path))
+    assert with_stored_steps(counted) == counted
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "0", ""])
