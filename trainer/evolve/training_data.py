@@ -61,7 +61,7 @@ def write_preference_data(
             write_preferences(file, pairs)
             tasks, count = {each.task_id for each in pairs}, len(pairs)
     except DataError as error:
-        return Selected(0, 0, {**left_out, str(error): len(recorded)})
+        return Selected(0, 0, {**left_out, str(error): len(episodes) - left_out.total()})
     return Selected(count, len(tasks), left_out)
 
 

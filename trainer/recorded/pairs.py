@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trainer.errors import DataError
 from trainer.tool_answers import numbered
 
+from .episode_parts import in_parts
 from .measures import by_task, measured
 from .reading import check_labels
 from .types import LabelledCompletion, Preference
@@ -26,7 +27,7 @@ class Pairs:
     """Preferences made of episodes, and what gave none."""
 
     preferences: tuple[Preference, ...]
-    """Tasks in order of first appearance, of each those furthest apart first."""
+    """Tasks in order of first appearance, of each part of their episodes those furthest apart first."""
     alone: int
     """Tasks of which only one episode has the value."""
     equal: int
@@ -42,30 +43,33 @@ class Pairs:
 def make_pairs(episodes: Sequence[RecordedEpisode], config: PairsConfig) -> Pairs:
     """Return preferences between episodes of one task; each margin is the difference of the values.
 
-    The prompt is all before the first turn, and the completions are all after it. Raises DataError if there
-    is no pair at all, saying why.
+    The prompt is all before the first turn, and the completions are all after it. Episodes of several records
+    are compared part by part. Raises DataError if there is no pair at all, saying why.
     """
     ended = _without_failures(episodes)
     kept, values = measured(ended, config.by)
     preferences: list[Preference] = []
     alone = equal = differing = same = 0
-    for group in by_task(kept).values():
-        if len(group) == 1:
+    for task in by_task(kept).values():
+        groups = [group for group in _by_part(kept, task) if len(group) > 1]
+        if not groups:
             alone += 1
             continue
-        candidates = list(_CANDIDATES[config.kind](values, group, config.margin))
-        equal += not candidates
-        made = 0
-        for better, worse in candidates:
-            chosen, rejected = kept[better], kept[worse]
-            if chosen.prompt != rejected.prompt:
-                differing += 1
-            elif numbered(chosen.messages) == numbered(rejected.messages):
-                same += 1
-            elif made < config.per_task:
-                made += 1
-                preferences.append(_preference(chosen, rejected, values[better] - values[worse]))
-    pairs = Pairs(tuple(preferences), alone, equal, differing, same, len(episodes) - len(ended))
+        found = [[*_CANDIDATES[config.kind](values, group, config.margin)] for group in groups]
+        equal += not any(found)
+        for candidates in found:
+            made = 0
+            for better, worse in candidates:
+                chosen, rejected = kept[better], kept[worse]
+                if chosen.prompt != rejected.prompt:
+                    differing += 1
+                elif numbered(chosen.messages) == numbered(rejected.messages):
+                    same += 1
+                elif made < config.per_task:
+                    made += 1
+                    preferences.append(_preference(chosen, rejected, values[better] - values[worse]))
+    failed = len(in_parts(episodes)) - len(in_parts(ended))
+    pairs = Pairs(tuple(preferences), alone, equal, differing, same, failed)
     if not preferences:
         raise DataError(_no_pairs(pairs, config))
     return pairs
@@ -96,6 +100,14 @@ def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tu
 
 def _without_failures(episodes: Sequence[RecordedEpisode]) -> list[RecordedEpisode]:
     return [each for each in episodes if not each.failure_class]
+
+
+def _by_part(episodes: Sequence[RecordedEpisode], places: Sequence[int]) -> list[list[int]]:
+    """Return the places of each part's records, parts in order."""
+    found: dict[int, list[int]] = {}
+    for place in places:
+        found.setdefault(episodes[place].part, []).append(place)
+    return [found[part] for part in sorted(found)]
 
 
 def _best_worst(values: Sequence[float], group: Sequence[int], margin: float) -> Iterator[tuple[int, int]]:

@@ -54,20 +54,20 @@ def recorded_episodes(trajectory: Trajectory, origin: RowOrigin) -> tuple[Record
     Raises RowError for an episode without a turn.
     """
     frames = trajectory.frames or (PromptFrame(0, 0),)
-    stretches = [
-        (frame, following.line)
-        for frame, following in zip(frames, [*frames[1:], PromptFrame(len(trajectory.lines), 0)], strict=True)
-    ]
+    ends = [*(frame.line for frame in frames[1:]), len(trajectory.lines)]
+    stretches = [(part, frame, end) for part, (frame, end) in enumerate(zip(frames, ends, strict=True))]
     played = [
-        (frame, end)
-        for frame, end in stretches
+        (part, frame, end)
+        for part, frame, end in stretches
         if any(line.role == "assistant" for line in trajectory.lines[frame.line : end])
     ]
     return tuple(_recorded(trajectory, origin, *each) for each in played or stretches[:1])
 
 
-def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end: int) -> RecordedEpisode:
-    """Return the lines that the prompts of a frame show, up to the line ``end``."""
+def _recorded(
+    trajectory: Trajectory, origin: RowOrigin, part: int, frame: PromptFrame, end: int
+) -> RecordedEpisode:
+    """Return the lines that the prompts of a frame, which is that of a part, show up to the line ``end``."""
     # Notes of other roles, such as an agent's error or a counterpart's own view, were not said to the model.
     kept = [place for place in range(frame.first, end) if trajectory.lines[place].role in _ROLES]
     messages = _messages([trajectory.lines[place] for place in kept])
@@ -86,6 +86,7 @@ def _recorded(trajectory: Trajectory, origin: RowOrigin, frame: PromptFrame, end
         messages=messages,
         origin=origin,
         earlier=_messages(trajectory.lines[: frame.first]),
+        part=part,
         id=trajectory.id,
         environment=trajectory.task.environment,
         split=trajectory.task.split,

@@ -29,13 +29,14 @@ from trainer.config.selection import (
 from trainer.errors import DataError
 from trainer.tool_answers import numbered
 
+from .episode_parts import in_parts, whole
 from .measures import MEASURES, by_task, measured
 from .quality import reason_to_drop
 from .similarity import NearDuplicateIndex, ngrams
 from .value_rules import alike, at_least, best_of_each, ranked, softmax_weights
 
 if TYPE_CHECKING:
-    from trainer.config.selection import SelectionConfig
+    from trainer.config.selection import Measure, SelectionConfig
 
     from .types import RecordedEpisode
 
@@ -47,11 +48,13 @@ class SelectedEpisodes:
     episodes: tuple[RecordedEpisode, ...]
     """In the order of the files, with their weights."""
     dropped: Mapping[str, int]
-    """Number of dropped episodes by reason, in order of first appearance."""
+    """Number of dropped episodes by reason, in order of first appearance; one of several records is one."""
 
 
 def select(episodes: Sequence[RecordedEpisode], config: SelectionConfig) -> SelectedEpisodes:
     """Return the episodes to learn from, with their weights; those of softmax and rank have the mean 1.
+
+    An episode of several records is compared and weighed once, and all of them are kept or none.
 
     Raises DataError if no episode has the value to compare by, or none is left.
     """
@@ -61,30 +64,40 @@ def select(episodes: Sequence[RecordedEpisode], config: SelectionConfig) -> Sele
         if count:
             dropped[reason] = dropped.get(reason, 0) + count
 
-    kept = []
-    for episode in episodes:
+    parts = in_parts(episodes)
+    wholes = [whole(each) for each in parts]
+    places = []
+    for place, episode in enumerate(wholes):
         reason = reason_to_drop(episode, config.quality)
         if reason is None:
-            kept.append(episode)
+            places.append(place)
         else:
             drop(reason)
     if not isinstance(config.rule, AllEpisodes) or isinstance(config.weights, SoftmaxWeights | RankWeights):
-        before = len(kept)
-        kept = list(measured(kept, config.by)[0])
-        drop(f"no {config.by}", before - len(kept))
-    values = [MEASURES[config.by](each) or 0.0 for each in kept]
-    unlike = _DEDUPLICATIONS[type(config.deduplicate)](kept, values, config.deduplicate)
-    drop("duplicate", len(kept) - len(unlike))
-    kept, values = [kept[place] for place in unlike], [values[place] for place in unlike]
-    wanted = _RULES[type(config.rule)](kept, values, config.rule)
-    drop(f"rule {config.rule.kind}", len(kept) - len(wanted))
-    kept, values = [kept[place] for place in wanted], [values[place] for place in wanted]
-    if not kept:
+        before = len(places)
+        measured([wholes[place] for place in places], config.by)
+        places = [place for place in places if MEASURES[config.by](wholes[place]) is not None]
+        drop(f"no {config.by}", before - len(places))
+    for reason, step in (("duplicate", config.deduplicate), (f"rule {config.rule.kind}", config.rule)):
+        kept = [wholes[place] for place in places]
+        wanted = _STEPS[type(step)](kept, _values(kept, config.by), step)
+        drop(reason, len(kept) - len(wanted))
+        places = [places[each] for each in wanted]
+    if not places:
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "there were none"
-        raise DataError(f"the selection keeps none of {len(episodes)} episodes: {reasons}")
-    weights = _WEIGHTS[type(config.weights)](kept, values, config.weights)
-    weighted = tuple(replace(each, weight=weight) for each, weight in zip(kept, weights, strict=True))
+        raise DataError(f"the selection keeps none of {len(wholes)} episodes: {reasons}")
+    kept = [wholes[place] for place in places]
+    weights = _WEIGHTS[type(config.weights)](kept, _values(kept, config.by), config.weights)
+    weighted = tuple(
+        replace(part, weight=weight)
+        for place, weight in zip(places, weights, strict=True)
+        for part in parts[place]
+    )
     return SelectedEpisodes(weighted, dropped)
+
+
+def _values(episodes: Sequence[RecordedEpisode], by: Measure) -> list[float]:
+    return [MEASURES[by](each) or 0.0 for each in episodes]
 
 
 _Kept = Sequence["RecordedEpisode"]
@@ -173,14 +186,12 @@ def _rank(kept: _Kept, values: _Values, rule: object) -> list[float]:
 
 
 _Rule = Callable[["_Kept", "_Values", Any], "_Places"]
-_RULES: Mapping[type, _Rule] = {
+_STEPS: Mapping[type, _Rule] = {
     AllEpisodes: _all,
     ThresholdRule: _threshold,
     TopShareRule: _top_share,
     PercentileRule: _percentiles,
     RankingRule: _ranking,
-}
-_DEDUPLICATIONS: Mapping[type, _Rule] = {
     KeepDuplicates: _all,
     ExactDuplicates: _without_exact,
     NearDuplicates: _without_near,

@@ -74,6 +74,8 @@ class RecordedEpisode:
     """Temperature of its sampling."""
     earlier: tuple[Message, ...] = ()
     """Messages of earlier sessions, which the model does not see; repeating the episode needs them."""
+    part: int = 0
+    """Number of the record in its episode, which has one for each session and each set of tools; from 0."""
 
     @property
     def task(self) -> tuple[str, str]:

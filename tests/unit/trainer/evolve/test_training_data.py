@@ -9,7 +9,7 @@ from trainer.config.evolve import EvolvePreferences
 from trainer.config.recorded import RecordedFiles
 from trainer.evolve.selection import ValuedEpisode
 from trainer.evolve.training_data import write_preference_data
-from trainer.types import Line
+from trainer.types import Line, PromptFrame
 
 METHOD = EvolvePreferences.model_validate({"kind": "preferences", "loss": {"kind": "dpo"}})
 
@@ -38,3 +38,22 @@ def test_episodes_of_which_none_can_be_used_are_counted_by_reason(tmp_path: Path
     selected = write_preference_data([empty, empty], METHOD, "explored.jsonl", tmp_path / "pairs.jsonl")
     assert selected.selected == 0
     assert not (tmp_path / "pairs.jsonl").exists()
+
+
+def test_an_episode_of_two_sessions_is_counted_once_and_paired_by_session(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    best, worst = (in_two_sessions(name, value) for name, value in (("0.0", 1.0), ("0.1", 0.0)))
+    selected = write_preference_data([best, worst], METHOD, "explored.jsonl", file)
+    assert selected.selected == 2
+    pairs = read_preferences(RecordedFiles(files=(file,)))
+    assert [each.chosen[0].content for each in pairs] == ["first 1.0", "second 1.0"]
+    alone = write_preference_data([best], METHOD, "explored.jsonl", file)
+    assert [*alone.left_out.values()] == [1]
+
+
+def in_two_sessions(name: str, value: float) -> ValuedEpisode:
+    said = [Line("user", "Compute."), Line("assistant", f"first {value}")]
+    said += [Line("user", "Go on."), Line("assistant", f"second {value}")]
+    found = valued(name, value, *said)
+    frames = (PromptFrame(0, 0), PromptFrame(2, 2))
+    return ValuedEpisode(replace(found.trajectory, frames=frames), value)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakes.recorded import calling, episode, message
+from tests.fakes.recorded import calling, episode, in_sessions, message, with_changed_tools
 from trainer.config.selection import LabelsConfig, PairsConfig
 from trainer.errors import DataError
 from trainer.recorded.pairs import Pairs, make_labels, make_pairs
@@ -123,3 +123,33 @@ def test_completions_that_differ_in_the_ids_of_calls_alone_say_the_same() -> Non
     given = [calling(f"call_{row}x9", row=row, score=float(row)) for row in (1, 2)]
     with pytest.raises(DataError, match="1 pairs say the same"):
         made(given)
+
+
+@pytest.mark.parametrize("kind", ["best_worst", "all"])
+def test_sessions_are_compared_with_the_same_session_of_another_episode(kind: str) -> None:
+    given = [
+        *in_sessions("a", "good", "better", score=1.0),
+        *in_sessions("b", "bad", "worse", row=2, score=0.0),
+        *in_sessions("c", "alone", row=3, score=0.5, failure_class="sandbox"),
+    ]
+    pairs = made(given, kind=kind)
+    assert texts(pairs) == [("good", "bad"), ("better", "worse")]
+    assert (pairs.alone, pairs.equal, pairs.differing, pairs.failed) == (0, 0, 0, 1)
+
+
+def test_a_task_whose_episodes_reached_other_sessions_is_not_alone() -> None:
+    given = [*in_sessions("a", "good", "more", score=1.0), *in_sessions("b", "bad", row=2, score=0.0)]
+    pairs = made(given)
+    assert texts(pairs) == [("good", "bad")]
+    assert pairs.alone == 0
+    with pytest.raises(DataError, match="no pairs: 1 tasks have a single episode"):
+        made(given[:2])
+
+
+def test_parts_with_changed_tools_are_compared_with_each_other() -> None:
+    given = [
+        *with_changed_tools("a", "look", "take", score=1.0),
+        *with_changed_tools("b", "wait", "sleep", row=2, score=0.0),
+    ]
+    found = made(given).preferences
+    assert [len(each.chosen) for each in found] == [len(each.rejected) for each in found] == [1, 3]

@@ -74,6 +74,7 @@ def test_sessions_of_an_episode_are_records_of_their_own() -> None:
     assert (first.score, second.score) == (1.0, 1.0)
     assert not first.skipped | second.skipped
     assert (first.earlier, second.earlier) == ((), first.messages)
+    assert (first.part, second.part) == (0, 1)
 
 
 def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_only() -> None:

@@ -1,8 +1,10 @@
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tests.fakes.recorded import calling, episode, message
+from tests.fakes.recorded import calling, episode, in_sessions, message, with_changed_tools
 from trainer.config.selection import SelectionConfig
 from trainer.errors import DataError
 from trainer.recorded.selection import select
@@ -155,3 +157,53 @@ def test_rank_weights_fall_linearly_and_equal_episodes_share_a_rank() -> None:
 
 def test_uniform_weights_replace_those_of_the_files() -> None:
     assert weights([episode(weight=0.5)], kind="uniform") == [1.0]
+
+
+def test_a_record_that_is_given_twice_is_two_episodes() -> None:
+    (given,) = scored(1.0)
+    assert rows([given, given]) == [1, 1]
+
+
+@pytest.mark.parametrize("played", [in_sessions, with_changed_tools])
+def test_all_parts_of_an_episode_are_kept_or_none(played: Callable[..., list[RecordedEpisode]]) -> None:
+    given = [
+        *played("a", "look", "wait", row=1, score=0.0),
+        *played("b", "look", "take", row=2, score=1.0),
+        *played("c", "look", "take", row=3, score=0.5),
+    ]
+    assert rows(given, rule={"kind": "ranking"}) == [2, 2]
+    assert rows(given, rule={"kind": "top_share", "share": 0.67}) == [2, 2, 3, 3]
+    assert rows(given, deduplicate={"kind": "exact"}) == [1, 1, 2, 2]
+    found = select(given, SelectionConfig.model_validate({"rule": {"kind": "threshold", "least": 0.6}}))
+    assert found.dropped == {"rule threshold": 2}
+    assert list(found.episodes) == given[2:4]
+
+
+def test_an_episode_of_several_sessions_is_weighed_once() -> None:
+    given = [
+        *in_sessions("a", "look", "wait", "wait", row=1, score=0.2),
+        *in_sessions("b", "look", row=2, score=0.9),
+        *in_sessions("c", "take", row=3, score=0.5),
+    ]
+    assert weights(given, kind="rank") == pytest.approx([0.5] * 3 + [1.5, 1.0])
+
+
+def test_the_return_of_an_episode_is_that_of_all_its_sessions() -> None:
+    first, second = in_sessions("a", "look", "take")
+    given = [
+        replace(first, step_rewards=(0.5,)),
+        replace(second, step_rewards=(0.5,)),
+        episode(row=2, step_rewards=(0.75,)),
+    ]
+    assert rows(given, by="return", rule={"kind": "ranking"}) == [1, 1]
+
+
+def test_steps_before_a_change_of_tools_count_once_in_the_return() -> None:
+    first, second = with_changed_tools("a", "look", "take")
+    given = [
+        replace(first, step_rewards=(0.5,)),
+        replace(second, step_rewards=(0.5, 0.25)),
+        episode(row=2, step_rewards=(1.0,)),
+    ]
+    assert rows(given, by="return", rule={"kind": "threshold", "least": 1.0}) == [2]
+    assert rows(given, by="return", rule={"kind": "threshold", "least": 0.75}) == [1, 1, 2]
