@@ -64,6 +64,9 @@ class EpisodeRow(ClosedRow):
     ended_by: Text = ""
     seed: int | None = None
     params: Params = Field(default_factory=dict)
+    earlier: Messages | None = None
+    part: int | None = Field(default=None, ge=0)
+    tools_unknown: bool | None = None
     # Columns of the export that training does not need.
     tenant: JsonValue = None
     supervisor: JsonValue = None
@@ -108,6 +111,9 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
         format_errors=read.format_errors or 0,
         policy=read.policy,
         temperature=read.temperature,
+        tools_unknown=bool(read.tools_unknown),
+        earlier=read.earlier or (),
+        part=read.part or 0,
     )
     return (episode,)
 
@@ -132,8 +138,11 @@ def episode_row(episode: RecordedEpisode) -> JsonObject:
         "policy": episode.policy,
         "temperature": episode.temperature,
         "weight": None if episode.weight == 1 else episode.weight,
+        "part": episode.part or None,
+        "earlier": [each.model_dump(mode="json", exclude_none=True) for each in episode.earlier],
         "messages": [each.model_dump(mode="json", exclude_none=True) for each in episode.messages],
         "tools": [each.model_dump(mode="json") for each in episode.tools],
+        "tools_unknown": episode.tools_unknown or None,
     }
     return {name: value for name, value in row.items() if value is not None and value not in ("", [], {})}
 

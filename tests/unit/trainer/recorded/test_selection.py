@@ -1,12 +1,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.recorded import calling, episode, in_sessions, message, with_changed_tools
+from trainer.config.recorded import RecordedFiles
 from trainer.config.selection import SelectionConfig
 from trainer.errors import DataError
+from trainer.recorded.episode_rows import write_episodes
+from trainer.recorded.reading import read_episodes
 from trainer.recorded.selection import select
 from trainer.recorded.types import RecordedEpisode
 
@@ -207,3 +211,11 @@ def test_steps_before_a_change_of_tools_count_once_in_the_return() -> None:
     ]
     assert rows(given, by="return", rule={"kind": "threshold", "least": 1.0}) == [2]
     assert rows(given, by="return", rule={"kind": "threshold", "least": 0.75}) == [1, 1, 2]
+
+
+def test_an_episode_of_several_sessions_stays_one_in_a_written_selection(tmp_path: Path) -> None:
+    given = [*in_sessions("a", "look", "wait", score=0.2), *in_sessions("b", "look", "take", score=0.9)]
+    file = tmp_path / "selected.jsonl"
+    write_episodes(file, select(given, SelectionConfig()).episodes)
+    again = list(read_episodes(RecordedFiles(files=(file,))))
+    assert rows(again, rule={"kind": "ranking"}) == [3, 4]
