@@ -32,7 +32,7 @@ def check_vacancy(applications: Mapping[str, str | None], name: str) -> None:
     for found, route in applications.items():
         if found == name or route == ROUTE:
             raise NotReadyError(
-                f"the cluster at fleet.address has an application {found!r} at {route or ROUTE} already, and "
-                "nothing was changed. Stop the service that it belongs to; what is left of one that was "
-                "killed goes with `serve shutdown`, which ends all applications of the cluster"
+                f"the Ray cluster at fleet.address already runs the application {found!r} at "
+                f"{route or ROUTE}; nothing was changed. Stop that service first. If it was killed, remove "
+                "what it left with `serve shutdown`, which ends all Serve applications of the cluster"
             )

@@ -72,21 +72,27 @@ async def _serve(
         ) from error
     task_of_server = asyncio.current_task()
     assert task_of_server is not None
+    terminated = asyncio.Event()
+
+    def terminate() -> None:
+        terminated.set()
+        task_of_server.cancel()
+
     # MCP clients that have waited long enough send SIGTERM; the instance is released before the end.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task_of_server.cancel)
-    async with (
-        service as client,
-        instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, served),
-    ):
-        try:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        async with (
+            service as client,
+            instance_server(client, environment, task, seed=seed, params=params) as (mcp_server, served),
+        ):
             await _serve_until_left(serve_stdio(mcp_server))
-        except asyncio.CancelledError:
             if evaluate:
-                raise fail("no verdict: stopped by SIGTERM before the client had left") from None
-            raise
-        if evaluate:
-            verdict = await _graded(served)
-            sys.stderr.write(verdict.model_dump_json() + "\n")
+                verdict = await _graded(served)
+                sys.stderr.write(verdict.model_dump_json() + "\n")
+    except asyncio.CancelledError:
+        if evaluate and terminated.is_set():
+            raise fail("no verdict: stopped by SIGTERM before the client had left") from None
+        raise
 
 
 async def _serve_until_left(serving: Awaitable[None]) -> None:

@@ -32,7 +32,8 @@ def replica(slow_s: float = 0.0, host: str = "127.0.0.1") -> Iterator[int]:
     port = free_port()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        # Cancelled at the end, beside connections that the front keeps: asyncio would log it as an error.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]

@@ -88,7 +88,9 @@ def test_a_second_service_is_refused_the_first_goes_on_and_after_it_the_cluster_
                 timeout=120,
             )
             assert refused.returncode == 1
-            assert "has an application 'sandbox-service' at / already" in " ".join(refused.stderr.split())
+            assert "already runs the application 'sandbox-service' at /; nothing was changed" in " ".join(
+                refused.stderr.split()
+            )
             assert httpx.get(f"{url}/readyz", timeout=30).status_code == 200
         # Serve's front stays in the cluster, and listens.
         with service(environment, [*words, f"server.port={port}"]) as url:

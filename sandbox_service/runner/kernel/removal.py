@@ -29,8 +29,9 @@ def remove_tree(path: str, uid: int | None) -> None:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108
             return
-        # Its owner may have taken the rights to list and change it from itself.
-        os.chmod(path, 0o700)  # noqa: PTH101
+        # Its owner may have taken the rights to list and change it from itself; others' may allow both.
+        with contextlib.suppress(OSError):
+            os.chmod(path, 0o700)  # noqa: PTH101
         remove_owned([path], uid)
         os.rmdir(path)  # noqa: PTH106
 
@@ -92,7 +93,8 @@ class _Remover:
         child = _open_up(name, parent) if mine else os.open(name, _DIRECTORY, dir_fd=parent)
         try:
             if mine:
-                os.fchmod(child, 0o700)
+                with contextlib.suppress(OSError):
+                    os.fchmod(child, 0o700)
             if depth == 0:
                 # Each level holds a descriptor open. A new name at the top, where the next round begins: a
                 # random one, since a name that is taken keeps the directory where it is.
@@ -112,7 +114,7 @@ def _open_up(name: str, parent: int) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except PermissionError:
-        # Never as root, for which a link put in its place would matter.
+        # Not as root with its usual capabilities, for which a link put in its place would matter.
         os.chmod(name, 0o700, dir_fd=parent)
         return os.open(name, _DIRECTORY, dir_fd=parent)
 

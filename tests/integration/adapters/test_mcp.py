@@ -195,46 +195,54 @@ def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
     assert [episode.released for episode in backend.episodes.values()] == [True]
 
 
-class HeldGrading(EchoBackend):
-    """Holds the verdict until ``verdict`` is set."""
+class HeldBackend(EchoBackend):
+    """Holds the answers to one operation until ``answer`` is set."""
 
-    def __init__(self):
+    def __init__(self, held):
         super().__init__()
-        self.grading, self.verdict = threading.Event(), threading.Event()
+        self.held = held
+        self.asked, self.answer = threading.Event(), threading.Event()
 
     async def call(self, op, **asked):
-        if op is Op.EVALUATE:
-            self.grading.set()
-            await asyncio.to_thread(self.verdict.wait, 60)
+        if op is self.held:
+            self.asked.set()
+            await asyncio.to_thread(self.answer.wait, 60)
         return await super().call(op, **asked)
+
+
+@contextmanager
+def held_command(held):
+    """A command, and its backend, which holds the answers to one operation."""
+    backend = HeldBackend(held)
+    with serving(build_app(ServerConfig(), make_registry(), backend)) as url, start_command(url) as command:
+        try:
+            yield command, backend
+        finally:
+            backend.answer.set()
+            command.kill()
 
 
 @contextmanager
 def opened_command():
     """A command whose verdict is held back."""
-    backend = HeldGrading()
-    with serving(build_app(ServerConfig(), make_registry(), backend)) as url, start_command(url) as command:
+    with held_command(Op.EVALUATE) as (command, backend):
         send(command, *OPENING)
         command.stdout.readline()
-        try:
-            yield command, backend
-        finally:
-            backend.verdict.set()
-            command.kill()
+        yield command, backend
     assert [episode.released for episode in backend.episodes.values()] == [True]
 
 
 def stop_at_grading(command, backend):
     """Leave as MCP's clients do, and send SIGTERM."""
     command.stdin.close()
-    assert backend.grading.wait(60)
+    assert backend.asked.wait(60)
     command.send_signal(signal.SIGTERM)
 
 
 def test_a_verdict_that_comes_soon_after_sigterm_is_printed():
     with opened_command() as (command, backend):
         stop_at_grading(command, backend)
-        backend.verdict.set()
+        backend.answer.set()
         assert json.loads(command.stderr.read())["details"] == {"steps": 0}
         assert command.wait(60) == 0
 
@@ -252,6 +260,23 @@ def test_a_command_that_is_stopped_before_its_client_leaves_says_that_there_is_n
         command.stdin.close()
         assert "no verdict: stopped by SIGTERM" in command.stderr.read()
         assert command.wait(60) == 1
+
+
+def test_a_command_that_is_stopped_while_its_instance_is_created_says_that_there_is_no_verdict():
+    with held_command(Op.CREATE) as (command, backend):
+        assert backend.asked.wait(60)
+        command.send_signal(signal.SIGTERM)
+        command.stdin.close()
+        assert "no verdict: stopped by SIGTERM" in command.stderr.read()
+        assert command.wait(60) == 1
+
+
+def test_ctrl_c_is_not_reported_as_sigterm():
+    with opened_command() as (command, _):
+        command.send_signal(signal.SIGINT)
+        command.stdin.close()
+        assert "SIGTERM" not in command.stderr.read()
+        assert command.wait(60) == 130
 
 
 async def test_an_unknown_prompt_is_refused(client):

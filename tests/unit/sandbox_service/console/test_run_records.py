@@ -29,7 +29,7 @@ UNREAD = {
     "RunFailure": {"instance_id", "retry_after_s"},
     "RunTask": {"category", "source"},
     "RunSpec": {"seed", "size", "max_turns", "step", "params"},
-    "RunEpisode": {"task", "seed", "outcome", "checked", "timings"},
+    "RunEpisode": {"task", "seed", "outcome", "checked", "timings", "frames"},
 }
 """Fields that the console does not show. A new one of the trainer belongs here or in the copy."""
 SPEC = GroupSpec(3, TaskRef("code", "tiny", "t/1", "easy"), seed=7, size=2, max_turns=4)

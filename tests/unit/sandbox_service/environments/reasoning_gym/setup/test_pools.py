@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -42,7 +43,10 @@ def pools(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "pools", module)
     spec.loader.exec_module(module)
-    return module
+    # The preparation is a program of its own, and leaves its handler.
+    handler = signal.getsignal(signal.SIGPROF)
+    yield module
+    signal.signal(signal.SIGPROF, handler)
 
 
 def test_a_generator_of_many_questions_is_endless(pools) -> None:
