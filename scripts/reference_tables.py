@@ -35,7 +35,7 @@ def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str
             yield from configuration_rows(field.annotation, f"{key}.")
             continue
         default = "none" if field.default is None else f"`{json.dumps(field.default)}`"
-        yield f"| `{key}` | {default} | {field.description} |"
+        yield f"| `{key}` | {default} | {' '.join((field.description or '').split())} |"
 
 
 def run_sections() -> dict[str, list[str]]:

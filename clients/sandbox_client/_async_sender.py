@@ -39,7 +39,7 @@ ResultT = TypeVar("ResultT")
 
 # How long closing waits for instances that cancelled creates have made; then their leases end them.
 _UNDO_S = 10.0
-# A body of this size waits for nobody: connections buffer more, even where the service reads nothing.
+# A body up to this size is buffered at once, even if the service reads nothing.
 _BUFFERED_BYTES = 32 * 2**10
 # Errors after which the service may have an instance, or make it: the connection to it broke, its answer
 # was late, its record could not be written, or the supervisor that made it is away.

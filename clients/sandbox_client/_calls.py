@@ -104,9 +104,9 @@ class ApiCall(Generic[ResultT]):
     traceparent: str | None = None
     """Its position in a trace, sent as a header."""
     instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
-    """The instances that an answer tells of."""
+    """Return the instances that an answer names."""
     unclaimed: Callable[[ResultT], tuple[str, ...]] | None = None
-    """Those that only the answer names: they are released where nobody is left to take it."""
+    """Those known only from the answer; released when the call was cancelled."""
 
     def after(self, elapsed_s: float) -> ApiCall[ResultT]:
         """Return the call as an attempt sends it after so many seconds of attempts and waits."""

@@ -170,7 +170,8 @@ class PoolConfig(Branch):
     queue_timeout_s: Seconds = 60.0
     """Maximum wait for a box."""
     max_instances_per_tenant: Positive | None = None
-    """Maximum live instances of one tenant on one node: of all environments, in ``pools`` of that one."""
+    """Maximum live instances of one tenant on one node, over all environments; in ``pools``, those of that
+    environment."""
 
 
 class QuotaConfig(Branch):
@@ -301,7 +302,8 @@ class FleetConfig(Branch):
     dashboard: bool = False
     """Start Ray's dashboard on loopback in a private cluster."""
     object_store_mib: Annotated[int, Field(ge=76)] = 100
-    """MiB of Ray's object store in a private cluster; the service hardly uses it."""
+    """MiB of Ray's object store in a private cluster, and in each pod of the Helm chart, where it must be
+    smaller than ``sandbox.sharedMemory`` (512 MiB on the head); the service hardly uses it."""
     start_timeout_s: Seconds = 120.0
     """Maximum time from the start until requests are served."""
 

@@ -70,7 +70,7 @@ class StateDir:
             _check_private(state.code)
             state.code.chmod(0o755)
             state._lock = _lock(state.path / "lock")
-        # The lock is ours, so nobody writes them any more: a service that was killed left them.
+        # This process holds the lock, so no other writes them: a service that was killed left them.
         for draft in state.code.glob(f"{_DRAFT}*"):
             shutil.rmtree(draft, ignore_errors=True)
         return state

@@ -58,7 +58,7 @@ class EpisodeQuery:
     tenant: str
     environment: str | None = None
     task: str | None = None
-    """A part of the task's id, in upper or lower case."""
+    """A part of the task's id, case-insensitive."""
     exact_task: bool = False
     """``task`` is the whole id."""
     family: str | None = None
@@ -70,7 +70,7 @@ class EpisodeQuery:
     least_steps: int | None = None
     most_steps: int | None = None
     text: str | None = None
-    """A part of a request or an answer of the episode itself, in upper and lower case as recorded."""
+    """A part of a request or an answer of the episode itself, case-sensitive."""
     with_others: bool = False
     """Return episodes without the text as well; ``EpisodeSummary.has_text`` is true for those with it."""
     since: float | None = None

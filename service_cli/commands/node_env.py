@@ -29,7 +29,10 @@ def node_env(
     folder: Annotated[
         Path,
         typer.Argument(
-            file_okay=False, resolve_path=True, help="Folder for the files that the variables name."
+            file_okay=False,
+            resolve_path=True,
+            help="Folder for the files that the variables name: "
+            "new, empty, or one that `node-env` wrote before.",
         ),
     ],
     overrides: OverridesArgument = None,
@@ -45,7 +48,8 @@ def node_env(
 
     Run `ray start` and `serve deploy` in this environment. Ray then keeps to loopback and requires the token
     in FOLDER/token, which is generated if missing. HAProxy limits clients and answers errors with problem
-    documents, as with `serve`. The settings used are those of deadline, pool and server.haproxy.
+    documents, as with `serve`. The settings used are those of deadline, pool, server.haproxy and
+    server.host, which must be the address that Serve gets if that is `::`.
 
     For a cluster of several nodes use --cluster on every node, after copying the token to all. Ray's ports
     are then open on all interfaces, and its metrics need no token: a firewall must close them to others.
@@ -78,7 +82,10 @@ def _keep_private(folder: Path) -> None:
     """Make the folder, for this user alone; it may be there with the token that the nodes share."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (folder / "token").exists() and any(folder.iterdir()):
-        raise fail(f"{folder} has other files, and would be closed to other users: name a folder of its own")
+        raise fail(
+            f"{folder} is not empty and holds no token of node-env: it would be closed to other users. "
+            "Name a new or empty folder"
+        )
     folder.chmod(0o700)
 
 

@@ -60,7 +60,7 @@ def test_a_folder_that_others_use_is_not_closed_to_them(tmp_path):
     (shared / "data.txt").touch()
     done = CliRunner().invoke(build_cli(), ["node-env", str(shared)])
     assert done.exit_code == 1
-    assert "name a folder of its own" in done.stderr
+    assert "Name a new or empty folder" in done.stderr
     assert shared.stat().st_mode & 0o777 == 0o755
     assert [file.name for file in shared.iterdir()] == ["data.txt"]
 
