@@ -50,7 +50,10 @@ def step_batches(
 
 
 def step_samples(sample: Sample, episode: RecordedEpisode, dimensions: Sequence[str]) -> Sequence[Sample]:
-    """Return a sample for each dimension in which steps of the episode have labels."""
+    """Return a sample for each dimension in which steps of the episode have labels.
+
+    Turns that the record repeats are left to the record of the earlier part.
+    """
     length = len(sample) + 1
     turns_T = np.append(sample.turns_T, np.int32(-1))
     found = []
@@ -59,7 +62,7 @@ def step_samples(sample: Sample, episode: RecordedEpisode, dimensions: Sequence[
         rewards_T = np.zeros(length, dtype=np.float32)
         for turn, label in enumerate(episode.step_labels.get(name, ())):
             places = np.flatnonzero(turns_T == turn)
-            if label is not None and len(places):
+            if label is not None and turn >= episode.repeated_turns and len(places):
                 mask_T[places[-1] + 1] = True
                 rewards_T[places[-1] + 1] = label
         if mask_T.any():

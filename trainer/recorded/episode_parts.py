@@ -36,6 +36,7 @@ def whole(parts: Sequence[RecordedEpisode]) -> RecordedEpisode:
         messages=(*last.earlier, *last.messages),
         earlier=(),
         part=parts[0].part,
+        repeated_turns=0,
         step_rewards=_rewards(parts),
         # Both name messages and turns of one part.
         step_labels={},

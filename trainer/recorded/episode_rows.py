@@ -66,6 +66,7 @@ class EpisodeRow(ClosedRow):
     params: Params = Field(default_factory=dict)
     earlier: Messages | None = None
     part: int | None = Field(default=None, ge=0)
+    repeated_turns: int | None = Field(default=None, ge=0)
     tools_unknown: bool | None = None
     # Columns of the export that training does not need.
     tenant: JsonValue = None
@@ -114,6 +115,7 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
         tools_unknown=bool(read.tools_unknown),
         earlier=read.earlier or (),
         part=read.part or 0,
+        repeated_turns=read.repeated_turns or 0,
     )
     return (episode,)
 
@@ -139,6 +141,7 @@ def episode_row(episode: RecordedEpisode) -> JsonObject:
         "temperature": episode.temperature,
         "weight": None if episode.weight == 1 else episode.weight,
         "part": episode.part or None,
+        "repeated_turns": episode.repeated_turns or None,
         "earlier": [each.model_dump(mode="json", exclude_none=True) for each in episode.earlier],
         "messages": [each.model_dump(mode="json", exclude_none=True) for each in episode.messages],
         "tools": [each.model_dump(mode="json") for each in episode.tools],

@@ -87,6 +87,7 @@ def _recorded(
         origin=origin,
         earlier=_messages(trajectory.lines[: frame.first]),
         part=part,
+        repeated_turns=len(earlier),
         id=trajectory.id,
         environment=trajectory.task.environment,
         split=trajectory.task.split,

@@ -76,6 +76,10 @@ class RecordedEpisode:
     """Messages of earlier sessions, which the model does not see; repeating the episode needs them."""
     part: int = 0
     """Number of the record in its episode, which has one for each session and each set of tools; from 0."""
+    repeated_turns: int = 0
+    """So many of the assistant's messages, the first ones, are those of an earlier part of the session, where
+    they are learned and labelled.
+    """
 
     @property
     def task(self) -> tuple[str, str]:

@@ -82,7 +82,7 @@ class ContinuationLabeller:
                 values += [None] * repeated.examples
                 for place, turn in enumerate(repeated.turns, 1):
                     await repeated.take_step(turn)
-                    if turn.number < repeated.earlier:
+                    if turn.number < repeated.earlier + episode.repeated_turns:
                         values.append(None)
                         continue
                     try:
@@ -92,8 +92,8 @@ class ContinuationLabeller:
                         values.append(None)
         except SandboxError as error:
             raise LabelFailed(f"{episode.origin}: {error}", error.failure_class.value) from error
-        examples = frozenset(range(repeated.examples - repeated.earlier))
-        return StepLabels({self._dimension: tuple(values[repeated.earlier :])}, dict(failures), examples)
+        no_steps = frozenset(range(max(repeated.examples - repeated.earlier, episode.repeated_turns)))
+        return StepLabels({self._dimension: tuple(values[repeated.earlier :])}, dict(failures), no_steps)
 
     async def _value(self, repeated: RepeatedEpisode, steps: int) -> float:
         """Return the value of the last of the steps that were taken. Raises LabelFailed."""

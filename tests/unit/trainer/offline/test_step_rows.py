@@ -57,6 +57,20 @@ def test_each_dimension_has_rows_of_its_own_and_unknown_labels_are_left_out(tmp_
     assert rows == {(0, 0): 2, (0, 1): 1, (1, 0): 2, (2, 1): 2}
 
 
+def test_turns_that_a_record_repeats_are_trained_on_in_the_earlier_one_alone(tmp_path):
+    first = replace(EPISODES[0], messages=EPISODES[0].messages[:3], step_labels={"correctness": (0.25,)})
+    later = replace(EPISODES[0], part=1, repeated_turns=1, skipped=frozenset({1}))
+    samples = batch(tmp_path, [first, later], held_out=0.0, batch=2).samples
+    labels = sorted(each.rewards_T[each.mask_T].tolist() for each in samples)
+    assert labels == [[0.0], [0.25]]
+
+
+def test_turns_without_loss_are_trained_on_where_they_have_labels(tmp_path):
+    shown = replace(EPISODES[0], skipped=frozenset({1}))
+    (sample,) = batch(tmp_path, [shown], held_out=0.0, batch=1).samples
+    assert sample.rewards_T[sample.mask_T].tolist() == [0.25, 0.0]
+
+
 @pytest.mark.parametrize("splits", [("", ""), ("train", "")], ids=["of a file", "of a run and an export"])
 def test_episodes_of_one_task_are_trained_on_or_held_out_together(tmp_path, splits):
     records = [replace(each, split=splits[place % 2]) for place, each in enumerate(EPISODES)]

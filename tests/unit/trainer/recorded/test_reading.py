@@ -367,6 +367,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         tools_unknown=True,
         earlier=(asked, other),
         part=1,
+        repeated_turns=1,
     )
     preference = Preference((asked,), (said,), (other,), ORIGIN, "code", "t/1", margin=0.5)
     labelled = tuple(LabelledCompletion((asked,), (said,), wanted, ORIGIN) for wanted in (True, False))

@@ -75,6 +75,7 @@ def test_sessions_of_an_episode_are_records_of_their_own() -> None:
     assert not first.skipped | second.skipped
     assert (first.earlier, second.earlier) == ((), first.messages)
     assert (first.part, second.part) == (0, 1)
+    assert second.repeated_turns == 0
 
 
 def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_only() -> None:
@@ -84,6 +85,7 @@ def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_on
     assert said(after) == [*said(before), "line 3"]
     assert [len(each.tools) for each in (before, after)] == [1, 2]
     assert [set(each.skipped) for each in (before, after)] == [set(), {1}]
+    assert [each.repeated_turns for each in (before, after)] == [0, 1]
 
 
 def test_a_session_that_ended_without_a_turn_is_no_record() -> None:

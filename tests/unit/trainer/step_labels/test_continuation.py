@@ -275,3 +275,12 @@ async def test_steps_of_a_later_session_are_labelled_behind_those_of_the_earlier
     found = await labels_of(later, SessionsService(STEPS))
     assert found.labels["correctness"] == values[1:]
     assert not found.no_steps
+
+
+async def test_turns_before_a_change_of_tools_are_labelled_in_the_record_of_the_earlier_part_alone() -> None:
+    first, both = recorded("a"), recorded("a", "b")
+    later = replace(both, part=1, repeated_turns=1, skipped=frozenset({1}))
+    found = [await labels_of(each, EchoService(STEPS)) for each in (first, later, both)]
+    earlier, labels, all_labels = (each.labels["correctness"] for each in found)
+    assert (*earlier, *labels) == (all_labels[0], None, all_labels[1])
+    assert [each.no_steps for each in found[:2]] == [frozenset(), {0}]
