@@ -5,9 +5,9 @@ Read loosely: a newer service may send codes and members that this client does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from sandbox_contract.episodes import StepResult
 from sandbox_contract.problems import ErrorCode, FailureClass
@@ -37,13 +37,19 @@ __all__ = [
 _PROXY_STATUSES = frozenset({429, 502, 503, 504})
 
 
+def _known_class(value: object) -> object:
+    """Return a class that clients know: one of a later service counts as the service's, never as a score."""
+    known = {each.value for each in FailureClass}
+    return FailureClass.SANDBOX if isinstance(value, str) and value not in known else value
+
+
 class _ForeignProblem(BaseModel):
     """A problem document with the least that any version of the service sends."""
 
     model_config = ConfigDict(extra="ignore")
 
     code: str
-    failure_class: FailureClass
+    failure_class: Annotated[FailureClass, BeforeValidator(_known_class)]
     retryable: bool = False
     detail: str = ""
     title: str = ""
