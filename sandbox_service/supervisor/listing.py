@@ -48,10 +48,10 @@ class Listing:
     """
 
     def __init__(self, before: int = 0) -> None:
-        """All numbers follow ``before``.
+        """Give instances numbers above ``before``.
 
-        Where that is above the numbers of a supervisor's earlier life, a listing that was begun then begins
-        anew: it may name an instance twice, but leaves none out.
+        If the numbers of a supervisor's former process are all lower, a client that continues a listing of
+        that process gets all live instances again: it may see one twice, and misses none.
         """
         self._of_tenant: dict[str, _Listed] = {}
         self._last = before

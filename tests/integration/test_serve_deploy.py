@@ -23,7 +23,6 @@ from local_processes.descendants import Descendants
 from local_processes.ports import free_port
 from sandbox_client import SandboxClient
 from sandbox_contract.messages import Message
-from tests.harness.waiting import wait_until
 from tests.integration.test_service import descendants, listening
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -115,7 +114,11 @@ def titles() -> Iterator[str]:
 
 def test_a_deployed_service_starts_its_supervisor_before_anyone_calls_it(deploy: Deploy):
     deploy({"sandbox": {"kind": "process"}})
-    wait_until(lambda: any("ray::SupervisorActor" in title for title in titles()))
+    deadline = time.monotonic() + 60
+    while not any("ray::SupervisorActor" in title for title in titles()):
+        if time.monotonic() > deadline:
+            pytest.fail("no supervisor has been started")
+        time.sleep(0.2)
 
 
 def test_a_deployed_service_plays_episodes_and_opens_nothing_to_other_machines(deploy: Deploy):

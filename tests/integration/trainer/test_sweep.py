@@ -77,8 +77,8 @@ def sweeping(folder: Path, program: str, *words: str) -> Iterator[subprocess.Pop
 
 def test_the_json_of_a_sweep_is_all_that_it_writes_to_standard_output(tmp_path: Path) -> None:
     with sweeping(tmp_path, PROGRAM, "seed=0,1", "--json") as process:
-        output, told = process.communicate()
-    assert process.returncode == 0, told
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
     assert [each["done"] for each in json.loads(output)["trials"]] == [True, True]
 
 
@@ -87,9 +87,9 @@ def test_ctrl_c_ends_a_sweep_and_its_trial_and_says_so(tmp_path: Path) -> None:
     with sweeping(tmp_path, PROGRAM.replace("/ 10,", "/ 10 + time.sleep(600),"), "seed=0,1") as process:
         wait_until(begun.exists)
         process.send_signal(signal.SIGINT)
-        output, told = process.communicate()
-    assert process.returncode == 130, told
-    assert "interrupted; the same command resumes the sweep" in told
+        output, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert "interrupted; the same command resumes the sweep" in errors
     assert output == ""
     wait_until(lambda: not trials_of(tmp_path))
 

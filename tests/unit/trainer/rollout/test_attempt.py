@@ -107,3 +107,4 @@ async def test_the_log_says_which_episodes_were_not_written_as_their_text_would_
     assert played.drifted == 1
     logged = [each.message for each in caplog.records if "tokenized differently" in each.message]
     assert logged == ["episode 3.2: the text of 1 of 1 turns would be tokenized differently"]
+    assert (await play_with(ToldService([END]), "Submitted.")).drifted == 0

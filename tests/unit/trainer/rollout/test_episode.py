@@ -8,7 +8,7 @@ from tests.fakes.told_service import ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, SandboxServiceConfig
-from trainer.engines.generation import Finish, Generation, GenerationRequest
+from trainer.engines.generation import Generation, GenerationRequest
 from trainer.errors import ConfigError, Stalled
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
@@ -131,19 +131,6 @@ async def test_native_calls_are_sent_with_ids_that_no_turn_shares() -> None:
     sent = [body["message"]["tool_calls"][0] for body in service.bodies("step")]
     assert [call["id"] for call in sent] == ["000000000", "000000001"]
     assert sent[0]["function"] == {"name": "submit", "arguments": '{"answer": 95}'}
-
-
-async def test_turns_that_were_not_written_as_their_text_would_be_are_counted() -> None:
-    chat = tiny_chat()
-    letters = [chat.encode(letter)[0] for letter in "Submitted."]
-
-    class Speller:
-        async def generate(self, request) -> Generation:
-            ids = (*letters, chat.stop_ids[0])
-            return Generation(ids, (-1.0,) * len(ids), Finish.STOP, (VersionSpan(0, len(ids), 0),))
-
-    assert (await play(ToldService([END]), policy=Speller())).drifted == 1
-    assert (await play(ToldService([END]), SUBMIT)).drifted == 0
 
 
 async def test_the_watch_hears_of_every_phase() -> None:
