@@ -189,6 +189,8 @@ def check_tracing(config: ServiceConfig) -> None:
 
 def check_tls(config: ServiceConfig) -> None:
     """Raise NotReadyError if the files of TLS between nodes cannot be read or do not belong together."""
+    from sandbox_service.supervisor.certificates import valid_until
+
     tls = _tls_files(config.fleet)
     if tls is None:
         return
@@ -198,10 +200,10 @@ def check_tls(config: ServiceConfig) -> None:
         except OSError as error:
             raise NotReadyError(f"TLS between nodes: {path} cannot be read: {error.strerror}") from error
     try:
-        tls.context(server=True)
+        valid_until(tls)
     except ssl.SSLError as error:
         names = "fleet.tls_certificate, tls_key and tls_authority"
-        raise NotReadyError(f"{names} are no PEM files that belong together: {error}") from error
+        raise NotReadyError(f"{names} are no valid PEM files that belong together: {error}") from error
 
 
 def check_agents(config: ServiceConfig) -> None:

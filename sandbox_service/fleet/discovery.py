@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import ray
 
 from sandbox_service.stream.address import TcpAddress, UnixAddress
+from sandbox_service.supervisor.certificates import Certificates
 from sandbox_service.telemetry import get_logger
 
 from .members import FleetView, Member, mismatch_of
@@ -26,8 +27,6 @@ from .pings import Pings
 from .scaler import ensure_scaler, fleet_scale, renew_scaler
 
 if TYPE_CHECKING:
-    import ssl
-
     from ray.actor import ActorHandle
 
     from sandbox_service.errors import ServiceError
@@ -61,7 +60,7 @@ class RayDiscovery:
         """Last decision of the scaler; None without scaling."""
         self._find_scaler: Callable[[Roster], None] = renew_scaler
         self._node_id: str = ray.get_runtime_context().get_node_id()
-        self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
+        self._certificates = Certificates(roster.tls, server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
         self._pings: Pings[ActorHandle[SupervisorActor]] = Pings(
             _address_of, answer_s=ANSWER_TIMEOUT_S, most_round_s=REFRESH_INTERVAL_S + ANSWER_TIMEOUT_S
@@ -124,6 +123,8 @@ class RayDiscovery:
             # A failure is in the log; the next refresh may succeed.
             with suppress(Exception):
                 await self.refresh()
+            if self._certificates is not None:
+                self._certificates.renew()
             await asyncio.sleep(REFRESH_INTERVAL_S)
 
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
@@ -183,7 +184,9 @@ class RayDiscovery:
     def _member(self, address: SupervisorAddress) -> Member:
         reached: Address = UnixAddress(address.unix_path)
         if address.node_id != self._node_id and address.port is not None:
-            reached = TcpAddress(address.host, address.port, self._tls)
+            reached = TcpAddress(
+                address.host, address.port, self._certificates.context if self._certificates else None
+            )
         return Member(address.name, reached, address.secret, address.host)
 
 

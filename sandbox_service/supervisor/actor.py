@@ -23,11 +23,10 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
+from .certificates import Certificates
 from .options import SupervisorAddress, running_version, version_of
 
 if TYPE_CHECKING:
-    import ssl
-
     from .options import Core, CoreBuilder, SupervisorOptions
 
 
@@ -51,6 +50,7 @@ class SupervisorActor:
         self._address: SupervisorAddress | None = None
         self._failure = "starting"
         self._fence: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def address(self) -> SupervisorAddress | None:
@@ -143,13 +143,20 @@ class SupervisorActor:
         path = self._options.socket_path()
         await server.listen_unix(path)
         host = _node_address()
-        port = await server.listen_tcp(host, 0, self._tls()) if self._options.tcp else None
+        port = await self._listen_tcp(server, host) if self._options.tcp else None
         node_id = ray.get_runtime_context().get_node_id()
         self._failure = ""
         self._fence = asyncio.get_running_loop().create_task(self._restart_when_fenced(core))
         self._address = SupervisorAddress(
             self._options.name, node_id, str(path), host, port, secret, pid=os.getpid()
         )
+
+    async def _listen_tcp(self, server: StreamServer, host: str) -> int:
+        if self._options.tls is None:
+            return await server.listen_tcp(host)
+        certificates = Certificates(self._options.tls, server=True)
+        self._renewal = asyncio.get_running_loop().create_task(certificates.keep_renewed())
+        return await server.listen_tcp(host, 0, certificates.context)
 
     async def _give_up_core(self) -> None:
         """Close the core before another start; a failure is logged."""
@@ -162,6 +169,8 @@ class SupervisorActor:
 
     async def _shut_down(self, *, drain: bool) -> None:
         self._address = None
+        if self._renewal is not None:
+            self._renewal.cancel()
         core, self._core = self._core, None
         server, self._server = self._server, None
         try:
@@ -172,9 +181,6 @@ class SupervisorActor:
         finally:
             if core is not None:
                 await core.close()
-
-    def _tls(self) -> ssl.SSLContext | None:
-        return self._options.tls.context(server=True) if self._options.tls is not None else None
 
 
 def _node_address() -> str:

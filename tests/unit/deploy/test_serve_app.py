@@ -44,7 +44,7 @@ def test_files_that_are_no_certificates_are_refused_before_anything_starts(tmp_p
     with pytest.raises(NotReadyError, match=r"node\.pem cannot be read: No such file"):
         check_tls(config(fleet=fleet))
     file.write_text("no certificate")
-    with pytest.raises(NotReadyError, match=r"fleet\.tls_certificate.* are no PEM files"):
+    with pytest.raises(NotReadyError, match=r"fleet\.tls_certificate.* are no valid PEM files"):
         check_tls(config(fleet=fleet))
     check_tls(config())
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.supervisor.options import SupervisorAddress, SupervisorOptions, TlsFiles, private_dir
 from sandbox_service.wire.frames import Frame, Op
+from tests.harness.certificates import certificates_in
 
 QUICK = StreamOptions(connect_timeout_s=0.5, back_off_max_s=0.05)
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
@@ -45,16 +44,8 @@ def test_the_secret_is_not_shown():
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[TlsFiles, TlsFiles]:
     """Files of a fleet, and files that another authority signed."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl, which makes the certificates, is not installed")
-    return _certificates(tmp_path_factory.mktemp("ours")), _certificates(tmp_path_factory.mktemp("theirs"))
-
-
-def _certificates(folder: Path) -> TlsFiles:
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=fleet -keyout"
-    subprocess.run([*command.split(), str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return TlsFiles(str(certificate), str(key), authority=str(certificate))
+    folders = [tmp_path_factory.mktemp(name) for name in ("ours", "theirs")]
+    return certificates_in(folders[0]), certificates_in(folders[1])
 
 
 async def echo(frame: Frame) -> Frame:

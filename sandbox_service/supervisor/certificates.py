@@ -1,0 +1,108 @@
+"""Certificates of the connections between nodes, loaded again when their files were renewed.
+
+A certificate manager replaces the files weeks before the certificate in them ends, and no process may have to
+be restarted for that. Open connections stay as they are; new ones are made with the new certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from sandbox_service.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from .options import TlsFiles
+
+
+EXPIRY_WARNING_S = 7 * 86_400.0
+"""Time before the end of a certificate at which its process begins to warn, once a day."""
+RENEWAL_INTERVAL_S = 60.0
+"""Time between two looks at the files."""
+_WARNINGS_GAP_S = 86_400.0
+
+logger = get_logger(__name__)
+
+
+class Certificates:
+    """The TLS context of one end, which follows its files. Belongs to one event loop."""
+
+    def __init__(self, files: TlsFiles, *, server: bool) -> None:
+        """Load the files. Raises OSError, or ssl.SSLError if they do not belong together."""
+        self._files = files
+        self._loaded = self._stamp()
+        self._refused: object = None
+        self._valid_until = valid_until(files)
+        self._warned_at = 0.0
+        self.context = files.context(server=server)
+
+    async def keep_renewed(self) -> None:
+        """Look at the files once a minute, until cancelled."""
+        while True:
+            self.renew()
+            await asyncio.sleep(RENEWAL_INTERVAL_S)
+
+    def renew(self) -> None:
+        """Load the files if they changed; such as cannot be used are logged, and the former ones stay."""
+        try:
+            stamp = self._stamp()
+            if stamp not in (self._loaded, self._refused):
+                self._load(stamp)
+        except OSError as error:  # also of files that do not belong together; they may be half replaced
+            self._refuse(str(error))
+        self._warn_of_expiry()
+
+    def _load(self, stamp: object) -> None:
+        # In a context of their own first: one that refuses a key has already dropped the former.
+        ends_at = valid_until(self._files)
+        if self._stamp() != stamp:
+            return  # replaced meanwhile: the next look finds them complete
+        self.context.load_cert_chain(self._files.certificate, self._files.key)
+        self.context.load_verify_locations(self._files.authority)
+        self._loaded, self._refused, self._valid_until = stamp, None, ends_at
+        self._warned_at = 0.0
+        logger.info("certificate_renewed", file=self._files.certificate, days_left=self._days_left())
+
+    def _refuse(self, reason: str) -> None:
+        try:
+            stamp: object = self._stamp()
+        except OSError:
+            stamp = "missing"
+        if stamp != self._refused:
+            logger.error("certificate_refused", file=self._files.certificate, reason=reason)
+        self._refused = stamp
+
+    def _warn_of_expiry(self) -> None:
+        left, now = self._valid_until - time.time(), time.monotonic()
+        if left < EXPIRY_WARNING_S and (not self._warned_at or now - self._warned_at > _WARNINGS_GAP_S):
+            self._warned_at = now
+            logger.warning("certificate_expires", file=self._files.certificate, days_left=self._days_left())
+
+    def _days_left(self) -> float:
+        return round((self._valid_until - time.time()) / 86_400, 1)
+
+    def _stamp(self) -> object:
+        paths = (self._files.certificate, self._files.key, self._files.authority)
+        return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in map(os.stat, paths))
+
+
+def valid_until(files: TlsFiles) -> float:
+    """Return the Unix time at which the certificate ends, after a handshake with itself.
+
+    Raises ssl.SSLError if the authority did not sign it, if it has ended, or if the key is another's.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = files.context(server=True).wrap_bio(to_server, to_client, server_side=True)
+    client = files.context(server=False).wrap_bio(to_client, to_server)
+    for end in (client, server, client, server):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    certificate = client.getpeercert()
+    if certificate is None:
+        raise ssl.SSLError("the handshake showed no certificate")
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.stream.address import TcpAddress
+from sandbox_service.stream.connection import MultiplexedClient
+from sandbox_service.stream.server import StreamServer
+from sandbox_service.supervisor.certificates import Certificates, valid_until
+from sandbox_service.supervisor.options import TlsFiles
+from sandbox_service.wire.frames import Frame, Op
+from tests.harness.certificates import certificates_in
+
+STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
+
+
+async def echo(frame: Frame) -> Frame:
+    return frame.reply(frame.body)
+
+
+async def shown_certificate(port: int, trusted: TlsFiles) -> bytes:
+    """Connect with the files as they are on disk now, and return the certificate that the server shows."""
+    seen: list[bytes] = []
+    context = trusted.context(server=False)
+
+    class Noting(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            seen.append(self.getpeercert(binary_form=True) or b"")
+
+    context.sslobject_class = Noting
+    client = MultiplexedClient(TcpAddress("127.0.0.1", port, context))
+    try:
+        assert (await client.request(STEP, 5)).body == b"x"
+    finally:
+        await client.close()
+    return seen[-1]
+
+
+def logged(caplog: pytest.LogCaptureFixture, event: str) -> int:
+    return sum(isinstance(record.msg, dict) and record.msg["event"] == event for record in caplog.records)
+
+
+def in_der(file: str) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(Path(file).read_text())
+
+
+async def test_a_renewed_certificate_serves_new_connections_and_leaves_open_ones(tmp_path: Path):
+    files = certificates_in(tmp_path)
+    certificates = Certificates(files, server=True)
+    asking = Certificates(files, server=False)
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
+    earlier = MultiplexedClient(TcpAddress("127.0.0.1", port, asking.context))
+    assert (await earlier.request(STEP, 5)).body == b"x"
+    first = in_der(files.certificate)
+
+    certificates_in(tmp_path)
+    certificates.renew()
+    asking.renew()
+
+    assert await shown_certificate(port, files) == in_der(files.certificate) != first
+    assert (await earlier.request(STEP, 5)).body == b"x"
+    later = MultiplexedClient(TcpAddress("127.0.0.1", port, asking.context))
+    assert (await later.request(STEP, 5)).body == b"x"
+    for client in (earlier, later):
+        await client.close()
+    await server.close()
+
+
+@pytest.mark.parametrize("damage", ["another's key", "half written", "missing"])
+async def test_files_that_cannot_be_used_leave_the_former_certificate(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+):
+    files = certificates_in(tmp_path)
+    kept = tmp_path / "kept.pem"
+    kept.write_bytes(Path(files.certificate).read_bytes())
+    trusted = TlsFiles(str(kept), str(tmp_path / "kept-key.pem"), str(kept))
+    Path(trusted.key).write_bytes(Path(files.key).read_bytes())
+    certificates = Certificates(files, server=True)
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    if damage == "another's key":
+        Path(files.key).write_bytes(Path(certificates_in(other).key).read_bytes())
+    elif damage == "half written":
+        Path(files.certificate).write_text(kept.read_text()[:400])
+    else:
+        Path(files.certificate).unlink()
+    with caplog.at_level(logging.ERROR):
+        certificates.renew()
+        certificates.renew()
+    assert logged(caplog, "certificate_refused") == 1
+    assert await shown_certificate(port, trusted) == in_der(str(kept))
+
+    certificates_in(tmp_path)
+    certificates.renew()
+    assert await shown_certificate(port, files) == in_der(files.certificate)
+    await server.close()
+
+
+@pytest.mark.parametrize(("days", "warnings"), [(2, 1), (30, 0)])
+async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(
+    tmp_path: Path, days: int, warnings: int, caplog: pytest.LogCaptureFixture
+):
+    certificates = Certificates(certificates_in(tmp_path, days=days), server=True)
+    with caplog.at_level(logging.WARNING):
+        certificates.renew()
+        certificates.renew()
+    assert logged(caplog, "certificate_expires") == warnings
+
+
+def test_a_certificate_that_the_authority_did_not_sign_is_refused(tmp_path: Path):
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+    ours, theirs = certificates_in(tmp_path / "ours"), certificates_in(tmp_path / "theirs")
+    with pytest.raises(ssl.SSLError):
+        valid_until(TlsFiles(ours.certificate, ours.key, theirs.authority))
