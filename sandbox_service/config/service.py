@@ -288,8 +288,8 @@ class FleetConfig(Branch):
     name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = None
     """Name of the fleet, which separates services on one cluster; by default derived from the port."""
     tls_certificate: Path | None = None
-    """PEM certificate of the streams between nodes, at this path on every node; read again when it changes, as
-    are the other two. By default no TLS."""
+    """PEM certificate of the streams between nodes, at this path on every node; read again when it changes,
+    as are the other two. By default no TLS."""
     tls_key: Path | None = None
     """Private key of the certificate."""
     tls_authority: Path | None = None

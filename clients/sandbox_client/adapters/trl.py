@@ -14,6 +14,7 @@ TRL 1.16.
 from __future__ import annotations
 
 import atexit
+import copyreg
 import inspect
 import keyword
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -115,6 +116,19 @@ class SandboxEnvironment:
             self._episode = None
 
 
+class _ServedClass(type):
+    """Class of the classes made here, which other processes make again: no module has them by name.
+
+    ``AsyncGRPOTrainer`` sends its environments' class to the process that plays them.
+    """
+
+    served: tuple[str, str, str | None, Mapping[str, JsonValue] | None]
+    """Arguments of ``environment_class``."""
+
+
+copyreg.pickle(_ServedClass, lambda made: (_served_class, made.served))
+
+
 def environment_class(
     base_url: str,
     environment: str,
@@ -124,10 +138,17 @@ def environment_class(
 ) -> type[SandboxEnvironment]:
     """Return a class whose methods are the tools of a served environment.
 
-    Its objects share one client, which is safe between threads. Raises UnsuitableToolsError for an
-    environment without tools of its own (TRL needs the same tools in all tasks), and for a tool that has no
-    name of a method.
+    Its objects share one client, which is safe between threads. It can be pickled, then with the key if one
+    is given; a process that unpickles it asks the service for the tools again. Raises UnsuitableToolsError
+    for an environment without tools of its own (TRL needs the same tools in all tasks), and for a tool that
+    has no name of a method.
     """
+    return cast("type[SandboxEnvironment]", _served_class(base_url, environment, api_key, params))
+
+
+def _served_class(
+    base_url: str, environment: str, api_key: str | None, params: Mapping[str, JsonValue] | None
+) -> _ServedClass:
     client = SandboxClient(base_url, api_key)
     # TRL never closes its environments.
     atexit.register(client.close)
@@ -138,12 +159,14 @@ def environment_class(
         raise
     methods = {tool.function.name: tool_method(tool.function) for tool in tools}
     words = environment.replace("-", "_").split("_")
-    return type(
+    made = _ServedClass(
         "".join(word.capitalize() for word in words) + "Environment",
         (SandboxEnvironment,),
         {"__doc__": f"Episodes of {environment}.", "_client": client, "_name": environment, "_params": params}
         | methods,
     )
+    made.served = (base_url, environment, api_key, params)
+    return made
 
 
 def task_rows(

@@ -1,6 +1,8 @@
 """TRL reads the tools of an environment from the class, and gets its rewards."""
 
 import inspect
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
@@ -51,6 +53,18 @@ def test_a_class_has_the_tools_of_its_environment_and_nothing_else(address):
     assert made.__name__ == "ToolsEnvironment"
     public = {name for name, _ in inspect.getmembers(made, inspect.isfunction) if not name.startswith("_")}
     assert public == {"reset", "get_reward", "shout"}
+
+
+def test_another_process_can_unpickle_the_class_and_play(address):
+    # AsyncGRPOTrainer sends it in this way to a process that it spawns.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+        assert other.submit(first_message, environment_class(address, "tools")).result(60) == "Say something."
+
+
+def first_message(factory: type[SandboxEnvironment]) -> str:
+    environment = factory()
+    assert callable(environment.shout)
+    return environment.reset(task_id="echo-1")
 
 
 def test_a_rollout_is_rewarded_once_by_its_evaluation_and_released(address, backend):

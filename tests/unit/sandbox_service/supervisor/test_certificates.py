@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import ssl
 from pathlib import Path
 
@@ -71,32 +72,44 @@ async def test_a_renewed_certificate_serves_new_connections_and_leaves_open_ones
     await server.close()
 
 
+def folder_in(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
+
+
+def copied(files: TlsFiles, folder: Path) -> TlsFiles:
+    shutil.copytree(Path(files.key).parent, folder)
+    return TlsFiles(
+        *(str(folder / Path(path).name) for path in (files.certificate, files.key, files.authority))
+    )
+
+
+def do_damage(files: TlsFiles, damage: str, others: TlsFiles) -> None:
+    certificate = Path(files.certificate)
+    if damage == "another's key":
+        shutil.copy(others.key, files.key)
+    elif damage == "half written":
+        certificate.write_text(certificate.read_text()[:400])
+    else:
+        certificate.unlink()
+
+
 @pytest.mark.parametrize("damage", ["another's key", "half written", "missing"])
 async def test_files_that_cannot_be_used_leave_the_former_certificate(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ):
     files = certificates_in(tmp_path)
-    kept = tmp_path / "kept.pem"
-    kept.write_bytes(Path(files.certificate).read_bytes())
-    trusted = TlsFiles(str(kept), str(tmp_path / "kept-key.pem"), str(kept))
-    Path(trusted.key).write_bytes(Path(files.key).read_bytes())
+    kept = copied(files, tmp_path / "kept")
     certificates = Certificates(files, server=True)
     server = StreamServer(echo)
     port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
 
-    other = tmp_path / "other"
-    other.mkdir()
-    if damage == "another's key":
-        Path(files.key).write_bytes(Path(certificates_in(other).key).read_bytes())
-    elif damage == "half written":
-        Path(files.certificate).write_text(kept.read_text()[:400])
-    else:
-        Path(files.certificate).unlink()
+    do_damage(files, damage, certificates_in(folder_in(tmp_path, "other")))
     with caplog.at_level(logging.ERROR):
         certificates.renew()
         certificates.renew()
     assert logged(caplog, "certificate_refused") == 1
-    assert await shown_certificate(port, trusted) == in_der(str(kept))
+    assert await shown_certificate(port, kept) == in_der(kept.certificate)
 
     certificates_in(tmp_path)
     certificates.renew()
@@ -116,8 +129,6 @@ async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(
 
 
 def test_a_certificate_that_the_authority_did_not_sign_is_refused(tmp_path: Path):
-    for name in ("ours", "theirs"):
-        (tmp_path / name).mkdir()
-    ours, theirs = certificates_in(tmp_path / "ours"), certificates_in(tmp_path / "theirs")
+    ours, theirs = (certificates_in(folder_in(tmp_path, name)) for name in ("ours", "theirs"))
     with pytest.raises(ssl.SSLError):
         valid_until(TlsFiles(ours.certificate, ours.key, theirs.authority))
