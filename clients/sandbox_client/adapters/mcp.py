@@ -9,10 +9,14 @@ https://modelcontextprotocol.io/specification, package mcp 2.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import importlib.metadata
 import itertools
+import os
+import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
@@ -28,6 +32,7 @@ from .conversation import text_of, tool_call_message
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+    import anyio
     from mcp.server.context import ServerRequestContext
     from pydantic import JsonValue
 
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 
 META = "training-sandbox/"
 TASK_PROMPT = "task"
+_CHUNK_BYTES = 65_536
+_CHUNKS_AHEAD = 16
 _OF_THE_SERVER = frozenset({ErrorCode.STEP_INDEX_MISMATCH, ErrorCode.INSTANCE_BUSY})
 
 
@@ -187,9 +194,36 @@ async def instance_server(
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve the client at standard input and output until it leaves."""
-    async with stdio_server() as (received, sent):
+    """Serve the client at standard input and output until it leaves; can be cancelled before."""
+    async with stdio_server(cast("anyio.AsyncFile[str]", _standard_input())) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
+
+
+async def _standard_input() -> AsyncIterator[str]:
+    """Yield the lines of standard input.
+
+    The package's own reader cannot be cancelled while its thread waits for a line: Ctrl-C and SIGTERM would
+    leave the instance as it is until the client closes its end.
+    """
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes] = asyncio.Queue(_CHUNKS_AHEAD)
+
+    def read() -> None:
+        # Not through sys.stdin: at exit the interpreter would wait for the lock that a read holds.
+        chunk = b"more"
+        with contextlib.suppress(RuntimeError, concurrent.futures.CancelledError):  # the loop has ended
+            while chunk:
+                chunk = os.read(0, _CHUNK_BYTES)
+                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    begun: list[bytes] = []
+    while chunk := await chunks.get():
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            yield b"".join((*begun, line)).decode("utf-8", "replace")
+            begun.clear()
+        begun.append(rest)
 
 
 def _is_the_agents(error: SandboxError) -> bool:

@@ -257,9 +257,16 @@ def test_a_command_that_is_stopped_while_grading_says_that_there_is_no_verdict()
 def test_a_command_that_is_stopped_before_its_client_leaves_says_that_there_is_no_verdict():
     with opened_command() as (command, _):
         command.send_signal(signal.SIGTERM)
-        command.stdin.close()
         assert "no verdict: stopped by SIGTERM" in command.stderr.read()
         assert command.wait(60) == 1
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_releases_the_instance_while_the_client_is_still_there(sent):
+    with opened_command() as (command, backend):
+        command.send_signal(sent)
+        command.wait(60)
+        assert [episode.released for episode in backend.episodes.values()] == [True]
 
 
 def test_a_command_that_is_stopped_while_its_instance_is_created_says_that_there_is_no_verdict():
@@ -274,7 +281,6 @@ def test_a_command_that_is_stopped_while_its_instance_is_created_says_that_there
 def test_ctrl_c_is_not_reported_as_sigterm():
     with opened_command() as (command, _):
         command.send_signal(signal.SIGINT)
-        command.stdin.close()
         assert "SIGTERM" not in command.stderr.read()
         assert command.wait(60) == 130
 
