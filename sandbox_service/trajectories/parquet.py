@@ -67,6 +67,7 @@ EPISODE_SCHEMA = pa.schema(
         ("step_ms", pa.list_(pa.float64())),
         ("messages", pa.list_(_MESSAGE)),
         ("tools", pa.string()),
+        ("frames", pa.string()),
     ]
 )
 
@@ -87,7 +88,7 @@ EVENT_SCHEMA = pa.schema(
     ]
 )
 
-_AS_TEXT = ("params", "request", "result", "timing", "tools")
+_AS_TEXT = ("frames", "params", "request", "result", "timing", "tools")
 
 
 def write_parquet(path: Path, rows: Rows, lines: Iterator[JsonObject]) -> int:

@@ -15,7 +15,7 @@ from . import reader
 from .bodies import value_of
 from .reader import InstanceFilter
 from .records import EventKind, public_id
-from .view import agent_turns, conversation_of, outcome_of, tools_of
+from .view import agent_turns, conversation_of, frames_of, outcome_of, tools_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -97,10 +97,17 @@ def jsonl_line(row: JsonObject) -> str:
 def episode_row(
     stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome | None = None
 ) -> JsonObject:
-    """Return the row of an episode with these events; ``outcome`` is theirs, where it is known already."""
+    """Return the row of an episode with these events; ``outcome`` is theirs, where it is known already.
+
+    ``frames`` is there where the episode has several sessions, or tools that change.
+    """
     messages: list[JsonValue] = [*conversation_of(events)]
     columns = episode_columns(stored, events, outcome or outcome_of(events))
-    return {**columns, "messages": messages, "tools": tools_of(events)}
+    row = {**columns, "messages": messages, "tools": tools_of(events)}
+    frames = frames_of(events)
+    if len(frames) > 1:
+        row["frames"] = [frame.model_dump(mode="json") for frame in frames]
+    return row
 
 
 def episode_columns(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandbox_contract.frames import frame_after, opening_frame
 from sandbox_contract.inspection import Event, InstanceTrajectory
 
 from .bodies import json_object_of, object_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
+    from sandbox_contract.frames import ConversationFrame
 
     from .pages import EventPage
     from .records import EventRecord, InstanceRecord
@@ -135,12 +137,27 @@ def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
 
 
 def tools_of(events: Sequence[EventRecord]) -> list[JsonValue]:
-    """Return the tools that the episode offered."""
+    """Return the tools that the episode offered at its beginning."""
     for event in events:
         if event.kind is EventKind.CREATE and event.status < 400:
             tools = (object_of(event.response) or {}).get("tools")
             return tools if isinstance(tools, list) else []
     return []
+
+
+def frames_of(events: Sequence[EventRecord]) -> list[ConversationFrame]:
+    """Return the sessions and sets of tools of ``conversation_of``, in order; the first is the opening's."""
+    begun = opening_frame(())
+    frames = [frame_after(begun, {"tools": tools_of(events)}, message=0) or begun]
+    count = 0
+    for turn in agent_turns(events):
+        count += turn.action is not None
+        info = (object_of(turn.event.response) or {}).get("info")
+        if turn.event.kind is EventKind.STEP and isinstance(info, dict):
+            frame = frame_after(frames[-1], info, message=count)
+            frames += [] if frame is None else [frame]
+        count += len(turn.observed)
+    return frames
 
 
 def outcome_of(events: Sequence[EventRecord]) -> EpisodeOutcome:

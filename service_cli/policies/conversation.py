@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
-
-from sandbox_contract.messages import Message, Tool
+from sandbox_contract.frames import ConversationFrame, frame_after, opening_frame
 
 from .policies import View
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
     from sandbox_contract.episodes import StepResult
-
-
-_TOOLS = TypeAdapter(tuple[Tool, ...])
+    from sandbox_contract.messages import Message, Tool
 
 
 class EpisodeConversation:
@@ -24,10 +20,10 @@ class EpisodeConversation:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.tools: tuple[Tool, ...] = ()
+        self.frames: list[ConversationFrame] = [opening_frame(())]
+        """Sessions and sets of tools, in order."""
         self.rewards: list[float] = []
         self._info: JsonObject = {}
-        self._session = 0
         self.stop = "policy"
         """The end of the episode as the environment reported it; ``policy`` while it goes on."""
         self.understood: bool | None = None
@@ -41,7 +37,7 @@ class EpisodeConversation:
     def open(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
         """Add the first observation."""
         self.messages.extend(messages)
-        self.tools = tools
+        self.frames = [opening_frame(tools)]
         self._info = info
 
     def add_action(self, message: Message) -> None:
@@ -54,24 +50,20 @@ class EpisodeConversation:
         Tools in its info replace the earlier ones. After the start of a new session, earlier messages are no
         longer in view.
         """
-        if result.info.get("new_session") is True:
-            self._session = len(self.messages)
+        frame = frame_after(self.frames[-1], result.info, len(self.messages))
+        if frame is not None:
+            self.frames.append(frame)
         self.messages.extend(result.observation.messages)
         self.rewards.append(result.reward)
         self._info = result.info
         self.understood = _understood(result.info)
         if result.terminated or result.truncated:
             self.stop = "terminated" if result.terminated else "truncated"
-        if "tools" in result.info:
-            try:
-                self.tools = _TOOLS.validate_python(result.info["tools"])
-            except ValidationError:
-                # An environment defines its own info; here "tools" means something else.
-                return
 
     def view(self) -> View:
         """Return what an actor sees now."""
-        return View(tuple(self.messages[self._session :]), self.tools, self._info)
+        frame = self.frames[-1]
+        return View(tuple(self.messages[frame.first :]), frame.tools, self._info)
 
 
 def _understood(info: JsonObject) -> bool | None:

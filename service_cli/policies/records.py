@@ -58,8 +58,10 @@ class EpisodeFile:
             **asdict(outcome),
             "rewards": conversation.rewards,
             "messages": [each.model_dump(mode="json", exclude_none=True) for each in conversation.messages],
-            "tools": [each.model_dump(mode="json") for each in conversation.tools],
+            "tools": [each.model_dump(mode="json") for each in conversation.frames[0].tools],
         }
+        if len(conversation.frames) > 1:
+            line["frames"] = [each.model_dump(mode="json") for each in conversation.frames]
         with self._naming_file():
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)

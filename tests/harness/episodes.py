@@ -51,7 +51,7 @@ def create(name: str = "s1.a", sequence: int = 0, key: str | None = None) -> Eve
 
 
 def step(
-    name: str = "s1.a", sequence: int = 1, index: int = 0, reward: float = 0.0, **end: bool
+    name: str = "s1.a", sequence: int = 1, index: int = 0, reward: float = 0.0, **fields: object
 ) -> EventRecord:
     call = {
         "id": "c1",
@@ -65,7 +65,7 @@ def step(
         "step_index": index,
         "observation": {"messages": [{"role": "tool", "content": f"word {index}", "tool_call_id": "c1"}]},
         "reward": reward,
-        **end,
+        **fields,
     }
     return event(
         name,

@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue
 from .bad_rows import RowError
 from .fields import (
     ClosedRow,
+    Frames,
     Id,
     Messages,
     Params,
@@ -27,6 +28,7 @@ from .fields import (
     untrained_turns,
     validated,
 )
+from .frames import in_frames
 from .types import RecordedEpisode
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class EpisodeRow(ClosedRow):
     part: int | None = Field(default=None, ge=0)
     repeated_turns: int | None = Field(default=None, ge=0)
     tools_unknown: bool | None = None
+    frames: Frames = ()
     # Columns of the export that training does not need.
     tenant: JsonValue = None
     supervisor: JsonValue = None
@@ -80,7 +83,7 @@ class EpisodeRow(ClosedRow):
 
 
 def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
-    """Return the episode of a row of messages. Raises RowError."""
+    """Return the episode of a row of messages, a record for each of its frames. Raises RowError."""
     read = validated(EpisodeRow, row)
     check_conversation(read.messages)
     skipped = frozenset(read.skipped or ())
@@ -117,7 +120,7 @@ def read_episode_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisod
         part=read.part or 0,
         repeated_turns=read.repeated_turns or 0,
     )
-    return (episode,)
+    return in_frames(episode, read.frames)
 
 
 def episode_row(episode: RecordedEpisode) -> JsonObject:

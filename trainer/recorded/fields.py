@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
+from sandbox_contract.frames import ConversationFrame
 from sandbox_contract.messages import Message, Tool
 
 from .bad_rows import RowError, UnplayedError
@@ -72,6 +73,10 @@ Tools: TypeAlias = Annotated[
     BeforeValidator(_parsed_text),
 ]
 """Tool schemas or their functions alone, as a list or as the JSON text of one; none where null."""
+Frames: TypeAlias = Annotated[
+    tuple[ConversationFrame, ...], BeforeValidator(_or_nothing), BeforeValidator(_parsed_text)
+]
+"""Sessions and sets of tools of an episode, as a list or as the JSON text of one; none where null."""
 Params: TypeAlias = Annotated[dict[str, JsonValue], BeforeValidator(_or_empty), BeforeValidator(_parsed_text)]
 """Parameters of an instance, as an object or as its JSON text."""
 StepLabels: TypeAlias = Annotated[

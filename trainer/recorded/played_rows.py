@@ -9,7 +9,8 @@ from pydantic import Field, JsonValue
 from sandbox_contract.messages import Message
 
 from .bad_rows import UnplayedError
-from .fields import ClosedRow, Params, Rewards, Text, Tools, check_conversation, validated
+from .fields import ClosedRow, Frames, Params, Rewards, Text, Tools, check_conversation, validated
+from .frames import in_frames
 from .types import RecordedEpisode
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class PlayedRow(ClosedRow):
     stop: Text = ""
     """``terminated``, ``truncated``, ``max_steps`` or ``policy``."""
     tools: Tools = ()
+    frames: Frames = ()
     seed: int | None = None
     params: Params = Field(default_factory=dict)
     # Columns about the playing, which training does not need.
@@ -62,7 +64,9 @@ class PlayedRow(ClosedRow):
 
 
 def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
-    """Return the episode of a row; none for one that failed before the first turn. Raises RowError."""
+    """Return the episode of a row, a record for each of its frames; none for one that failed before the first
+    turn. Raises RowError.
+    """
     read = validated(PlayedRow, row)
     try:
         check_conversation(read.messages)
@@ -87,4 +91,4 @@ def read_played_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode
         policy=read.policy,
         temperature=read.temperature,
     )
-    return (episode,)
+    return in_frames(episode, read.frames)

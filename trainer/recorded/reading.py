@@ -31,7 +31,7 @@ from .played_rows import PlayedRow, read_played_row
 from .preference_rows import PreferenceRow, completion_row, preference_row, read_preference_row
 from .rows import file_rows
 from .run_rows import read_group_row
-from .store import episode_of, stored_trajectories
+from .store import recorded_instance, stored_trajectories
 from .types import LabelledCompletion, Preference, RecordedEpisode, RowOrigin
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _read_service(address: str, files: RecordedFiles, found: list[Record], bad: 
             read += 1
             origin = RowOrigin(address, trajectory.instance_id)
             try:
-                found.append(episode_of(trajectory, origin))
+                found.extend(recorded_instance(trajectory, origin))
             except UnplayedError as error:
                 if not files.skip_unplayed:
                     bad.add(origin, str(error))

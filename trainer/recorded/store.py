@@ -9,11 +9,13 @@ from pydantic import ValidationError
 
 from sandbox_client import SandboxError, TransportError
 from sandbox_client.counterparts import awaited
+from sandbox_contract.frames import frame_after, opening_frame
 from sandbox_contract.messages import Message, Tool
 from trainer.errors import DataError, ServiceUnavailable
 
 from .bad_rows import RowError
 from .fields import check_conversation
+from .frames import in_frames
 from .types import RecordedEpisode, RowOrigin
 
 if TYPE_CHECKING:
@@ -46,14 +48,16 @@ def stored_trajectories(
         yield trajectory
 
 
-def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpisode:
-    """Return the agent's side of a recorded instance; failed operations are left out. Raises RowError.
+def recorded_instance(trajectory: InstanceTrajectory, origin: RowOrigin) -> tuple[RecordedEpisode, ...]:
+    """Return the agent's side of a recorded instance, a record for each session and each set of tools.
+
+    Failed operations are left out. Raises RowError.
 
     What a counterpart is shown and says is left out: it has other instructions. The rewards of its steps, and
     the messages that they lead to for the agent, belong to the agent's step before them.
     """
     messages: list[Message] = []
-    tools: tuple[Tool, ...] = ()
+    frames = [opening_frame(())]
     params: JsonObject = {}
     rewards: list[float] = []
     score: float | None = None
@@ -63,26 +67,28 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
         result = event.result or {}
         if event.operation in ("create", "step") and "observation" in result:
             if event.operation == "create":
-                tools, params = _tools(result), _params(event)
+                frames, params = [opening_frame(_tools(result))], _params(event)
             elif not waiting:
                 messages += _said(event)
                 rewards.append(event.reward or 0.0)
+                frame = frame_after(frames[-1], _info(result), len(messages))
+                frames += [] if frame is None else [frame]
             elif rewards:
                 rewards[-1] += event.reward or 0.0
-            waiting = _awaits_counterpart(result)
+            waiting = awaited(_info(result)) is not None
             messages += [] if waiting else _observed(result)
             truncated = truncated or result.get("truncated") is True
         elif event.operation == "evaluate" and "score" in result:
             score, success = event.reward, result.get("success") is True
         lost = lost or event.operation == "lost"
     check_conversation(messages)
-    return RecordedEpisode(
+    episode = RecordedEpisode(
         messages=tuple(messages),
         origin=origin,
         id=trajectory.instance_id,
         environment=trajectory.environment,
         task_id=trajectory.task_id,
-        tools=tools,
+        tools=frames[0].tools,
         score=score,
         success=success,
         step_rewards=tuple(rewards),
@@ -91,6 +97,7 @@ def episode_of(trajectory: InstanceTrajectory, origin: RowOrigin) -> RecordedEpi
         failure_class="sandbox" if lost else "",
         truncated=truncated,
     )
+    return in_frames(episode, frames)
 
 
 def _params(event: Event) -> JsonObject:
@@ -103,9 +110,9 @@ def _said(event: Event) -> list[Message]:
     return [_message(message)] if isinstance(message, dict) else []
 
 
-def _awaits_counterpart(result: JsonObject) -> bool:
+def _info(result: JsonObject) -> JsonObject:
     info = result.get("info")
-    return isinstance(info, dict) and awaited(info) is not None
+    return info if isinstance(info, dict) else {}
 
 
 def _observed(result: JsonObject) -> list[Message]:

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from sandbox_contract.episodes import Observation, StepResult
 from sandbox_contract.messages import FunctionSchema, Message, Tool
 from service_cli.policies.conversation import EpisodeConversation
 from service_cli.policies.outcomes import PlayedOutcome
@@ -27,6 +28,30 @@ def test_each_episode_is_a_line_with_its_messages_as_soon_as_it_is_written(tmp_p
     assert first["messages"] == [{"role": "user", "content": "Tu és."}]
     assert first["tools"][0]["function"]["name"] == "act"
     assert (second["messages"], second["score"]) == ([], None)
+
+
+def test_sessions_and_changed_tools_are_recorded(tmp_path: Path) -> None:
+    old, new = (Tool(function=FunctionSchema(name=name)) for name in ("old", "new"))
+    conversation = EpisodeConversation()
+    conversation.open((Message(role="user", content="task"),), (old,), {})
+    conversation.add_action(Message(role="assistant", content="act"))
+    conversation.add_observation(
+        StepResult(
+            instance_id="i",
+            step_index=0,
+            observation=Observation(messages=(Message(role="user", content="more"),)),
+            reward=0.5,
+            terminated=False,
+            truncated=False,
+            info={"tools": [new.model_dump()], "new_session": True},
+        )
+    )
+    with EpisodeFile(tmp_path / "episodes.jsonl", "echo", "random") as file:
+        file.write(PlayedOutcome("a", 1.0), conversation)
+    line = json.loads((tmp_path / "episodes.jsonl").read_text())
+    assert [tool["function"]["name"] for tool in line["tools"]] == ["old"]
+    assert [(each["message"], each["first"]) for each in line["frames"]] == [(0, 0), (2, 2)]
+    assert line["frames"][1]["tools"][0]["function"]["name"] == "new"
 
 
 def test_an_earlier_file_is_replaced_with_the_first_episode_and_not_before(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from sandbox_contract.inspection import Event, InstanceTrajectory
 from tests.fakes.recorded import message
 from trainer.errors import DataError, ServiceUnavailable
 from trainer.recorded.bad_rows import UnplayedError
-from trainer.recorded.store import episode_of, stored_trajectories
+from trainer.recorded.store import recorded_instance, stored_trajectories
 from trainer.recorded.types import RowOrigin
 
 ASKED = {"observation": {"messages": [{"role": "user", "content": "?"}]}}
@@ -72,7 +72,7 @@ def test_an_episode_with_a_counterpart_is_the_agents_side_of_it() -> None:
         sequence=0, operation="create", at=0, result={**ASKED, "info": {"awaits": "user"}, "tools": [TOOL]}
     )
     asking = spoken(2, "Good day.", "Good day.")
-    found = episode_of(
+    (found,) = recorded_instance(
         trajectory(
             opening,
             spoken(1, "Hello.", "You are a clerk. Hello.", name="user"),
@@ -86,7 +86,7 @@ def test_an_episode_with_a_counterpart_is_the_agents_side_of_it() -> None:
 
 
 def test_events_become_an_episode_without_failed_operations() -> None:
-    found = episode_of(trajectory(*EVENTS), ORIGIN)
+    (found,) = recorded_instance(trajectory(*EVENTS), ORIGIN)
     assert found.messages == (message("user", "?"), message("assistant", "a"), message("user", "?"))
     assert (found.score, found.success, found.step_rewards, found.truncated) == (0.5, False, (0.25,), True)
     assert [tool.function.name for tool in found.tools] == ["go"]
@@ -94,9 +94,25 @@ def test_events_become_an_episode_without_failed_operations() -> None:
     assert str(found.origin) == "http://service:i-1"
 
 
+def test_sessions_and_changed_tools_are_records_of_their_own() -> None:
+    session, changing = spoken(1, "a", "Later."), spoken(2, "b", "With this.")
+    infos = ({"new_session": True}, {"tools": [{"type": "function", "function": {"name": "stop"}}]})
+    session, changing = (
+        each.model_copy(update={"result": {**(each.result or {}), "info": info}})
+        for each, info in zip((session, changing), infos, strict=True)
+    )
+    found = recorded_instance(trajectory(EVENTS[0], session, changing, spoken(3, "c", "Bye.")), ORIGIN)
+    assert [[each.content for each in record.messages] for record in found] == [
+        ["?", "a"],
+        ["Later.", "b"],
+        ["Later.", "b", "With this.", "c", "Bye."],
+    ]
+    assert [[tool.function.name for tool in record.tools] for record in found] == [["go"], ["go"], ["stop"]]
+
+
 def test_an_instance_without_steps_is_unplayed() -> None:
     with pytest.raises(UnplayedError):
-        episode_of(trajectory(EVENTS[0]), ORIGIN)
+        recorded_instance(trajectory(EVENTS[0]), ORIGIN)
 
 
 def test_named_instances_are_read_and_an_unknown_one_is_named() -> None:
