@@ -156,7 +156,7 @@ class PoolConfig(Branch):
     min_boxes: Count = 1
     """Boxes kept warm."""
     max_boxes: Positive | None = None
-    """Maximum boxes; by default 16 per core, in half of the memory at 64 MiB a box (gVisor 272)."""
+    """Maximum boxes; by default 32 per core, in half of the memory at 64 MiB a box (gVisor 272)."""
     max_starting: Positive | None = None
     """Maximum boxes that start at once; by default the number of cores, at least 2."""
     max_creating: Positive | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FORK_ALLOWANCE = 64
 """Forks by which the instances of a box may exceed its capacity: the largest fork that the API allows."""
 
-_BOXES_PER_CORE = 16
+_BOXES_PER_CORE = 32
 """Episodes wait for the model most of the time, so a core serves many."""
 _BOX_MEMORY_MIB = 64
 """Memory to plan for one box at least."""

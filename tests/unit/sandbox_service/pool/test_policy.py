@@ -17,8 +17,8 @@ def _policy(config: PoolConfig, node: NodeSize, box_memory_mib: int = 0) -> Pool
 @pytest.mark.parametrize(
     ("node", "box_memory_mib", "boxes"),
     [
-        pytest.param(_LAPTOP, 0, 32, id="cores bound a laptop"),
-        pytest.param(NodeSize(64, 262_144), 0, 1024, id="cores bound a server"),
+        pytest.param(_LAPTOP, 0, 64, id="cores bound a laptop"),
+        pytest.param(NodeSize(64, 262_144), 0, 2048, id="cores bound a server"),
         pytest.param(NodeSize(64, 16_384), 0, 128, id="memory bounds many cores"),
         pytest.param(NodeSize(64, 262_144), 1024, 128, id="memory of a heavy environment"),
         pytest.param(NodeSize(1, 256), 0, 4, id="a small machine has a few all the same"),

@@ -59,7 +59,7 @@ async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
 async def test_boxes_that_take_more_memory_while_idle_are_fewer() -> None:
     small, large = FakeSandboxFactory(), FakeSandboxFactory()
     large.idle_memory_mib = GVISOR_IDLE_MIB
-    assert _most_boxes(small) == 32
+    assert _most_boxes(small) == 64
     # Half of the node's 8,192 MiB, at twice what a box takes.
     assert _most_boxes(large) == 15
 
