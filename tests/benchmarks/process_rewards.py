@@ -78,8 +78,8 @@ def labelled(at: bench.Place, model: Path, groups: int) -> Path:
         words = [*bench.begins_with(model), "steps=1", f"rollout.groups={groups}", "checkpoint.export=false"]
         bench.trainer("train", at, name, [*words, "tracking.trajectories=all"], "--force")
         played = read_episodes(RecordedFiles(files=(at.root / name / "trajectories.jsonl",)))
-        labeller = OutcomeLabeller(OutcomeRule(discount=DISCOUNT))
         graded = [each for each in played if each.success is not None]
+        labeller = OutcomeLabeller(OutcomeRule(discount=DISCOUNT), graded)
         asyncio.run(label_episodes(graded, labeller, file, {"discount": DISCOUNT}, concurrency=1))
     return file
 

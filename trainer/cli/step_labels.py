@@ -86,7 +86,7 @@ def _labelled(
         bar = progress.add_task("episodes", total=len(episodes))
 
         async def label() -> LabelledFile:
-            async with opened_labeller(rule, target) as labeller:
+            async with opened_labeller(rule, target, episodes) as labeller:
                 return await label_episodes(
                     episodes,
                     labeller,

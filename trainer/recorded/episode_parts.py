@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from .types import RecordedEpisode
+    from .types import RecordedEpisode, RowOrigin
+
+PartKey: TypeAlias = "tuple[RowOrigin, str, int]"
 
 
 def in_parts(records: Sequence[RecordedEpisode]) -> list[tuple[RecordedEpisode, ...]]:
@@ -24,6 +26,22 @@ def in_parts(records: Sequence[RecordedEpisode]) -> list[tuple[RecordedEpisode, 
 def _continues(before: RecordedEpisode, record: RecordedEpisode) -> bool:
     named = [(each.origin.file, each.environment, each.task_id, each.id) for each in (before, record)]
     return bool(record.id) and record.part > before.part and named[0] == named[1]
+
+
+def later_turns(records: Sequence[RecordedEpisode]) -> dict[PartKey, int]:
+    """Return for each record how many turns that carry loss follow in the later records of its episode."""
+    found: dict[PartKey, int] = {}
+    for parts in in_parts(records):
+        later = 0
+        for record in reversed(parts):
+            found[part_key(record)] = later
+            later += len(record.turns) - len(record.skipped_turns)
+    return found
+
+
+def part_key(record: RecordedEpisode) -> PartKey:
+    """Return what tells a record from all others of the same data."""
+    return (record.origin, record.id, record.part)
 
 
 def whole(parts: Sequence[RecordedEpisode]) -> RecordedEpisode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from .served_policy import ServedPolicy
 if TYPE_CHECKING:
     from trainer.config.step_labels import StepRule
     from trainer.outcomes.judge import Judge
+    from trainer.recorded.types import RecordedEpisode
 
     from .labels import StepLabeller
 
@@ -38,15 +39,17 @@ def with_rubric(rule: StepRule) -> StepRule:
 
 
 @asynccontextmanager
-async def opened_labeller(rule: StepRule, output: Path) -> AsyncIterator[StepLabeller]:
-    """Yield the labeller of a rule, and close its connections.
+async def opened_labeller(
+    rule: StepRule, output: Path, episodes: Sequence[RecordedEpisode]
+) -> AsyncIterator[StepLabeller]:
+    """Yield the labeller of a rule for these episodes, and close its connections.
 
     A judge's answers are kept beside the output unless its settings name a file, and its budget counts what
     was asked for this output; it is asked for one grade first. Raises ConfigError for a judge without package
     or rubric file, JudgeFailed for one that does not grade.
     """
     if isinstance(rule, OutcomeRule):
-        yield OutcomeLabeller(rule)
+        yield OutcomeLabeller(rule, episodes)
     elif isinstance(rule, ContinuationRule):
         key = os.environ.get(rule.api_key_variable)
         async with AsyncSandboxClient(rule.service, key) as client:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from trainer.advantage.step_estimation import traced_back
 from trainer.errors import LabelFailed
+from trainer.recorded.episode_parts import later_turns, part_key
 
 from .labels import StepLabels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainer.config.step_labels import OutcomeRule
     from trainer.recorded.types import RecordedEpisode
 
@@ -17,8 +20,10 @@ if TYPE_CHECKING:
 class OutcomeLabeller:
     """Implements ``StepLabeller`` with the recorded outcome."""
 
-    def __init__(self, rule: OutcomeRule) -> None:
+    def __init__(self, rule: OutcomeRule, episodes: Sequence[RecordedEpisode]) -> None:
+        """``episodes`` are those to label: the distance to the end counts the turns of later records."""
         self._rule = rule
+        self._later = later_turns(episodes)
 
     async def label_steps(self, episode: RecordedEpisode) -> StepLabels:
         if episode.failure_class:
@@ -37,6 +42,7 @@ class OutcomeLabeller:
             )
         skipped = episode.skipped_turns
         steps = [number for number in range(len(episode.turns)) if number not in skipped]
-        labels = dict(zip(steps, traced_back(outcome, len(steps), self._rule.discount), strict=True))
+        to_the_end = len(steps) + self._later[part_key(episode)]
+        labels = dict(zip(steps, traced_back(outcome, to_the_end, self._rule.discount), strict=False))
         by_turn = tuple(labels.get(number) for number in range(len(episode.turns)))
         return StepLabels({self._rule.dimension: by_turn}, no_steps=skipped)

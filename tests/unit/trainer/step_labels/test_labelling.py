@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.recorded import episode, message
+from tests.fakes.recorded import episode, in_sessions, message, with_changed_tools
 from trainer.advantage.step_estimation import traced_back
 from trainer.config.recorded import RecordedFiles
 from trainer.config.step_labels import OutcomeRule
@@ -174,7 +174,7 @@ def test_the_outcome_is_the_success_or_the_score() -> None:
     )
 
     def labels(**settings):
-        found = asyncio.run(OutcomeLabeller(OutcomeRule(**settings)).label_steps(two))
+        found = asyncio.run(OutcomeLabeller(OutcomeRule(**settings), [two]).label_steps(two))
         return found.labels
 
     assert labels(discount=0.5) == {"correctness": (0.5, 1.0)}
@@ -184,10 +184,17 @@ def test_the_outcome_is_the_success_or_the_score() -> None:
 def test_messages_that_carry_no_loss_are_no_steps_of_an_outcome(tmp_path) -> None:
     said = [message(role, "said") for role in ("user", *("assistant", "user") * 4)]
     shown = replace(EPISODES[2], messages=tuple(said), skipped=frozenset({1, 5}))
-    found, (row,) = label(tmp_path, OutcomeLabeller(OutcomeRule(discount=0.5)), [shown])
+    found, (row,) = label(tmp_path, OutcomeLabeller(OutcomeRule(discount=0.5), [shown]), [shown])
     assert row.step_labels == {"correctness": (None, 0.5, None, 1.0)}
     assert row.step_rewards == (0.5, 1.0)
     assert (found.steps, found.unlabelled) == (2, 0)
+
+
+@pytest.mark.parametrize("records", [in_sessions, with_changed_tools])
+def test_an_outcome_is_traced_back_through_all_records_of_an_episode(tmp_path, records) -> None:
+    parts = records("i-1", "a", "b", "c", success=True)
+    _, rows = label(tmp_path, OutcomeLabeller(OutcomeRule(discount=0.5), parts), parts)
+    assert [row.step_labels["correctness"][-1] for row in rows] == [0.25, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -199,5 +206,6 @@ def test_messages_that_carry_no_loss_are_no_steps_of_an_outcome(tmp_path) -> Non
     ],
 )
 def test_an_episode_without_outcome_has_no_labels(changes, cause: str) -> None:
+    changed = replace(EPISODES[0], **changes)
     with pytest.raises(LabelFailed, match=cause):
-        asyncio.run(OutcomeLabeller(OutcomeRule()).label_steps(replace(EPISODES[0], **changes)))
+        asyncio.run(OutcomeLabeller(OutcomeRule(), [changed]).label_steps(changed))

@@ -18,7 +18,7 @@ GRADES = "RELEVANCE: 9\nCORRECTNESS: 8\nPROGRESS: 7"
 async def opened(server: FakeChatServer, folder: Path) -> None:
     with serving(server.app) as address:
         judge = {"model": "grader", "base_url": f"{address}/v1", "attempts": 1}
-        async with opened_labeller(JudgeRule.model_validate({"judge": judge}), folder / "steps.jsonl"):
+        async with opened_labeller(JudgeRule.model_validate({"judge": judge}), folder / "steps.jsonl", ()):
             pass
 
 
