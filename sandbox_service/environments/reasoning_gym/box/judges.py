@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from types import MappingProxyType
-
-from sandbox_service.wire.json_types import JsonObject
+from typing import TYPE_CHECKING, TypeAlias
 
 from .arithmetic import ArithmeticTextError, read_arithmetic
 
-Judge = Callable[[JsonObject, str], bool]
+if TYPE_CHECKING:
+    from sandbox_service.wire.json_types import JsonObject
+
+Judge: TypeAlias = "Callable[[JsonObject, str], bool]"
 """Takes an entry of the dataset and an answer; returns whether it is correct."""
 
 _TWENTY_FOUR = 24
