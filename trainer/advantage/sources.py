@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from .algorithms import Credit
+from .ties import compared
 
 if TYPE_CHECKING:
     from trainer.types import Sample
@@ -29,7 +30,7 @@ def normalised_by_source(
     """Return the credits with advantages normalised over the trained tokens of each source.
 
     ``scale`` divides by their root mean square, ``whiten`` subtracts their mean and divides by their
-    deviation. A source without any signal keeps its zeros.
+    deviation. A source without a signal, whose values differ by rounding from 0 or their mean, gets zeros.
     """
     names = [samples[chain.samples[0]].source for chain in episodes]
     found = list(credits_N)
@@ -37,10 +38,12 @@ def normalised_by_source(
         mine = [place for place, each in enumerate(names) if each == name]
         trained = [credits_N[place].advantages_A for place in mine if episodes[place].trained]
         joined = np.concatenate(trained) if trained else np.zeros(0)
-        if not len(joined) or not np.any(joined):
+        if not len(joined):
             continue
         mean = float(joined.mean()) if how == "whiten" else 0.0
-        size = float(np.sqrt(np.square(joined - mean).mean())) or 1.0
+        # Dividing rounding errors by their own size would turn them into advantages of 1.
+        signal = compared(joined, np.full_like(joined, mean))
+        size = float(np.sqrt(np.square(signal).mean())) or np.inf
         for place in mine:
             credit = credits_N[place]
             found[place] = Credit((credit.advantages_A - mean) / size, credit.returns_A)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .ties import tied
+
 if TYPE_CHECKING:
     from .chains import Array
 
@@ -15,9 +17,9 @@ VARIANCE_FLOOR = 1e-8
 
 
 def whiten(arrays_N: Sequence[Array]) -> list[Array]:
-    """Return the arrays minus the common mean, over the population deviation; zeros where it is 0."""
+    """Return the arrays minus the common mean, over the population deviation; zeros where that is rounding."""
     joined = np.concatenate(arrays_N) if arrays_N else np.zeros(0)
-    if not len(joined):
-        return list(arrays_N)
+    if tied(joined):
+        return [np.zeros_like(array) for array in arrays_N]
     mean, deviation = joined.mean(), np.sqrt(joined.var() + VARIANCE_FLOOR)
     return [(array - mean) / deviation for array in arrays_N]

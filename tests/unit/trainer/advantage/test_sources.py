@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.harness.samples import batch, outcomes
+from tests.harness.samples import batch, outcomes, sample
 from trainer.advantage import credit
 from trainer.config.algorithm import AlgorithmConfig
 
@@ -18,8 +18,8 @@ def rows():
     return batch(*named)
 
 
-def advantages(by_source, given=None, kind="dr_grpo"):
-    settings = {"advantage": {"kind": kind}, "by_source": by_source}
+def advantages(by_source, given=None, kind="dr_grpo", **settings):
+    settings = {"advantage": {"kind": kind, **settings}, "by_source": by_source}
     done = credit(given or rows(), AlgorithmConfig.model_validate(settings))
     return {
         name: np.concatenate([each.advantages_T[each.mask_T] for each in done.samples if each.source == name])
@@ -53,3 +53,33 @@ def test_a_source_without_signal_keeps_its_zeros() -> None:
     found = advantages("scale", batch(*flat, *other))
     assert not found["a"].any()
     assert found["b"].any()
+
+
+def alike(reward, count, source, group):
+    """Episodes of different lengths, all with this reward."""
+    lengths = [5 + place for place in range(count)]
+    return [
+        replace(
+            sample(f"{group}.{place}", [0] * length, [*[0.0] * (length - 1), reward], group=group),
+            source=source,
+        )
+        for place, length in enumerate(lengths)
+    ]
+
+
+@pytest.mark.parametrize("count", range(3, 9))
+@pytest.mark.parametrize(
+    "settings", [{"kind": "reinforce_pp"}, {"kind": "return_to_go", "baseline": "batch"}]
+)
+def test_whiten_takes_no_rounding_of_equal_rewards_for_a_signal(settings, count) -> None:
+    other = [replace(each, source="b") for each in outcomes(0.0, 0.37, 0.0, 0.37, group=1)]
+    found = advantages("whiten", batch(*alike(1.0, count, "a", 0), *other), **settings)
+    assert not found["a"].any()
+    assert found["b"].std() == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("by_source", ["scale", "whiten"])
+def test_rewards_that_differ_by_rounding_have_no_signal_in_any_source(by_source) -> None:
+    given = batch(*alike(0.7, 4, "a", 0), *alike(0.70000005, 4, "b", 1))
+    found = advantages(by_source, given, kind="reinforce_pp")
+    assert not np.concatenate([*found.values()]).any()
