@@ -50,7 +50,8 @@ class RewardFeedback:
     """Implements ``FeedbackSource`` with what the run's ``reward`` adds to the environment's.
 
     These are the outcome by a function or a judge, the score of a reward model and the rewards of steps by
-    one, each with its weight in ``reward``. The episode got them when it was played.
+    one, each with its weight in ``reward``, of the agent's turns alone. The episode got them when it was
+    played.
     """
 
     def __init__(self, reward: RewardConfig) -> None:
@@ -66,6 +67,7 @@ class RewardFeedback:
 
     def _parts(self, episode: Trajectory) -> list[float | None]:
         """Return the part of each configured source; None where it is missing."""
+        episode = episode.without_counterpart()
         reward, parts = self._reward, list[float | None]()
         if reward.kind != "environment":
             outcome = episode.outcome

@@ -139,6 +139,15 @@ async def test_the_reward_is_its_models_scores_and_outcome_each_with_its_weight(
     assert await RewardFeedback(config).give_feedback(EPISODES[0]) is None
 
 
+async def test_the_turns_of_a_trained_counterpart_are_none_of_the_agents() -> None:
+    config = RewardConfig.model_validate({"learned": LEARNED, "process": STEPS})
+    alone = _with_terms(EPISODES[0], {"learned": 3.0, "process/correctness": 0.75})
+    theirs = _with_terms(EPISODES[0], {"learned": 5.0, "process/correctness": 0.5}).segments[0]
+    both = replace(alone, segments=(*alone.segments, replace(theirs, opponent=True)))
+    feedback = RewardFeedback(config)
+    assert await feedback.give_feedback(both) == await feedback.give_feedback(alone)
+
+
 def _with_terms(episode: Trajectory, terms: dict[str, float]) -> Trajectory:
     (segment,) = episode.segments
     (turn,) = segment.turns
