@@ -94,11 +94,18 @@ class ScoredGroup:
 
 
 def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
-    """Return whether all advantages are 0, because all rewards of the group are equal."""
+    """Return whether all advantages are 0, because all rewards of the group are equal.
+
+    Those of its counterparts are compared as well, apart from the agents', where they are trained.
+    """
     if not config.needs_differences or group.spec.size == 1:
         return False
+    return all(_side_has_no_signal(side, config) for side in (group.scored, group.counterparts))
+
+
+def _side_has_no_signal(side: Sequence[Scored], config: AlgorithmConfig) -> bool:
     # An episode that ended before the agent's first turn has no action to compare.
-    judged = [each for each in group.scored if each.trajectory.scored and each.trajectory.turns]
+    judged = [each for each in side if each.trajectory.scored and each.trajectory.turns]
     if not tied(np.array([each.trajectory.reward for each in judged])):
         return False
     match config.advantage:

@@ -141,6 +141,25 @@ def test_an_episode_that_ended_before_the_first_turn_does_not_make_a_difference(
     assert not has_no_signal(lost, algorithm("grpo"))
 
 
+def test_a_group_whose_opponents_alone_can_be_told_apart_has_a_signal():
+    given, played = spec(size=3), []
+    for member, points in enumerate((1.0, 0.0, 0.0)):
+        agent = trajectory(given, member, points=points, turns=1)
+        (segment,) = agent.segments
+        own = (segment,) if points == 0 else ()
+        played.append(replace(agent, segments=(*own, replace(segment, opponent=True))))
+
+    def group(*members):
+        return ScoredGroup.of(
+            TrajectoryGroup(given, members), lambda each, turns: score(each, RewardConfig(), turns, 64)
+        )
+
+    # The agent won the first episode before its own first turn, by an illegal move of its opponent.
+    for kind in ("grpo", "return_to_go"):
+        assert not has_no_signal(group(*played), algorithm(kind))
+        assert has_no_signal(group(*played[1:]), algorithm(kind))
+
+
 def test_groups_of_one_are_not_compared():
     assert not has_no_signal(scored(1.0), algorithm("grpo"))
 
