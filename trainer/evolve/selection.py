@@ -68,7 +68,7 @@ def select_episodes(episodes: Episodes, config: EpisodeSelectionConfig, seed: in
 
 
 def _with_turns(episodes: Episodes) -> Episodes:
-    return [each for each in episodes if each.trajectory.turns]
+    return [each for each in episodes if each.trajectory.without_counterpart().turns]
 
 
 def _above(threshold: float, episodes: Episodes) -> Episodes:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.evolution import episode
@@ -63,11 +65,13 @@ def test_rejection_keeps_the_best_of_each_task_and_others_as_often_as_their_valu
 
 
 def test_an_episode_without_a_turn_trains_nothing_and_is_left_out() -> None:
-    from dataclasses import replace
-
-    empty = ValuedEpisode(replace(episode(), segments=()), 1.0)
-    chosen = select_episodes([empty], EpisodeSelectionConfig(), 0)
-    assert chosen.episodes == ()
+    played = episode()
+    theirs = tuple(replace(segment, opponent=True) for segment in played.segments)
+    for segments in ((), theirs):
+        empty = ValuedEpisode(replace(played, segments=segments), 1.0)
+        chosen = select_episodes([empty], EpisodeSelectionConfig(), 0)
+        assert chosen.episodes == ()
+        assert chosen.left_out == {"without a turn": 1}
     assert chosen.left_out == {"without a turn": 1}
 
 
