@@ -17,7 +17,7 @@ VARIANCE_FLOOR = 1e-8
 
 
 def whiten(arrays_N: Sequence[Array]) -> list[Array]:
-    """Return the arrays minus the common mean, over the population deviation; zeros where that is rounding."""
+    """Return the arrays minus the common mean, over the population deviation; zeros if it is rounding."""
     joined = np.concatenate(arrays_N) if arrays_N else np.zeros(0)
     if tied(joined):
         return [np.zeros_like(array) for array in arrays_N]

@@ -29,19 +29,26 @@ class CurriculumConfig(Branch):
     the threshold, then medium and hard ones with some earlier ones. adaptive: tasks whose success is near
     the target come more often.
     """
-    levels: tuple[str, ...] = ("easy", "medium", "hard")
-    """Difficulties in order."""
+    levels: tuple[str, ...] = Field(default=("easy", "medium", "hard"), min_length=1)
+    """Difficulties in order, each once."""
     threshold: Share = 0.6
     """Success at a level that opens the next level."""
     window: Positive = 64
     """Number of a level's latest episodes that count."""
-    earlier: Share = 0.25
+    earlier: Annotated[float, Field(ge=0, lt=1)] = 0.25
     """Share of groups from levels already passed."""
     target: Share = 0.5
     """adaptive: the success rate with most signal."""
     exploration: Share = 0.1
     """adaptive: share of groups sampled uniformly."""
     horizon: HorizonConfig | None = None
+
+    @model_validator(mode="after")
+    def _levels_are_different(self) -> CurriculumConfig:
+        twice = sorted({name for name in self.levels if self.levels.count(name) > 1})
+        if twice:
+            raise ValueError(f"levels has {twice[0]!r} twice; name each difficulty once")
+        return self
 
 
 class ReplayConfig(Branch):

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 _MEMORY = 0.7
 """Weight of a task's former success estimate when it is played again."""
+_LEAST_WEIGHT = 1e-3
+"""Added to a task's weight, at most 1, so that each is sampled again some time."""
 
 
 class LevelSampler:
     """Samples easy tasks until they succeed, then harder ones, mixed with some earlier ones.
 
-    Tasks of a difficulty that is not a configured level belong to the last level.
+    Tasks of a difficulty that is not a configured level belong to the last level. A level whose tasks are all
+    banned counts as passed.
     """
 
     def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
@@ -52,12 +55,9 @@ class LevelSampler:
 
     def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         self._returned.note_played(task)
-        level = self._level_of[task]
-        self._recent[level].extend(successes)
-        recent = self._recent[self._open]
-        full = len(recent) == self._config.window
-        if full and sum(recent) >= self._config.threshold * len(recent):
-            self._open = min(self._open + 1, len(self._cycles) - 1)
+        self._recent[self._level_of[task]].extend(successes)
+        if self._succeeded():
+            self._open_next()
 
     def put_back(self, task: TaskRef) -> None:
         if task not in self._banned:
@@ -66,6 +66,8 @@ class LevelSampler:
     def ban(self, task: TaskRef) -> None:
         self._banned.add(task)
         self._returned.remove(task)
+        if self._cycles[self._open].next(self._banned) is None:
+            self._open_next()
 
     def sampling_metrics(self) -> dict[str, float]:
         success = {
@@ -74,6 +76,19 @@ class LevelSampler:
             if recent
         }
         return {"curriculum/level": float(self._open), "tasks/banned": float(len(self._banned)), **success}
+
+    def _succeeded(self) -> bool:
+        """Return whether the latest episodes of the open level pass it."""
+        recent = self._recent[self._open]
+        full = len(recent) == self._config.window
+        return full and sum(recent) >= self._config.threshold * len(recent)
+
+    def _open_next(self) -> None:
+        """Open the next level that has a task, if there is one."""
+        for level in range(self._open + 1, len(self._cycles)):
+            if self._cycles[level].next(self._banned) is not None:
+                self._open = level
+                return
 
     def _next(self, index: int) -> tuple[TaskRef, int, int]:
         returned = self._returned.due()
@@ -96,7 +111,9 @@ class LevelSampler:
 class AdaptiveSampler:
     """Samples tasks whose success is near the target more often; unplayed tasks count as near it.
 
-    A task is not sampled again while a group of it is in progress, unless there is no other.
+    A task is not sampled again while a group of it is in progress, unless there is no other. Each loss of a
+    group in a row halves the weight of its task, down to that of a task that is far from the target: one
+    whose sandbox always fails would otherwise stay near it while all others move away.
     """
 
     def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
@@ -106,6 +123,8 @@ class AdaptiveSampler:
         self._place = {task: place for place, task in enumerate(self._tasks)}
         self._success = np.full(len(self._tasks), config.target)
         self._playing = np.zeros(len(self._tasks), dtype=np.int64)
+        self._losses = np.zeros(len(self._tasks), dtype=np.int64)
+        """Lost groups in a row."""
         self._banned = np.zeros(len(self._tasks), dtype=np.bool_)
         self._played = 0
 
@@ -119,7 +138,8 @@ class AdaptiveSampler:
         weights = free.astype(np.float64)
         if random.random() >= self._config.exploration:
             far = max(self._config.target, 1 - self._config.target)
-            weights *= 1 - np.abs(self._success - self._config.target) / far + 1e-3
+            near = 1 - np.abs(self._success - self._config.target) / far
+            weights *= near * 0.5**self._losses + _LEAST_WEIGHT
         return self._tasks[int(random.choice(len(self._tasks), p=weights / weights.sum()))]
 
     def issued(self, spec: GroupSpec) -> None:
@@ -128,6 +148,7 @@ class AdaptiveSampler:
     def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         place = self._place[task]
         self._playing[place] -= 1
+        self._losses[place] = 0
         if successes:
             self._played += 1
             now = sum(successes) / len(successes)
@@ -135,6 +156,7 @@ class AdaptiveSampler:
 
     def put_back(self, task: TaskRef) -> None:
         self._playing[self._place[task]] -= 1
+        self._losses[self._place[task]] += 1
 
     def ban(self, task: TaskRef) -> None:
         self._playing[self._place[task]] -= 1

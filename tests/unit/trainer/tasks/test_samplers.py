@@ -185,6 +185,61 @@ def test_tasks_of_an_unknown_difficulty_come_last():
     assert strange in play(sampler, 12, lambda _: (False, False), first=13)
 
 
+def play_with_banned(sampler, groups, banned):
+    """Issue groups, ban tasks of these difficulties and solve the others; how often each difficulty came."""
+    came = Counter()
+    for index in range(groups):
+        task = issue(sampler, index)
+        came[task.difficulty] += 1
+        sampler.ban(task) if task.difficulty in banned else sampler.group_ended(task, (True, True))
+    return came
+
+
+@pytest.mark.parametrize(
+    "banned", [{"easy"}, {"medium"}, {"easy", "medium"}, {"hard"}, {"medium", "hard"}], ids=str
+)
+def test_a_level_whose_tasks_are_all_banned_counts_as_passed(banned):
+    came = play_with_banned(sampler_of("levels", window=8), 100, banned)
+    assert all(came[name] > 6 for name in {"easy", "medium", "hard"} - banned)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"levels": []}, "at least 1 item"),
+        ({"levels": ["easy", "hard", "easy"]}, "levels has 'easy' twice"),
+        ({"earlier": 1.0}, "less than 1"),
+    ],
+)
+def test_levels_that_cannot_be_played_are_refused(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        CurriculumConfig.model_validate({"kind": "levels", **settings})
+
+
+@pytest.mark.parametrize("exploration", [0.0, 0.1])
+def test_adaptive_does_not_come_back_to_a_task_that_is_always_lost(exploration):
+    sampler, lost, came = sampler_of("adaptive", exploration=exploration), EASY[0], Counter()
+    for index in range(1500):
+        task = issue(sampler, index)
+        came[task] += index >= 500
+        if task == lost:
+            sampler.put_back(task)
+        else:
+            sampler.group_ended(task, (task in MEDIUM,) * 4)
+    assert 0 < came[lost] < 2 * 1000 / len(ALL)
+
+
+def test_adaptive_forgets_the_losses_of_a_task_that_is_played_again():
+    sampler = sampler_of("adaptive", tasks=EASY[:2], exploration=0.0)
+    for index in range(20):
+        task = issue(sampler, index)
+        sampler.put_back(task) if task == EASY[0] else sampler.group_ended(task, (True, False))
+    while (task := issue(sampler, index := index + 1)) != EASY[0]:
+        sampler.group_ended(task, (True, False))
+    sampler.group_ended(task, (True, False))
+    assert play(sampler, 100, lambda _: (True, False), first=index + 1)[EASY[0]] > 30
+
+
 def test_adaptive_draws_tasks_that_sometimes_succeed_more_often():
     rates = {"easy": (True,) * 4, "medium": (True, True, False, False), "hard": (False,) * 4}
     sampler = sampler_of("adaptive", exploration=0.1)
