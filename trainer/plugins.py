@@ -34,6 +34,27 @@ def plugin_function(group: PluginGroup, name: str, options: Mapping[str, JsonVal
     return function
 
 
+def call_plugin(
+    group: PluginGroup,
+    name: str,
+    options: Mapping[str, JsonValue],
+    argument: object,
+    passed_on: tuple[type[Exception], ...] = (),
+) -> object:
+    """Return what the function of a plugin returns for an argument and these options.
+
+    Raises ConfigError; PluginRejected for what the function raises, except for errors of the classes
+    ``passed_on``, which are no fault of a function's.
+    """
+    function = plugin_function(group, name, options)
+    try:
+        return function(argument, **options)
+    except Exception as error:
+        if isinstance(error, (MemoryError, *passed_on)):
+            raise
+        raise rejected(group, name, f"it raised {type(error).__name__}: {error}") from error
+
+
 def rejected(group: PluginGroup, name: str, cause: str) -> PluginRejected:
     """Return the error to raise for a plugin that is not what its group needs."""
     return PluginRejected(str(find_plugin(group, name).error(cause)))

@@ -21,7 +21,7 @@ from trainer.config.algorithm import (
     ReturnToGo,
     Rloo,
 )
-from trainer.plugins import plugin_function, rejected
+from trainer.plugins import call_plugin, rejected
 
 from .baselines import turn_baselines
 from .chains import Array, Chain, groups, turn_starts
@@ -33,6 +33,9 @@ from .return_to_go import return_to_go
 from .rloo import rloo
 from .ties import compared, tied
 from .whitening import whiten
+
+_MOST = float(np.finfo(np.float32).max)
+"""Greatest magnitude that a sample's arrays hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,19 +145,38 @@ def _gae_chain(chain: Chain, config: Gae) -> Credit:
 
 def _plugin(episodes: Sequence[Chain], config: PluginAdvantage) -> list[Credit]:
     """Call the function of a plugin, and check what it returns. Raises ConfigError."""
-    function = plugin_function(PluginGroup.ADVANTAGES, config.kind, config.options)
-    found = function(episodes, **config.options)
+    found = call_plugin(PluginGroup.ADVANTAGES, config.kind, config.options, episodes)
     credits_N = list(found) if isinstance(found, Sequence) else []
-    fits = len(credits_N) == len(episodes) and all(
-        isinstance(each, Credit)
-        and np.shape(each.advantages_A) == np.shape(chain.rewards_A)
-        and bool(np.isfinite(each.advantages_A).all())
-        for each, chain in zip(credits_N, episodes, strict=True)
-    )
-    if not fits:
-        cause = "it must return one Credit for each episode, with a finite advantage for each of its actions"
+    checked = [_checked(each, chain) for each, chain in zip(credits_N, episodes, strict=False)]
+    fitting = [each for each in checked if each is not None]
+    if not len(credits_N) == len(fitting) == len(episodes):
+        cause = (
+            "it must return one Credit for each episode, with a finite advantage for each of its actions, "
+            "and with as many finite returns or none"
+        )
         raise rejected(PluginGroup.ADVANTAGES, config.kind, cause)
-    return credits_N
+    return fitting
+
+
+def _checked(credit: object, chain: Chain) -> Credit | None:
+    """Return what a plugin gave an episode, as arrays; None where it does not fit the episode's actions."""
+    if not isinstance(credit, Credit):
+        return None
+    advantages_A = _finite(credit.advantages_A, chain)
+    returns_A = None if credit.returns_A is None else _finite(credit.returns_A, chain)
+    if advantages_A is None or (returns_A is None and credit.returns_A is not None):
+        return None
+    return Credit(advantages_A, returns_A)
+
+
+def _finite(values: object, chain: Chain) -> Array | None:
+    """Return a number for each action, all of which samples can hold; None for anything else."""
+    try:
+        found_A = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    fits = found_A.shape == chain.rewards_A.shape and bool((np.abs(found_A) <= _MOST).all())
+    return found_A if fits else None
 
 
 def _turn_rewards(chain: Chain) -> Array:

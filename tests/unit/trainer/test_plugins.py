@@ -14,7 +14,7 @@ from trainer.chat.tool_formats import tool_format
 from trainer.config import TrackerSettings, TrackingConfig
 from trainer.config.algorithm import AlgorithmConfig
 from trainer.config.reading import read_run
-from trainer.errors import ConfigError, TrainerError
+from trainer.errors import ConfigError, PluginRejected, TrainerError
 from trainer.launch.plugin_check import check_plugins
 from trainer.plugins import plugin_object
 from trainer.tracking.opening import open_tracker
@@ -37,6 +37,30 @@ def short(episodes):
 
 def infinite(episodes):
     return [Credit(np.full(len(chain.rewards_A), np.inf)) for chain in episodes]
+
+def beyond(episodes):
+    return [Credit(np.full(len(chain.rewards_A), 1e200)) for chain in episodes]
+
+def words(episodes):
+    return [Credit(np.array(["a"] * len(chain.rewards_A))) for chain in episodes]
+
+def cut_returns(episodes):
+    return [Credit(np.zeros_like(chain.rewards_A), np.zeros(1)) for chain in episodes]
+
+def nan_returns(episodes):
+    return [Credit(chain.rewards_A, np.full_like(chain.rewards_A, np.nan)) for chain in episodes]
+
+def lists(episodes):
+    return [Credit([0.5] * len(chain.rewards_A)) for chain in episodes]
+
+def failing(argument):
+    raise KeyError("my_term")
+
+def exhausted(argument):
+    raise torch.OutOfMemoryError("no memory")
+
+def unfilled(inputs):
+    return PolicyLoss(None, None)
 
 def reinforce(inputs, *, weight=1.0):
     losses_BT = -weight * inputs.advantages_BT * inputs.logprobs_BT
@@ -90,12 +114,32 @@ def test_an_advantage_by_reference_is_used_with_its_options(packages) -> None:
     assert config.compares_groups
 
 
-@pytest.mark.parametrize("name", ["short", "infinite"])
+def test_advantages_may_be_lists(packages) -> None:
+    done = credit(batch(*outcomes(0.0, 1.0)), algorithm(advantage={"kind": "own_parts:lists"}))
+    assert [each.advantages_T.tolist() for each in done.samples] == [[0, 0.5, 0.5]] * 2
+
+
+@pytest.mark.parametrize("name", ["short", "infinite", "beyond", "words", "cut_returns", "nan_returns"])
 def test_advantages_that_do_not_fit_the_episodes_are_an_error(packages, name) -> None:
     with pytest.raises(
         ConfigError, match=f"advantage 'own_parts:{name}': it must return one Credit for each"
     ):
         credit(batch(*outcomes(0.0, 1.0)), algorithm(advantage={"kind": f"own_parts:{name}"}))
+
+
+def test_an_advantage_that_raises_is_named(packages) -> None:
+    with pytest.raises(PluginRejected, match=r"advantage 'own_parts:failing': it raised KeyError: 'my_term'"):
+        credit(batch(*outcomes(0.0, 1.0)), algorithm(advantage={"kind": "own_parts:failing"}))
+
+
+def test_a_loss_that_raises_is_named_except_for_what_the_device_lacks(packages) -> None:
+    config = algorithm(loss={"kind": "own_parts:failing"}).loss
+    with pytest.raises(PluginRejected, match=r"loss 'own_parts:failing': it raised KeyError: 'my_term'"):
+        POLICY_LOSSES[type(config)](inputs([[-1.0, -2.0]]), config)
+    with pytest.raises(torch.OutOfMemoryError):
+        POLICY_LOSSES[type(config)](
+            inputs([[-1.0, -2.0]]), algorithm(loss={"kind": "own_parts:exhausted"}).loss
+        )
 
 
 def test_a_loss_by_reference_is_used_with_its_options(packages) -> None:
@@ -104,9 +148,12 @@ def test_a_loss_by_reference_is_used_with_its_options(packages) -> None:
     assert torch.equal(found.losses_BT, torch.tensor([[3.0, 6.0]]))
 
 
-def test_a_loss_of_another_shape_is_an_error(packages) -> None:
-    config = algorithm(loss={"kind": "own_parts:scalar"}).loss
-    with pytest.raises(ConfigError, match=r"loss 'own_parts:scalar': it must return a PolicyLoss .*\(1, 2\)"):
+@pytest.mark.parametrize("name", ["scalar", "unfilled"])
+def test_a_loss_of_another_shape_is_an_error(packages, name) -> None:
+    config = algorithm(loss={"kind": f"own_parts:{name}"}).loss
+    with pytest.raises(
+        ConfigError, match=rf"loss 'own_parts:{name}': it must return a PolicyLoss .*\(1, 2\)"
+    ):
         POLICY_LOSSES[type(config)](inputs([[-1.0, -2.0]]), config)
 
 

@@ -15,13 +15,16 @@ from torch import Tensor
 
 from sandbox_plugins import PluginGroup
 from trainer.config.algorithm import CispoLoss, GspoLoss, PluginLoss, PpoLoss
-from trainer.plugins import plugin_function, rejected
+from trainer.plugins import call_plugin, rejected
 
 from .ratios import bounded, ratio
 from .sequences import sequence_means
 
 if TYPE_CHECKING:
     from .types import LossInputs
+
+_OF_DEVICE = (torch.OutOfMemoryError, torch.AcceleratorError)
+"""Errors after which the workers are restarted, in a plugin's loss as in any other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +77,11 @@ def cispo(inputs: LossInputs, config: CispoLoss) -> PolicyLoss:
 
 def _plugin(inputs: LossInputs, config: PluginLoss) -> PolicyLoss:
     """Call the function of a plugin, and check what it returns. Raises ConfigError."""
-    found = plugin_function(PluginGroup.LOSSES, config.kind, config.options)(inputs, **config.options)
+    found = call_plugin(PluginGroup.LOSSES, config.kind, config.options, inputs, _OF_DEVICE)
     shape = inputs.logprobs_BT.shape
-    if not isinstance(found, PolicyLoss) or not found.losses_BT.shape == found.clipped_BT.shape == shape:
+    if not isinstance(found, PolicyLoss) or not all(
+        isinstance(each, Tensor) and each.shape == shape for each in (found.losses_BT, found.clipped_BT)
+    ):
         cause = f"it must return a PolicyLoss with two tensors of the shape {tuple(shape)} of its inputs"
         raise rejected(PluginGroup.LOSSES, config.kind, cause)
     return found
