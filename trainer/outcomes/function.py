@@ -97,11 +97,16 @@ async def _in_thread(work: Callable[[], object]) -> object:
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001 - also SystemExit of the function is its failure
-            failure = (
-                error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-            )
+            failure = error if _can_be_sent(error) else RuntimeError(f"{type(error).__name__}: {error}")
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, failure)
 
     threading.Thread(target=run, name="reward", daemon=True).start()
     return await done
+
+
+def _can_be_sent(error: BaseException) -> bool:
+    """Return whether a future raises this at its awaiter: none takes a StopIteration, and others end the
+    event loop.
+    """
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from trainer.config.reward import RewardConfig
     from trainer.types import Trajectory
 
+GREATEST = 1e15
+"""Greatest magnitude of a part of a reward: samples hold rewards as float32, in which even the sum of the
+squares of a batch's rewards is finite up to here.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -32,7 +37,8 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
     """Compose outcome, the environment's step rewards and shaping terms, and cap the sum.
 
     ``Trajectory.terms`` gets the weighted parts by name: ``outcome``, ``learned``, ``step``, ``process``,
-    each term with a weight, and ``cap`` for the change by the caps. They sum to the reward.
+    each term with a weight, and ``cap`` for the change by the caps. They sum to the reward. Each part is
+    held within ``GREATEST``, turn by turn.
 
     Args:
         trajectory: the played episode.
@@ -43,7 +49,7 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
     turns = len(trajectory.turns)
     if not trajectory.scored:
         return Scored(replace(trajectory, reward=0.0, terms={}, weight=0.0), (0.0,) * turns)
-    outcome = config.outcome_weight * _outcome(trajectory, config)
+    outcome = _held(config.outcome_weight * _outcome(trajectory, config))
     learned = config.learned.weight * learned_score(trajectory) if config.learned is not None else 0.0
     parts = _shaping(trajectory, config, Limits(horizon, context_tokens))
     shaping = tuple(sum(column) for column in zip(*parts.values(), strict=True)) or (0.0,) * turns
@@ -79,7 +85,7 @@ def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> di
     for name, weight in weights.items():
         if weight:
             parts[name] = tuple(weight * value for value in TERMS[name](trajectory, limits))
-    return parts
+    return {name: tuple(map(_held, values)) for name, values in parts.items()}
 
 
 def _within(values: tuple[float, ...], cap: float | None) -> tuple[float, ...]:
@@ -88,6 +94,11 @@ def _within(values: tuple[float, ...], cap: float | None) -> tuple[float, ...]:
     if cap is None or size <= cap:
         return values
     return tuple(value * cap / size for value in values)
+
+
+def _held(value: float) -> float:
+    """Return a value within what a sample can hold: environments may give any finite number."""
+    return _between(value, -GREATEST, GREATEST)
 
 
 def _between(value: float, least: float | None, most: float | None) -> float:

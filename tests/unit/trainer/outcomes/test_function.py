@@ -45,8 +45,12 @@ async def test_it_may_be_a_coroutine_function() -> None:
         (lambda episode: "good", "returned str, not a number"),
         (lambda episode: None, "returned NoneType, not a number"),
         (lambda episode: np.zeros(2), "returned ndarray, not a number"),
+        (lambda episode: int("9" * 400), r"returned a number beyond 1e\+15 in magnitude"),
+        (lambda episode: np.array(10**400, dtype=object), r"returned a number beyond 1e\+15 in magnitude"),
+        (lambda episode: -1e200, r"returned -1e\+200, a number beyond 1e\+15 in magnitude"),
+        (lambda episode: next(iter(())), "raised RuntimeError: StopIteration"),
     ],
-    ids=["raises", "exits", "nan", "inf", "text", "none", "array"],
+    ids=["raises", "exits", "nan", "inf", "text", "none", "array", "long", "long_array", "beyond", "stops"],
 )
 async def test_anything_but_a_finite_number_is_a_failure_that_says_why(reward, cause) -> None:
     with pytest.raises(RewardFailed, match=cause) as caught:

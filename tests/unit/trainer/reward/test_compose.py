@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.harness.episodes_played import FAILURE, played
 from trainer.config.reward import RewardConfig, TermWeights
 from trainer.reward import Scored, score
+from trainer.reward.compose import GREATEST
 
 
 def scored(trajectory, **settings) -> Scored:
@@ -73,6 +74,13 @@ def test_the_reward_stays_between_least_and_most() -> None:
     assert most.turn_rewards == pytest.approx((1.0, 0.5))
     least = scored(played({}, rewards=[-4.0], score=1.0), step_weight=1.0, least=-1.0)
     assert least.trajectory.reward == -1.0
+
+
+def test_parts_that_no_sample_can_hold_are_bounded() -> None:
+    found = scored(played({}, {}, rewards=[1e200, -1e200], score=-1e200), step_weight=1.0)
+    assert found.turn_rewards == (GREATEST, -2 * GREATEST)
+    assert found.trajectory.reward == -GREATEST
+    assert found.trajectory.terms == {"outcome": -GREATEST, "step": 0.0}
 
 
 def test_an_episode_without_turns_still_has_its_reward() -> None:
