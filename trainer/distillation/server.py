@@ -8,7 +8,6 @@ of 0.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +25,8 @@ _Read = TypeVar("_Read")
 _NOT_RETRYABLE = (401, 403, 404)
 _REFUSED = 400
 _SHOWN = 300
+_GREATEST = 1e15
+"""Greatest magnitude of a log-probability: samples hold them as float32."""
 """Characters of an answer that are quoted."""
 
 
@@ -125,7 +126,8 @@ class TeacherServer:
         for place, (entry, token_id) in enumerate(zip(entries[1:], token_ids[1:], strict=True), start=1):
             given = entry.get(str(token_id)) if isinstance(entry, dict) else None
             value = given.get("logprob") if isinstance(given, dict) else None
-            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is None or not is_number or not abs(value) <= _GREATEST:  # NaN is not, either
                 raise TeacherFailed(
                     f"{self._where} gave no finite log-probability of token {place} (id {token_id})"
                 )

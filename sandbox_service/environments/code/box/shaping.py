@@ -11,7 +11,7 @@ reached, not on how often. No term knows the answer. Standard library only.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,10 @@ def parse_weights(given: Any) -> dict[str, float]:  # noqa: ANN401 - what a clie
     for name, weight in given.items():
         if name not in TERMS:
             raise ValueError(f"shaping has no term {name!r}; there are: {', '.join(TERMS)}")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if (
+            not number or not abs(weight) <= sys.float_info.max
+        ):  # neither NaN nor an integer beyond all floats
             raise ValueError(f"the weight of shaping term {name!r} must be a finite number")
     return {name: float(weight) for name, weight in given.items()}
 

@@ -42,10 +42,14 @@ def _from_json(text: str) -> dict[str, float]:
     for key, number in value.items():
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise RewardError(f"reward.json: {key!r} is no number")
-    return {key: _finite(float(number), f"reward.json: {key!r}") for key, number in value.items()}
+    return {key: _finite(number, f"reward.json: {key!r}") for key, number in value.items()}
 
 
 def _finite(number: float, where: str) -> float:
+    try:
+        number = float(number)
+    except OverflowError:
+        raise RewardError(f"{where} is an integer beyond all floats") from None
     if not math.isfinite(number):
         raise RewardError(f"{where} is {number}")
     return number

@@ -62,6 +62,8 @@ async def test_each_token_gets_its_log_probability_and_the_first_none() -> None:
         (completion([None, {"8": {"logprob": -0.5}}, GOOD[2]]), "no finite log-probability of token 1"),
         (completion([None, GOOD[1], None]), r"no finite log-probability of token 2 \(id 9\)"),
         (completion([None, GOOD[1], {"9": {"logprob": None}}]), "no finite log-probability of token 2"),
+        (completion([None, GOOD[1], {"9": {"logprob": -(10**400)}}]), "no finite log-probability of token 2"),
+        (completion([None, GOOD[1], {"9": {"logprob": -1e200}}]), "no finite log-probability of token 2"),
         (
             httpx.Response(200, text='{"choices":[{"prompt_logprobs":[null,{"7":{"logprob":NaN}},null]}]}'),
             "no finite log-probability of token 1",

@@ -64,6 +64,7 @@ def test_weights_are_read() -> None:
         ({"length": "1"}, "finite number"),
         ({"length": True}, "finite number"),
         ({"length": float("inf")}, "finite number"),
+        ({"length": 10**400}, "finite number"),
     ],
 )
 def test_weights_without_sense_are_refused(given: object, words: str) -> None:

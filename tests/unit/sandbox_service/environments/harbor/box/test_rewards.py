@@ -33,6 +33,7 @@ def test_json_takes_precedence_over_text() -> None:
         ('{"reward": "1"}', "1"),
         ('{"reward": null}', "1"),
         ("[" * 100_000, "1"),
+        ('{"reward": ' + "9" * 400 + "}", "1"),
     ],
 )
 def test_what_is_no_reward_is_an_error_and_never_0(json_text: str | None, text: str | None) -> None:
