@@ -34,7 +34,8 @@ InputFile = Annotated[Path, AfterValidator(_found)]
 class Branch(BaseModel):
     """A group of settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # JSON, as which settings travel between processes, has no infinity: it would arrive as null.
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     former_names: ClassVar[FormerNames] = {}
     """Settings that were renamed or removed; only those of the root are read."""

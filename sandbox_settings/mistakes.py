@@ -43,6 +43,8 @@ def _clause(error: ErrorDetails) -> str:
         return _not_one_of(str(context["tag"]), _QUOTED.findall(context["expected_tags"]))
     if error["type"] in ("literal_error", "enum"):
         return _not_one_of(str(error["input"]), _QUOTED.findall(context["expected"]))
+    if error["type"] == "finite_number":
+        return f"{error['input']} is not a finite number: set one, or leave the setting out for its default"
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     return error["msg"][:1].lower() + error["msg"][1:]

@@ -53,3 +53,22 @@ def test_a_service_that_is_started_for_the_run_stays_at_the_runs_address(word: s
 
 def test_one_setting_that_there_is_not_comes_with_its_neighbours():
     assert "rollout.gruops: there is no such setting; did you mean groups?" in told("rollout.gruops=3")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "rollout.stall_timeout_s=inf",
+        "reward.least=-inf",
+        "reward.outcome_weight=nan",
+        "rollout.params.weight=inf",
+        "algorithm.loss={kind='cispo', clip_high=inf}",
+    ],
+)
+def test_infinite_numbers_are_refused_since_they_do_not_travel_as_json(word: str):
+    assert "is not a finite number: set one, or leave the setting out" in told(word)
+
+
+def test_a_service_takes_no_infinite_number_either():
+    with pytest.raises(SettingsError, match=r"lease\.idle_timeout_s: inf is not a finite number"):
+        read_config(None, ["lease.idle_timeout_s=inf"])
