@@ -71,7 +71,7 @@ class LearnedRewards:
         """``open_model`` opens a member of ``config.models`` in a thread; it may raise ConfigError."""
         self._config = config
         self._open_model = open_model
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
         self._models: tuple[OpenedModel, ...] = ()
 
     async def add_reward(self, trajectory: Trajectory) -> Trajectory:
@@ -91,7 +91,9 @@ class LearnedRewards:
         return _with_terms(trajectory, [{}] * (len(agent.turns) - 1) + [{LEARNED: score}])
 
     async def close(self) -> None:
-        """Close the models."""
+        """Close the models, also those that are being opened."""
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
         for model in self._models:
             await model.scorer.close()
 
@@ -104,14 +106,19 @@ class LearnedRewards:
                 _check(model, self._config)
 
     async def _opened(self) -> tuple[OpenedModel, ...]:
-        async with self._opening:
-            if not self._models:
-                names = self._config.models
-                found = [await asyncio.to_thread(self._open_model, name) for name in names]
-                for model in found:
-                    _check(model, self._config)
-                self._models = tuple(found)
+        """Return the models, which the first episode has opened. Another waits, also if that one ends."""
+        if not self._models:
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.create_task(self._open_all(), name="reward models")
+            await asyncio.shield(self._opening)
         return self._models
+
+    async def _open_all(self) -> None:
+        names = self._config.models
+        found = [await asyncio.to_thread(self._open_model, name) for name in names]
+        for model in found:
+            _check(model, self._config)
+        self._models = tuple(found)
 
     async def _outputs(self, model: OpenedModel, trajectory: Trajectory) -> NDArray[np.float64]:
         """Return the outputs at each turn's end, (turns, D)."""

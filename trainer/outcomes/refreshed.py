@@ -104,7 +104,7 @@ class RefreshedRewards:
         self._rewards = LearnedRewards(config, self._open)
         self._names = config.models
         self._fresh: deque[Trajectory] = deque(maxlen=refresh.episodes)
-        self._refreshing = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
         self._turns = _Turns()
         self._version = self._read_version()
 
@@ -120,7 +120,9 @@ class RefreshedRewards:
         return rewarded
 
     async def close(self) -> None:
-        """Close the models."""
+        """Close the models, after the update that is under way."""
+        if self._refreshing is not None:
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._rewards.close()
 
     async def check_models(self) -> None:
@@ -128,16 +130,26 @@ class RefreshedRewards:
         await self._rewards.check_models()
 
     async def _refreshed(self, version: int) -> None:
-        """Update all models, unless another episode has just had them updated."""
-        async with self._refreshing:
-            if version < self._version + self._refresh.every:
-                return
-            self._version = version
-            fresh = tuple(self._fresh)
-            self._fresh.clear()
-            async with self._turns.refreshing():
-                losses = [await self._trained(member, fresh) for member in self._members.values()]
-            await asyncio.to_thread(self._write_version, version)
+        """Have all models updated, or wait for the update that is under way.
+
+        An update goes on without the episode that it began with, whose group may fail meanwhile: otherwise
+        some models of an ensemble would be newer than others.
+        """
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._update_models(version), name="refresh")
+        await asyncio.shield(self._refreshing)
+
+    async def _update_models(self, version: int) -> None:
+        fresh = tuple(self._fresh)
+        async with self._turns.refreshing():
+            losses = [await self._trained(member, fresh) for member in self._members.values()]
+            for member in self._members.values():
+                await _written(member)
+        await asyncio.to_thread(self._write_version, version)
+        # Only now: after a failure, the same episodes count for the next attempt.
+        self._version = version
+        used = {id(each) for each in fresh}
+        self._fresh = deque((each for each in self._fresh if id(each) not in used), self._fresh.maxlen)
         logger.info(
             "weights %d: refreshed %d process reward models with %d episodes; loss %.4f",
             version,
@@ -148,14 +160,10 @@ class RefreshedRewards:
 
     async def _trained(self, member: _Member, fresh: tuple[Trajectory, ...]) -> float:
         rows = [row for each in fresh for row in self._rows(member, each)]
-
-        def train() -> float:
-            loss = member.refresher.train(rows, self._refresh.updates, self._refresh.batch)
-            write_refreshed(member.scorer.model, member.folder)
-            return loss
-
         # In the thread that scores, which owns the model.
-        return await member.scorer.run_between(train)
+        return await member.scorer.run_between(
+            lambda: member.refresher.train(rows, self._refresh.updates, self._refresh.batch)
+        )
 
     def _rows(self, member: _Member, trajectory: Trajectory) -> list[LabelledRow]:
         agent = trajectory.without_counterpart()
@@ -189,3 +197,8 @@ class RefreshedRewards:
         draft = self._folder / f".{_STATE}"
         draft.write_text(json.dumps({"version": version}), encoding="utf-8")
         draft.replace(self._folder / _STATE)
+
+
+async def _written(member: _Member) -> None:
+    """Write a member's model, in the thread that owns it."""
+    await member.scorer.run_between(lambda: write_refreshed(member.scorer.model, member.folder))

@@ -1,6 +1,7 @@
 """Rewards by trained models: normalized, bounded, capped, and never in place of a failure."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,31 @@ async def test_the_score_of_the_whole_episode_is_at_its_last_turn(tmp_path) -> N
     assert found.trajectory.reward == pytest.approx(3 * last["learned"])
     assert found.trajectory.terms["learned"] == pytest.approx(3 * last["learned"])
     assert found.turn_rewards == (0.0, pytest.approx(3 * last["learned"]))
+
+
+async def test_models_are_opened_once_although_the_first_episode_is_cancelled(tmp_path) -> None:
+    settings = config("learned", reward_folder(tmp_path / "model")).learned
+    opener = ModelOpener(Path(), tiny_folder(), settings.reads, settings.timeout_s)
+    begun, release, opened = asyncio.Event(), threading.Event(), []
+    loop = asyncio.get_running_loop()
+
+    def open_held(name):
+        opened.append(name)
+        loop.call_soon_threadsafe(begun.set)
+        release.wait()
+        return opener.open_model(name)
+
+    learned = LearnedRewards(settings, open_held)
+    first = asyncio.create_task(learned.add_reward(EPISODE))
+    await begun.wait()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    second = asyncio.create_task(learned.add_reward(EPISODE))
+    await asyncio.sleep(0.1)
+    release.set()
+    assert "learned" in (await second).turns[-1].terms
+    assert len(opened) == 1
+    await learned.close()
 
 
 @pytest.mark.parametrize("side", ["opponent", "partner"])

@@ -111,6 +111,73 @@ async def test_episodes_that_end_during_a_refresh_wait_for_it_beyond_their_own_d
     await rewards.close()
 
 
+class HeldScorer(LocalScorer):
+    """Work on the model begins when the test lets it, and fails as often as the test says."""
+
+    def __init__(self, model, begun, release, failures):
+        super().__init__(model, TIMEOUT_S)
+        self._begun, self._release, self._failures = begun, release, failures
+
+    async def run_between(self, work):
+        self._begun.set()
+        if self._failures:
+            raise self._failures.pop()
+        await self._release.wait()
+        return await super().run_between(work)
+
+
+class HeldEnsemble:
+    """Two models whose refresh the test holds."""
+
+    def __init__(self, folder, failures=()):
+        self.begun, self.release = asyncio.Event(), asyncio.Event()
+        self.folder, self._failures = folder / "refreshed", list(failures)
+        settings = config(
+            *(process_folder(folder / f"steps-{seed}", seed=seed) for seed in range(2)), updates=1
+        )
+        self._opener = ModelOpener(folder, tiny_folder(), settings.process.reads, TIMEOUT_S)
+        self.rewards = RefreshedRewards(
+            settings.process, settings.process.refresh, self.folder, self._open_held
+        )
+
+    def _open_held(self, name):
+        opened = self._opener.open_model(name)
+        scorer = HeldScorer(opened.scorer.model, self.begun, self.release, self._failures)
+        return replace(opened, scorer=scorer)
+
+    async def score_all_but_one(self):
+        for number in range(FRESH - 1):
+            await self.rewards.add_reward(episode(number, EVERY))
+
+    def written(self):
+        return sorted(file.name for file in self.folder.iterdir()) if self.folder.exists() else []
+
+
+async def test_a_refresh_is_completed_when_its_episode_is_cancelled(tmp_path) -> None:
+    held = HeldEnsemble(tmp_path)
+    await held.score_all_but_one()
+    ending = asyncio.create_task(held.rewards.add_reward(episode(FRESH - 1, EVERY)))
+    await held.begun.wait()
+    ending.cancel()
+    assert isinstance((await asyncio.gather(ending, return_exceptions=True))[0], asyncio.CancelledError)
+    assert held.written() == []
+    held.release.set()
+    await held.rewards.close()
+    assert held.written() == ["0", "1", "refresh.json"]
+
+
+async def test_a_refresh_that_failed_is_made_with_the_next_episode(tmp_path) -> None:
+    held = HeldEnsemble(tmp_path, failures=[OSError("no room")])
+    await held.score_all_but_one()
+    with pytest.raises(OSError, match="no room"):
+        await held.rewards.add_reward(episode(FRESH - 1, EVERY))
+    assert held.written() == []
+    held.release.set()
+    await held.rewards.add_reward(episode(FRESH, EVERY))
+    await held.rewards.close()
+    assert held.written() == ["0", "1", "refresh.json"]
+
+
 def test_a_refreshed_model_is_found_when_its_writing_was_cut_short(tmp_path) -> None:
     model, folder = RewardModel.load(process_folder(tmp_path / "steps")), tmp_path / "refreshed" / "0"
     (model.folder / FURTHER_TEMPLATES).mkdir()
