@@ -248,9 +248,12 @@ class AlgorithmConfig(Branch):
 
     @property
     def compares_groups(self) -> bool:
-        """Whether advantages are relative to the episodes of one group, and to nothing else."""
-        if self.distillation is not None:
-            return False
+        """Whether what is learned is relative to the episodes of one group, and to nothing else."""
+        return self.distillation is None and self.advantage_compares_groups
+
+    @property
+    def advantage_compares_groups(self) -> bool:
+        """Whether the task's advantages are relative to the episodes of one group."""
         match self.advantage:
             case Grpo() | DrGrpo() | Rloo():
                 return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, NonNegative
 
@@ -24,3 +24,11 @@ class ConstraintConfig(Branch):
     """Multiplier at the first step."""
     most: NonNegative = 100.0
     """Upper bound of the multiplier."""
+
+    @model_validator(mode="after")
+    def _begins_within_its_bound(self) -> ConstraintConfig:
+        if self.initial > self.most:
+            raise ValueError(
+                f"initial={self.initial:g} is above most={self.most:g}, the upper bound of the multiplier"
+            )
+        return self

@@ -10,15 +10,22 @@ if TYPE_CHECKING:
     from .rollout import RolloutConfig
 
 
+def alone_in_group(rollout: RolloutConfig, algorithm: AlgorithmConfig) -> str | None:
+    """Return why all advantages of the task are 0, where an episode is compared with none; else None."""
+    if rollout.group_size > 1 or not algorithm.advantage_compares_groups:
+        return None
+    kind = algorithm.advantage.kind
+    return (
+        f"rollout.group_size=1 leaves algorithm.advantage.kind={kind} no other episode "
+        "to compare with, so that every advantage is 0; use rollout.group_size=2 or "
+        "more, or an advantage without a group baseline, such as gae or reinforce_pp"
+    )
+
+
 def nothing_to_learn(rollout: RolloutConfig, algorithm: AlgorithmConfig, reward: RewardConfig) -> str | None:
     """Return why no step of reinforcement learning could improve the policy; None where it can."""
-    if rollout.group_size == 1 and algorithm.compares_groups:
-        kind = algorithm.advantage.kind
-        return (
-            f"rollout.group_size=1 leaves algorithm.advantage.kind={kind} no other episode "
-            "to compare with, so that every advantage is 0; use rollout.group_size=2 or "
-            "more, or an advantage without a group baseline, such as gae or reinforce_pp"
-        )
+    if algorithm.compares_groups and (alone := alone_in_group(rollout, algorithm)):
+        return alone
     sampling = rollout.sampling
     if sampling.temperature == 0 or sampling.top_k == 1:
         setting = "temperature=0" if sampling.temperature == 0 else "top_k=1"

@@ -105,7 +105,7 @@ class RewardConfig(Branch):
     """Lower cap of an episode's composed reward."""
     most: float | None = None
     """Upper cap of an episode's composed reward."""
-    shaping_cap: float | None = None
+    shaping_cap: NonNegative | None = None
     """Greatest magnitude of the sum of all parts but outcome and learned reward."""
 
     @property

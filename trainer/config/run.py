@@ -45,6 +45,7 @@ from .stages import (
     named,
 )
 from .tasks import TasksConfig, TaskSource
+from .without_effect import doubtful, without_effect
 
 
 class RunConfig(Branch):
@@ -200,6 +201,11 @@ class RunConfig(Branch):
         return bool(self.evaluation.splits or any(source.held_out for source in self.tasks.sources))
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Warnings about settings that may be meant, but rarely are."""
+        return tuple(doubtful(self.tasks, self.evaluation, self.algorithm if self.steps else None))
+
+    @property
     def batch_settings(self) -> BatchSettings:
         """Settings of the batches."""
         return BatchSettings(
@@ -298,4 +304,6 @@ class RunConfig(Branch):
             raise ValueError("an agent of kind box needs tasks of one environment, and there are several")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):
             raise ValueError(f"nothing could be learned: {why}")
+        if self.steps and (why := without_effect(self.tasks, self.rollout, self.algorithm)):
+            raise ValueError(why)
         return self

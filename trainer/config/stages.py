@@ -13,6 +13,7 @@ from .learner import OptimizerConfig
 from .preferences import DpoLoss, PreferenceLossConfig
 from .recorded import RecordedFiles
 from .selection import PairsConfig, SelectionConfig
+from .tasks import SplitNames
 
 
 class WarmStartConfig(Branch):
@@ -44,7 +45,7 @@ class WarmStartConfig(Branch):
 class EvaluationConfig(Branch):
     """Evaluation on held-out tasks."""
 
-    splits: tuple[str, ...] = ()
+    splits: SplitNames = ()
     """Splits of held-out tasks; without any there is no evaluation. A split of another environment than
     ``tasks.environment`` is written ``ENVIRONMENT/SPLIT``.
     """

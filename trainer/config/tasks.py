@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from sandbox_settings import Branch, Count, NonNegative, Positive, Share
+
+
+def _each_once(splits: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the splits. Raises ValueError for one that is listed twice, whose tasks would be there twice."""
+    if twice := next((name for place, name in enumerate(splits) if name in splits[:place]), None):
+        raise ValueError(f"the split {twice} is listed twice; leave one out")
+    return splits
+
+
+SplitNames: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
 class HorizonConfig(Branch):
@@ -77,9 +87,9 @@ class TaskSource(Branch):
     """Name in metrics and evaluations; the environment's by default."""
     environment: str
     """Environment of the tasks."""
-    splits: tuple[str, ...] = ()
+    splits: SplitNames = ()
     """The environment's default split when empty."""
-    held_out: tuple[str, ...] = ()
+    held_out: SplitNames = ()
     """Splits of held-out tasks; without any there is no evaluation on this source."""
     limit: Positive | None = None
     """Use only this many tasks."""
@@ -115,7 +125,7 @@ class TasksConfig(Branch):
 
     environment: str = "code"
     """Environment of the tasks."""
-    splits: tuple[str, ...] = ()
+    splits: SplitNames = ()
     """The environment's default split when empty."""
     allow_evaluation_splits: bool = False
     """Train on splits that are for evaluation, such as ``humaneval`` or ``test``; otherwise they are refused,

@@ -38,6 +38,8 @@ def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> E
     One sandbox service serves all phases. Raises TrainerError; results so far stay in the folder.
     """
     check_evolution(config)
+    for sentence in config.doubts:
+        listener.note_warning(sentence)
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     run_folder = RunFolder.open(config, resume=resume, fixed=EVALUATED)
     folder = EvolutionFolder(run_folder.path)

@@ -104,6 +104,9 @@ def train(
             "rollout.temperatures and rollout.reflection are for exploration: a policy in training samples "
             "at one temperature and without a reflection; leave them out, or see sandbox-trainer evolve"
         )
+    for sentence in config.doubts:
+        if on_warning is not None:
+            on_warning(sentence)
     config = _with_full_paths(config)
     config, data = read_stages(config)
     if config.warm_start_settings is not None:

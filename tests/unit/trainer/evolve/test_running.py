@@ -41,3 +41,13 @@ def test_what_made_an_evaluation_fail_may_be_mended(
 ) -> None:
     RunFolder.open(config(tmp_path), resume=False)
     RunFolder.open(config(tmp_path, **branches), resume=True, fixed=EVALUATED)
+
+
+def test_an_evolution_that_decides_by_tasks_that_it_trains_on_is_warned_of(tmp_path: Path) -> None:
+    given = {"tasks": {"splits": ["easy"]}, "evaluation": {"splits": ["easy"]}}
+    RunFolder.open(config(tmp_path, **given), resume=False)
+    listener = FakeEvolutionListener()
+    with pytest.raises(ConfigError, match="cannot change on resume"):
+        evolve(config(tmp_path, **given, rollout={"max_turns": 1}), resume=True, listener=listener)
+    (warning,) = (each for each in listener.told if each[0] == "warning")
+    assert "the split easy of code is both trained on and evaluated on" in str(warning)
