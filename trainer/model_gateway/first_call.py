@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import Message
+from trainer.chat.tool_formats.base import arguments_of
 
 from .stop_texts import Cut, shortened
 
@@ -63,12 +64,25 @@ def cut_after_first_call(
 
 
 def _end_of_first(text: str, calls: Sequence[ToolCall], parse: Callable[[str], Message]) -> int | None:
-    """Return the end of the shortest beginning of a text that has its first call alone."""
+    """Return the end of the shortest beginning of a text that has its first call alone.
+
+    Each beginning is parsed, so that the search starts where the texts of the call's arguments can end: no
+    notation writes them in fewer characters.
+    """
     low, high = text.find(calls[0].function.name), text.rfind(calls[-1].function.name)
-    for place in range(low + 1, high):
+    for place in range(low + max(1, _characters(arguments_of(calls[0]))), high):
         if text[place] in _CLOSING and parse(text[: place + 1]).tool_calls == calls[:1]:
             return place + 1
     return None
+
+
+def _characters(value: object) -> int:
+    """Return the characters of all texts in a value."""
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return len(value) if isinstance(value, str) else 0
 
 
 def _closing_after(rest: str, chat: ChatTokenizer, call: ToolCall, tools: Sequence[Tool]) -> int:
@@ -78,7 +92,7 @@ def _closing_after(rest: str, chat: ChatTokenizer, call: ToolCall, tools: Sequen
     end = next(
         (
             end
-            for end in range(len(written))
+            for end in range(_characters(arguments_of(call)), len(written))
             if chat.format.parse(written[:end], tools=tools).tool_calls == whole
         ),
         len(written),

@@ -7,6 +7,7 @@ turn after them are in no segment.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -72,9 +73,14 @@ class Conversation:
         """All tokens before the next turn."""
         return tuple(self._tokens)
 
+    @property
+    def must_drop(self) -> bool:
+        """Whether ``room`` has to drop exchanges, which takes a while in a long episode."""
+        return self._left() < self._least_room and self._drops_oldest
+
     def room(self) -> int:
         """Return the tokens that the next turn may have; 0 if there are fewer than a turn needs."""
-        if self._left() < self._least_room and self._drops_oldest:
+        if self.must_drop:
             self._drop_oldest()
         return self._left() if self._left() >= self._least_room else 0
 
@@ -143,12 +149,17 @@ class Conversation:
         """Drop the oldest exchanges until half of the context is free, and at least enough for a turn.
 
         Half, so that a long episode does not begin a segment with every turn. If nothing leaves enough room,
-        nothing is dropped.
+        nothing is dropped. By bisection, since each number of exchanges is rendered and tokenized: a history
+        of more exchanges is longer.
         """
-        for kept in range(len(self._exchanges) - 1, 0, -1):
-            exchanges = self._exchanges[-kept:]
-            tokens = len(self._opening(exchanges))
-            if tokens <= self._context // 2 or (kept == 1 and self._context - tokens >= self._least_room):
-                self._exchanges = list(exchanges)
-                self._rewrite()
-                return
+        most = len(self._exchanges) - 1
+        if not most:
+            return
+        numbers = range(1, most + 1)
+        fitting = bisect.bisect_right(numbers, self._context // 2, key=lambda kept: len(self._last(kept)))
+        if fitting or self._context - len(self._last(1)) >= self._least_room:
+            self._exchanges = self._exchanges[-max(1, fitting) :]
+            self._rewrite()
+
+    def _last(self, kept: int) -> list[int]:
+        return self._opening(self._exchanges[-kept:])

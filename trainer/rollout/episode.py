@@ -135,7 +135,7 @@ class _OwnLoop:
         length = sum(len(message.content or "") for message in opening.messages)
         await self._player.offload.run(length, begin)
         for turn in range(await self._take_again(), self._attempt.spec.max_turns):
-            room = conversation.room()
+            room = await self._room()
             if not room:
                 return StopReason.CONTEXT_FULL
             if self._forks is not None:
@@ -174,12 +174,17 @@ class _OwnLoop:
         """Add the turns that were played before the fork, as they were; return their number."""
         given = () if self._start is None else self._start.turns
         for played in given:
-            self._conversation.room()  # forgets the exchanges that it forgot then
+            await self._room()  # forgets the exchanges that it forgot then
             message = await self._add_turn(played.generation, played.sampling_s)
             terms = turn_metrics(message, played.result)
             self._conversation.add_reward(played.result.reward, terms, played.sandbox_s)
             await self._add_observation(played.result)
         return len(given)
+
+    async def _room(self) -> int:
+        conversation = self._conversation
+        length = _CHARACTERS * len(conversation.prompt) if conversation.must_drop else 0
+        return await self._player.offload.run(length, conversation.room)
 
     async def _add_turn(self, generation: Generation, sampling_s: float) -> Message:
         add = partial(self._conversation.add_turn, generation, sampling_s)

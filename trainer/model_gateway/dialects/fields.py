@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from trainer.model_gateway.calls import CallError
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -83,6 +86,14 @@ def present(fields: object) -> object:
     if not isinstance(fields, dict):
         return fields
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def text_in(part: JsonObject) -> str:
+    """Return the text of a part of a message. Raises KeyError without one, ValueError where it is no text."""
+    text = part["text"]
+    if not isinstance(text, str):
+        raise ValueError(f"a part of type {part.get('type')!r} needs a text")  # noqa: TRY004
+    return text
 
 
 def stops_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
+from trainer.chat.tool_formats.base import decode_json
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply
 
 from .chat import arguments_text
-from .fields import asked_of, fault_in, parsed, refused, stops_of
+from .fields import asked_of, fault_in, parsed, refused, stops_of, text_in
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -157,10 +158,8 @@ def _blocks(reply: ModelReply) -> Iterator[JsonObject]:
     if message.content or not message.tool_calls:
         yield {"type": "text", "text": message.content or ""}
     for call in message.tool_calls or ():
-        try:
-            arguments = json.loads(arguments_text(call))
-        except (ValueError, RecursionError):
-            arguments = None
+        decoded = decode_json(arguments_text(call))
+        arguments = decoded[0] if decoded is not None else None
         # The dialect has no place for arguments that are no object; the agent sees that they are missing.
         shown = arguments if isinstance(arguments, dict) else {}
         yield {"type": "tool_use", "id": call.id, "name": call.function.name, "input": shown}
@@ -257,5 +256,5 @@ def _text(content: object) -> str:
     for block in _objects(content):
         if block.get("type") != "text":
             raise ValueError(f"blocks of type {block.get('type')!r} are not supported")
-        texts.append(str(block["text"]))
+        texts.append(text_in(block))
     return "\n".join(texts)

@@ -18,7 +18,7 @@ from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Too
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply
 
 from . import chat
-from .fields import asked_of, fault_in, parsed, present, refused
+from .fields import asked_of, fault_in, parsed, present, refused, text_in
 
 PATH = "/v1/responses"
 
@@ -255,5 +255,5 @@ def _text(content: object) -> str:
     for part in content:
         if not isinstance(part, dict) or part.get("type") not in _TEXTS:
             raise ValueError("only parts of text are supported")
-        texts.append(str(part["text"]))
+        texts.append(text_in(part))
     return "\n".join(texts)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic_core import to_json
 
+from trainer.finite_json import finite
+
 if TYPE_CHECKING:
     from trainer.model_gateway.recording import CallRecord, Recording, SessionTotals
     from trainer.types import Turn
@@ -53,7 +55,7 @@ def summary(facts: SessionFacts, state: SessionState, totals: SessionTotals) -> 
         "prompts": facts.prompts,
         "seed": facts.seed,
         "opened_at": facts.opened_at,
-        "metadata": facts.metadata,
+        "metadata": finite(facts.metadata),
         "answered_calls": totals.answered,
         "failed_calls": totals.failed,
         "spliced_calls": totals.spliced,
@@ -131,6 +133,6 @@ def _call(call: CallRecord) -> Document:
         "versions": call.versions,
         "finish": call.finish,
         "seconds": call.seconds,
-        "asked": call.asked,
+        "asked": finite(call.asked),
         "error": call.error or None,
     }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
+
+from trainer.appended_lines import cut_torn_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +22,7 @@ class Export:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass
+        cut_torn_line(path)
         self._path = path
         self._lock = asyncio.Lock()
         self.failed = 0
@@ -34,5 +38,10 @@ class Export:
                 logger.error("a recording was not exported to %s: %s", self._path, error)
 
     def _append(self, document: bytes) -> None:
-        with self._path.open("ab") as file:
-            file.write(document + b"\n")
+        try:
+            with self._path.open("ab") as file:
+                file.write(document + b"\n")
+        except OSError:
+            with contextlib.suppress(OSError):
+                cut_torn_line(self._path)
+            raise

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.harness.model_calls import LOOK, calling
@@ -68,3 +70,29 @@ def test_an_answer_with_one_call_at_most_stays_as_it_is(message):
     whole = sampled(chat, message)
     found = first_of(chat, whole)
     assert (found.cut, found.dropped) == (whole, 0)
+
+
+class CountedParses:
+    """A chat that counts how often it parses a text."""
+
+    def __init__(self, chat):
+        self._chat = chat
+        self.parses = 0
+
+    def __getattr__(self, name):
+        return getattr(self._chat, name)
+
+    def parse(self, text, *args, **kwargs):
+        self.parses += 1
+        return self._chat.parse(text, *args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+def test_arguments_that_are_full_of_brackets_are_parsed_a_few_times(name):
+    chat = CountedParses(tiny_chat(tool_format=name))
+    page = "<p>{a}</p>" * 500
+    whole = sampled(chat, calling("look", "look", arguments=json.dumps({"word": page})))
+    found = first_of(chat, whole)
+    assert [call.function.name for call in found.message.tool_calls] == ["look"]
+    assert len(found.cut.generation.token_ids) < len(whole.generation.token_ids)
+    assert chat.parses < 20

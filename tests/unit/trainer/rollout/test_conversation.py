@@ -46,3 +46,34 @@ def test_turns_know_their_messages_behind_answers_that_the_environment_shows() -
     (segment,) = conversation.segments()
     lines = [conversation.lines[turn.line].content for turn in segment.turns if turn.line is not None]
     assert [text.split()[-1] for text in lines] == ["0", "1"]
+
+
+class CountedRenderings:
+    """A chat that counts how often it renders a whole history."""
+
+    def __init__(self, chat):
+        self._chat = chat
+        self.renderings = 0
+
+    def __getattr__(self, name):
+        return getattr(self._chat, name)
+
+    def opening(self, messages, tools):
+        self.renderings += 1
+        return self._chat.opening(messages, tools)
+
+
+def test_a_long_history_is_rendered_a_few_times_to_find_what_is_kept_of_it() -> None:
+    chat = CountedRenderings(chat_with("qwen3"))
+    conversation = Conversation(chat, 4000, drops_oldest=True, least_room=64)
+    conversation.begin([TASK], ())
+    turns = 0
+    while not conversation.must_drop:
+        ids = tuple(chat.turn(Message(role="assistant", content=f"turn {turns}")))
+        conversation.add_turn(Generation(ids, (-1.0,) * len(ids), Finish.STOP, ()))
+        conversation.add_observation([TASK])
+        turns += 1
+    chat.renderings = 0
+    assert turns > 50
+    assert 2000 <= conversation.room() < 2100
+    assert chat.renderings < 10

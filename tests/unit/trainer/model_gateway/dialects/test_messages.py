@@ -84,6 +84,7 @@ def test_an_answer_read_back_is_the_message_that_was_returned():
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools"),
         ({"tools": [{"name": "look"}]}, "tools.0"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages.0"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]}, "messages.0"),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages.0"),
         (
             {
@@ -180,7 +181,7 @@ def test_an_answer_that_a_stop_sequence_ended_names_it():
     assert (ended.stop_reason, ended.stop_sequence) == ("stop_sequence", "END")
 
 
-@pytest.mark.parametrize("arguments", ["not JSON", "[1]", "[" * 100_000])
+@pytest.mark.parametrize("arguments", ["not JSON", "[1]", "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'])
 def test_arguments_that_are_no_object_are_shown_as_an_empty_one(arguments):
     function = FunctionCall(name="look", arguments=arguments)
     message = Message(role="assistant", tool_calls=(ToolCall(id="call_0", function=function),))

@@ -80,6 +80,7 @@ def test_an_answer_read_back_is_the_message_that_was_returned():
         ({"tools": [{"type": "function"}]}, "tools.0"),
         ({"items": [{"type": "item_reference", "id": "x"}]}, "input.0"),
         ({"items": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0"),
+        ({"items": [{"role": "user", "content": [{"type": "input_text", "text": None}]}]}, "input.0"),
         ({"items": [{"role": "robot", "content": "x"}]}, "input.0"),
         ({"items": [{"type": "function_call", "name": "look"}]}, "input.0"),
         ({"items": []}, "input"),
