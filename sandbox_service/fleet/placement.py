@@ -7,7 +7,11 @@ without communication, and when a supervisor comes or goes only the keys that it
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
+
+_OWN_ID = re.compile(r"([a-z0-9]+)\.[0-9a-f]{32}")
+"""An id that the service made (``InstanceTable.new_id``); one that a client chose may have dots, too."""
 
 
 def rank(key: str, names: Iterable[str]) -> list[str]:
@@ -24,8 +28,8 @@ def least_loaded(load: Mapping[str, int], names: Iterable[str], turn: int = 0) -
 
 def creator_of(instance_id: str) -> str | None:
     """Return the supervisor that created an instance, by its id; None for an id that a client chose."""
-    name, dot, rest = instance_id.partition(".")
-    return name if dot and name and rest else None
+    own = _OWN_ID.fullmatch(instance_id)
+    return None if own is None else own[1]
 
 
 def _weight(key: str, name: str) -> bytes:

@@ -29,6 +29,7 @@ from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.stream.routing import MOVED_FROM
 from sandbox_service.wire.frames import Frame, Op
 
+from .absent_owners import AbsentOwners
 from .connections import SupervisorConnections, left_error
 from .new_owners import NewOwners
 from .placement import creator_of, least_loaded, rank
@@ -67,6 +68,7 @@ class Router:
         self._discovery = discovery
         self._connections = SupervisorConnections(discovery, options)
         self._new_owners = NewOwners()
+        self._absent = AbsentOwners()
         self._refusing = RefusingNodes()
         self._takeovers = TakeoverSearch(
             discovery=discovery,
@@ -213,10 +215,14 @@ class Router:
         return self._refusing.put_last(environment_of(frame), order, now)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
-        """Return the fleet, refreshed when the instance's supervisor is not known yet."""
+        """Return the fleet, refreshed when the instance's supervisor is not known yet.
+
+        One that has left for good may have many instances on record: they do not each wait for a refresh.
+        """
         members = await self._members(deadline)
         owner = self._new_owners.owner(frame.instance_id)
-        if owner is not None and owner not in members:
+        now = asyncio.get_running_loop().time()
+        if owner is not None and owner not in members and self._absent.begin_refresh(owner, now):
             members = await self._discovery.refresh() or members
         return members
 

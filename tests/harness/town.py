@@ -18,6 +18,8 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import FakeCore
 
+OWN = f"a.{0xA:032x}"
+"""An id that the supervisor ``a`` made."""
 QUICK = StreamOptions(connect_timeout_s=1.0, back_off_max_s=0.02)
 
 

@@ -47,7 +47,18 @@ def test_without_supervisors_the_order_is_empty():
 
 @pytest.mark.parametrize(
     ("instance_id", "creator"),
-    [("s1.abc", "s1"), ("s1.a.b", "s1"), ("mine", None), (".abc", None), ("s1.", None), ("", None)],
+    [
+        (f"s1.{7:032x}", "s1"),
+        ("mine", None),
+        ("run7.episode1", None),
+        (f"box-code-{7:032x}.{7:016x}", None),
+        (f"box-code-{7:032x}.{7:032x}", None),
+        (f"s1.{7:033x}", None),
+        (f"s1.{7:032x}\n", None),
+        (f".{7:032x}", None),
+        ("s1.", None),
+        ("", None),
+    ],
 )
-def test_an_id_names_its_supervisor_before_the_dot(instance_id, creator):
+def test_only_an_id_that_the_service_made_names_its_supervisor(instance_id, creator):
     assert creator_of(instance_id) == creator

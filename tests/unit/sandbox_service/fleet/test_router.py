@@ -11,7 +11,7 @@ from sandbox_service.errors import MovedError, NodeFullError, ServiceError, Vers
 from sandbox_service.fleet import takeover_search
 from sandbox_service.fleet.placement import rank
 from sandbox_service.wire.frames import Op
-from tests.harness.town import town_of
+from tests.harness.town import OWN, town_of
 from tests.harness.waiting import settle
 
 NAMES = ("a", "b", "c")
@@ -78,7 +78,7 @@ async def test_an_unknown_id_of_our_own_is_asked_of_its_supervisor_only(town):
     for name in ("a", "b"):
         await town.start(name)
     with pytest.raises(ServiceError) as caught:
-        await town.call(Op.STEP, "a.gone")
+        await town.call(Op.STEP, OWN)
     assert caught.value.code is ErrorCode.UNKNOWN_INSTANCE
     assert town.handled() == {"a": 1, "b": 0}
 
@@ -98,7 +98,17 @@ async def test_a_callers_id_with_a_dot_is_still_the_callers(town):
     for name in ("a", "b"):
         await town.start(name)
     assert await town.create("run7.episode1") == "run7.episode1"
-    assert (await town.call(Op.STEP, "run7.episode1")).body == b"body"
+    for _ in range(3):
+        assert (await town.call(Op.STEP, "run7.episode1")).body == b"body"
+    assert town.known.refreshed == 0
+
+
+async def test_the_fleet_is_not_refreshed_at_every_look_at_an_instance_of_a_supervisor_that_left(town):
+    core = await town.start("b")
+    core.owner_on_record = ""
+    for _ in range(3):
+        assert (await town.call(Op.INSTANCES, OWN)).body == b"record"
+    assert town.known.refreshed == 1
 
 
 async def test_a_supervisors_error_keeps_its_code_and_wait(town):
@@ -225,22 +235,22 @@ async def test_a_new_instance_does_not_wait_for_a_supervisor_that_is_away(town):
 
 async def test_a_step_waits_for_its_supervisor_to_come_back_under_a_new_secret(town):
     core = await town.start("a")
-    core.instances["a.1"] = 0
-    await town.call(Op.STEP, "a.1")
+    core.instances[OWN] = 0
+    await town.call(Op.STEP, OWN)
     await town.stop("a")
-    waiting = asyncio.create_task(town.call(Op.STEP, "a.1"))
+    waiting = asyncio.create_task(town.call(Op.STEP, OWN))
     await settle()
     again = await town.start("a")
-    again.instances["a.1"] = 0
+    again.instances[OWN] = 0
     assert (await waiting).body == b"body"
-    assert again.instances["a.1"] == 1
+    assert again.instances[OWN] == 1
 
 
 async def test_a_supervisor_that_stays_away_is_unavailable_at_the_deadline(town):
     await town.start("a")
     await town.stop("a")
     with pytest.raises(ServiceError) as caught:
-        await town.call(Op.STEP, "a.1", timeout_s=0.3)
+        await town.call(Op.STEP, OWN, timeout_s=0.3)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
@@ -249,19 +259,19 @@ async def test_a_supervisor_is_not_waited_for_as_long_as_an_operation_may_take(t
     await town.start("a")
     await town.stop("a")
     with pytest.raises(ServiceError) as caught:
-        await town.call(Op.EVALUATE, "a.1", timeout_s=3600)
+        await town.call(Op.EVALUATE, OWN, timeout_s=3600)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 
 async def test_a_step_that_left_is_never_sent_again(town):
     core = await town.start("a")
-    core.instances["a.1"] = 0
+    core.instances[OWN] = 0
     core.gate.clear()
-    step = asyncio.create_task(town.call(Op.STEP, "a.1"))
+    step = asyncio.create_task(town.call(Op.STEP, OWN))
     await asyncio.wait_for(core.arrived.wait(), 5)
     await town.stop("a")
     again = await town.start("a")
-    again.instances["a.1"] = 0
+    again.instances[OWN] = 0
     with pytest.raises(ServiceError) as caught:
         await step
     assert caught.value.code is ErrorCode.OUTCOME_UNKNOWN
@@ -270,10 +280,10 @@ async def test_a_step_that_left_is_never_sent_again(town):
 
 async def test_an_answer_past_the_deadline_is_deadline_exceeded(town):
     core = await town.start("a")
-    core.instances["a.1"] = 0
+    core.instances[OWN] = 0
     core.gate.clear()
     with pytest.raises(ServiceError) as caught:
-        await town.call(Op.STEP, "a.1", timeout_s=0.05)
+        await town.call(Op.STEP, OWN, timeout_s=0.05)
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
 
 
@@ -286,10 +296,10 @@ async def test_a_fleet_of_none_is_unavailable(town):
 async def test_the_id_of_a_supervisor_that_left_the_fleet_is_asked_of_the_others(town):
     for name in ("a", "b"):
         await town.start(name)
-    town.cores["b"].instances["a.1"] = 3
+    town.cores["b"].instances[OWN] = 3
     await town.stop("a", forget=True)
-    assert (await town.call(Op.STEP, "a.1")).body == b"body"
-    assert town.cores["b"].instances["a.1"] == 4
+    assert (await town.call(Op.STEP, OWN)).body == b"body"
+    assert town.cores["b"].instances[OWN] == 4
 
 
 async def test_everybody_is_asked_and_those_that_are_away_are_named(town):
@@ -332,8 +342,8 @@ async def test_a_supervisor_that_names_the_owner_is_followed(town):
     for name in NAMES:
         await town.start(name)
     town.cores["a"].refusal = MovedError("not here", "b")
-    town.cores["b"].instances["a.x"] = 0
-    assert (await town.call(Op.STEP, "a.x")).body == b"body"
+    town.cores["b"].instances[OWN] = 0
+    assert (await town.call(Op.STEP, OWN)).body == b"body"
     assert town.handled() == {"a": 1, "b": 1, "c": 0}
 
 
@@ -343,16 +353,16 @@ async def test_an_instance_that_keeps_moving_is_an_error_and_no_endless_search(t
     town.cores["a"].refusal = MovedError("not here", "b")
     town.cores["b"].refusal = MovedError("not here", "a")
     with pytest.raises(ServiceError, match="moved"):
-        await town.call(Op.STEP, "a.x")
+        await town.call(Op.STEP, OWN)
 
 
 async def test_the_status_of_an_instance_that_moved_is_asked_of_its_owner(town):
     for name in NAMES:
         await town.start(name)
     town.cores["a"].owner_on_record = "b"
-    town.cores["b"].instances["a.x"] = 0
-    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
-    assert (await town.call(Op.INSTANCES, "a.x")).body == b"b"
+    town.cores["b"].instances[OWN] = 0
+    assert (await town.call(Op.INSTANCES, OWN)).body == b"b"
+    assert (await town.call(Op.INSTANCES, OWN)).body == b"b"
     assert town.handled() == {"a": 1, "b": 2, "c": 0}, "the owner is remembered"
 
 
