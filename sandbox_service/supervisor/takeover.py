@@ -21,6 +21,7 @@ from sandbox_service.stream.routing import LAST_RESORT, TAKE_OVER_FROM
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.ownership import NOBODY
 from sandbox_service.trajectories.records import EventKind, EventRecord, public_id
+from sandbox_service.wire.frames import Op
 
 from .doubt import last_writer, record_takeover, was_left_in_doubt
 from .idempotency import RECORDED_AS, digest_of
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from .takeover_admission import TakeoverAdmission
 
 
-_OPS = {kind: op for op, kind in RECORDED_AS.items()}
+_OPS = {kind: op for op, kind in RECORDED_AS.items() if op is not Op.CREATE}
+"""The operations on an instance by the kind of event that they are recorded as."""
 _HELD_CHECK_S = 1.0
 """Longest time for which a lease that was found to hold is not looked at again: its owner may return it."""
 

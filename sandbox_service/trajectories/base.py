@@ -148,7 +148,10 @@ class TrajectoryStore(Protocol):
         ...
 
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
-        """Return the event of a tenant's instance with an idempotency key (flushes first)."""
+        """Return the event of an operation on a tenant's instance with an idempotency key (flushes first).
+
+        The create is none: a key covers its operation, so it may be used once more on the instance itself.
+        """
         ...
 
     async def created_by_key(self, tenant: str, key: str) -> KeyedCreate:

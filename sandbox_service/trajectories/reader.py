@@ -126,11 +126,15 @@ def create_keys(connection: Connection, most: int) -> frozenset[str]:
 
 
 def event_of_key(connection: Connection, tenant: str, public_id: str, key: str) -> EventRecord | None:
-    """Return the first event of a tenant's instance under an idempotency key."""
+    """Return the first event of an operation on a tenant's instance under an idempotency key."""
     query = (
         sa.select(events)
         .join(instances, instances.c.instance_id == events.c.instance_id)
-        .where(*_known_as(tenant, public_id), events.c.idempotency_key == key)
+        .where(
+            *_known_as(tenant, public_id),
+            events.c.idempotency_key == key,
+            events.c.kind != EventKind.CREATE.value,
+        )
         .order_by(events.c.sequence)
         .limit(1)
     )

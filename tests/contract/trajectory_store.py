@@ -165,7 +165,7 @@ class TrajectoryStoreContract:
         chosen = record_id("acme", "a")
         for name in (chosen, "s1.b"):
             store.open_instance(instance(name, tenant="acme"))
-            store.append(create(name))
+            store.append(create(name, key="k"))
         step = event(chosen, 1, EventKind.STEP, idempotency_key="k", response=b"first")
         store.append(step)
         assert await store.event_of_key("acme", "a", "k") == step

@@ -232,7 +232,8 @@ class MemoryTrajectoryStore:
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
         record = await self.instance(tenant, public_id)
         events = () if record is None else self.own_events[record.instance_id]
-        return next((event for event in events if event.idempotency_key == key), None)
+        done = (event for event in events if event.kind is not EventKind.CREATE)
+        return next((event for event in done if event.idempotency_key == key), None)
 
     async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
         return [

@@ -118,6 +118,33 @@ async def test_a_key_of_one_operation_is_no_key_of_another(first: Op, second: Op
 
 
 @pytest.mark.parametrize("restart", [False, True])
+async def test_the_key_of_a_create_is_free_on_its_instance_and_answered_there_for_ever(restart: bool) -> None:
+    service = await _begun()
+    instance = await service.create(task_id="echo-endless", key="k")
+    if restart:
+        service = await _restarted(service)
+    first = await service.call(Op.STEP, instance, _message(instance), key="k")
+    assert first.op is Op.REPLY
+    for number in range(6):
+        await service.step(instance, key=f"k{number}")
+    assert (await service.call(Op.STEP, instance, _message(instance), key="k")).body == first.body
+    await service.release(instance)
+    assert (await service.call(Op.STEP, instance, _message(instance), key="k")).body == first.body
+    await service.core.close()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_an_instance_is_released_under_the_key_of_its_create(restart: bool) -> None:
+    service = await _begun()
+    instance = await service.create(key="k")
+    if restart:
+        service = await _restarted(service)
+    service.core.table.by_id(instance).keys.evicted = True
+    assert (await service.call(Op.RELEASE, instance, {"instance_id": instance}, key="k")).op is Op.REPLY
+    await service.core.close()
+
+
+@pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("op", [Op.STEP, Op.EVALUATE, Op.FORK, Op.RELEASE, Op.FILE_WRITE])
 async def test_a_key_has_the_same_bytes_after_the_instance_ended(op: Op, restart: bool) -> None:
     service = await _begun()
