@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.fleet.replies import FleetReplies
     from sandbox_service.trajectories.lines import LineFormat
 
     from .dispatch import Dispatcher
@@ -89,19 +90,25 @@ async def instances_page(
     cursor: str | None = None,
     limit: int = MOST_LISTED,
     prefix: str = "",
+    *,
+    partial: bool = False,
 ) -> Instances:
     """Return a page of the calling tenant's instances, including recently ended ones.
 
-    The cursor has, for each supervisor with more instances, the start of its next page.
+    The cursor has, for each supervisor with more instances, the start of its next page. Raises
+    ServiceError(SUPERVISOR_UNAVAILABLE) if a supervisor does not answer, unless the page may be ``partial``:
+    a listing that goes on without it would lack its instances and seem complete.
     """
     details: dict[str, object] = {"limit": limit, "prefix": prefix}
     after = {} if cursor is None else _places_of(cursor)
     if after:
         details["after"] = after
-    frames = (await dispatcher.call_all(exchange, Op.INSTANCES, details=details)).frames
+    replies = await dispatcher.call_all(exchange, Op.INSTANCES, details=details)
+    if not partial:
+        _check_complete(dispatcher, replies)
     listed: list[InstanceStatus] = []
     left: dict[str, int] = {}
-    for frame in frames:
+    for frame in replies.frames:
         listed += _LISTS.validate_json(frame.body).instances
         left |= frame.meta.get("next", {})
     more = ",".join(f"{name}.{number}" for name, number in sorted(left.items()))
@@ -124,18 +131,30 @@ async def instance_states(dispatcher: Dispatcher, exchange: HttpExchange, prefix
     """Return the states of the calling tenant's instances whose id has the prefix, also recently ended ones.
 
     One that was handed over, or whose supervisor is gone, is in no supervisor's memory. It is active: its
-    next call restores it, or finds that it is lost.
+    next call restores it, or finds that it is lost. Raises ServiceError(SUPERVISOR_UNAVAILABLE) if a
+    supervisor does not answer, unless the others have one store with it, in which its instances are found.
     """
-    frames = (await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})).frames
-    recorded = (name for frame in frames for name in _NAMES.validate_json(frame.body))
+    replies = await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})
+    one_store = any(frame.meta.get("all_nodes") for frame in replies.frames)
+    if not one_store:
+        _check_complete(dispatcher, replies)
+    recorded = (name for frame in replies.frames for name in _NAMES.validate_json(frame.body))
     states = dict.fromkeys(recorded, "active")
     cursor: str | None = None
     while True:
-        page = await instances_page(dispatcher, exchange, cursor, prefix=prefix)
+        page = await instances_page(dispatcher, exchange, cursor, prefix=prefix, partial=one_store)
         states |= {status.instance_id: status.state for status in page.instances}
         cursor = page.next_cursor
         if cursor is None:
             return states
+
+
+def _check_complete(dispatcher: Dispatcher, replies: FleetReplies) -> None:
+    """Raise ServiceError(SUPERVISOR_UNAVAILABLE) if a supervisor that gets requests did not answer."""
+    missing = [name for name in replies.missing if name not in dispatcher.excluded_supervisors()]
+    if missing:
+        detail = f"no answer of {', '.join(missing)}: the listing would lack its instances"
+        raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
 
 
 async def trajectory_page(

@@ -55,7 +55,7 @@ class Inspection:
         """Return those of the tenant's instances that the frame asks for:
 
         - with ``unended`` in the meta, the ids on record that begin with it and have not ended, also of
-          instances that no supervisor has in memory;
+          instances that no supervisor has in memory; with ``all_nodes`` in the reply's meta, of all nodes;
         - with an instance id, the status of that one, live or ended;
         - with ``live``, the newest live ones;
         - otherwise a page of all, in order of creation.
@@ -72,7 +72,8 @@ class Inspection:
 
     async def _list_unended(self, frame: Frame) -> Frame:
         unended = await self._store.unended_named(frame.meta["tenant"], frame.meta["unended"], _MOST_UNENDED)
-        return frame.reply(json.dumps(sorted(unended)).encode())
+        details = {"all_nodes": self._store.is_of_all_nodes()}
+        return frame.reply(json.dumps(sorted(unended)).encode(), details)
 
     async def _find_one(self, frame: Frame) -> Frame:
         one = self._table.status(frame.meta["tenant"], frame.instance_id)

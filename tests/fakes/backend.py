@@ -138,7 +138,8 @@ class EchoBackend:
         if op is Op.STATS:
             body = self._stats().model_dump_json().encode()
             return FleetReplies((Frame(Op.REPLY, 0, "", {}, body),), self.away)
-        return FleetReplies((Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1])),), self.away)
+        details = {"all_nodes": self.one_database} if "unended" in meta else {}
+        return FleetReplies((Frame(Op.REPLY, 0, "", details, self._instances(self.calls[-1])),), self.away)
 
     def _observation(self, messages: Iterable[Mapping[str, object]]) -> dict[str, object]:
         shown = {"images": self.images} if self.images else {}

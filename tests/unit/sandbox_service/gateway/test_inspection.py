@@ -22,6 +22,21 @@ async def test_instances_are_listed_and_looked_at(client, instance):
     assert (one.state, one.task_id) == ("active", "echo-10")
 
 
+@pytest.mark.parametrize("query", ["", "?cursor=s1.1,s2.1"])
+async def test_a_listing_without_a_supervisor_is_not_taken_for_complete(client, backend, instance, query):
+    backend.away = ("s2",)
+    reply = await client.get(f"/v1/instances{query}")
+    assert (reply.status_code, reply.json()["code"]) == (503, "supervisor_unavailable")
+    assert "s2" in reply.json()["detail"]
+    assert int(reply.headers["retry-after"]) >= 1
+
+
+async def test_a_supervisor_that_gets_no_requests_is_not_waited_for_in_a_listing(client, backend, instance):
+    backend.away, backend.left_out = ("s2",), {"s2": "another version"}
+    listed = Instances.model_validate((await client.get("/v1/instances")).json())
+    assert [each.instance_id for each in listed.instances] == [instance]
+
+
 async def test_a_trajectory_is_passed_on(client, instance):
     reply = await client.get(f"/v1/instances/{instance}/trajectory")
     assert InstanceTrajectory.model_validate(reply.json()).tenant == "local"

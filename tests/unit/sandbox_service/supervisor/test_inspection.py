@@ -189,7 +189,9 @@ async def test_an_instance_that_was_handed_over_is_still_found_by_how_its_id_beg
         await service.release(ended)
         await service.core.begin_drain(move=True)
         await until(lambda: not service.core.table.live())
-        assert await service.ask(Op.INSTANCES, unended="box-a.") == [moved]
+        reply = await service.call(Op.INSTANCES, unended="box-a.")
+        assert json.loads(reply.body) == [moved]
+        assert reply.meta["all_nodes"] is service.store.is_of_all_nodes()
 
 
 async def test_what_was_forgotten_is_listed_no_more() -> None:

@@ -61,6 +61,24 @@ async def test_releasing_the_box_ends_instances_that_were_handed_over(client, ba
     assert [each.released for each in backend.episodes.values()] == [True]
 
 
+async def test_a_box_is_not_released_while_a_supervisor_that_may_have_its_instances_is_away(client, backend):
+    box = await make_box(client)
+    await call(client, box, "create_instance", task_id="echo-10")
+    backend.away = ("s2",)
+    refused = await client.post("/mgr/release", json={"identity": box})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert [each.released for each in backend.episodes.values()] == [False]
+
+
+async def test_releasing_the_box_finds_the_instances_of_an_away_supervisor_in_the_one_store(client, backend):
+    box = await make_box(client)
+    made = await call(client, box, "create_instance", task_id="echo-10")
+    backend.handed_over.add(made["info"]["instance_id"])
+    backend.away, backend.one_database = ("s2",), True
+    assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
+    assert [each.released for each in backend.episodes.values()] == [True]
+
+
 async def test_releasing_the_box_is_no_repetition_of_a_call_with_the_same_key(client, backend):
     box = await make_box(client)
     await call(client, box, "create_instance", task_id="echo-10", instance_id="mine")
