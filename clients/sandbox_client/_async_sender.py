@@ -25,7 +25,7 @@ from ._wire import transport_error
 from .errors import InvalidResponse, SandboxError, TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ._calls import ApiCall
     from ._retry import RetryPolicy
@@ -133,7 +133,7 @@ class AsyncSender:
             return await self._repeat(call, see_through)
         except asyncio.CancelledError:
             if attempts:
-                undoing = asyncio.create_task(self._undo(call, attempts[-1], unclaimed))
+                undoing = asyncio.create_task(self._undo(call, attempts, unclaimed))
                 self._undoing.add(undoing)
                 undoing.add_done_callback(self._undoing.discard)
             raise
@@ -162,17 +162,20 @@ class AsyncSender:
     async def _undo(
         self,
         call: ApiCall[ResultT],
-        last: asyncio.Task[ResultT],
+        attempts: Sequence[asyncio.Task[ResultT]],
         instances_of: Callable[[ResultT], tuple[str, ...]],
     ) -> None:
-        """Release what a cancelled call has made; where its last attempt did not say, ask under its key."""
+        """Release what a cancelled call has made; where its attempts did not say, ask under its key.
+
+        A refusal of the last attempt says nothing of the earlier ones, such as one whose connection broke.
+        """
         try:
-            made = await last
-        except SandboxError as error:
-            if not _may_have_acted(error):
+            made = await attempts[-1]
+        except SandboxError:
+            if not any(_may_have_acted(attempt.exception()) for attempt in attempts):
                 return
             try:
-                made = await self._exchange(call)
+                made = await self._repeat(call, self._exchange)
             except SandboxError:
                 return
         for instance_id in instances_of(made):
@@ -205,9 +208,11 @@ class AsyncSender:
         return await asyncio.wait_for(answering, limit_s)
 
 
-def _may_have_acted(error: SandboxError) -> bool:
+def _may_have_acted(error: BaseException | None) -> bool:
     """Return whether a call may have been executed though this was its outcome."""
-    return isinstance(error, TransportError | InvalidResponse) or error.code in _UNDECIDED
+    if isinstance(error, TransportError | InvalidResponse):
+        return True
+    return isinstance(error, SandboxError) and error.code in _UNDECIDED
 
 
 async def _body(response: httpx.Response) -> bytes:
