@@ -88,7 +88,10 @@ def check_same_site(exchange: HttpExchange) -> None:
 
 def local_path(wanted: str) -> str:
     """Return a path of the console to go to after signing in; the overview for any other address."""
-    parts = urlsplit(wanted)
+    try:
+        parts = urlsplit(wanted)
+    except ValueError:
+        return CONSOLE
     if (
         parts.scheme
         or parts.netloc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -36,6 +36,7 @@ from sandbox_service.trajectories.search import EpisodeQuery
 
 from .access import CONSOLE, LOGIN, LOGOUT, check_same_site, is_secure, local_path, set_cookie
 from .answers import as_page, checked_id, named_instance, page, visitor_of
+from .forms import form_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +54,6 @@ _EVENTS = 200
 _LISTED = 100
 """Instances that the overview asks of each supervisor."""
 _FLEET_S = 2.0
-_MOST_FORM = 8192
-"""Bytes of a form."""
 _CACHED = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
 """Headers of static files, whose URLs change with their content, at the URL of theirs."""
 _NOT_CACHED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -237,9 +236,9 @@ class ConsolePages:
         """Keep a valid key in the browser's cookie, and go to the page that was asked for."""
         exchange = exchange_of(request)
         check_same_site(exchange)
-        fields = parse_qs(await _form_of(request), max_num_fields=8)
-        key = fields.get(b"key", [b""])[0].strip()
-        wanted = local_path(fields.get(b"next", [b""])[0].decode("utf-8", "replace"))
+        fields = await form_fields(request)
+        key = fields.get("key", b"").strip()
+        wanted = local_path(fields.get("next", b"").decode("utf-8", "replace"))
         try:
             self._authenticator.authenticate({**exchange.headers, b"authorization": b"Bearer " + key})
         except ServiceError as error:
@@ -293,13 +292,3 @@ def _sequence_in(request: Request, field: str) -> str | None:
     if given is not None and not (given.isascii() and given.isdigit() and len(given) <= _LONGEST_SEQUENCE):
         raise ServiceError(ErrorCode.INVALID_REQUEST, f"{field}: not that of a page")
     return given
-
-
-async def _form_of(request: Request) -> bytes:
-    """Return the body of a form. Raises ServiceError(BODY_TOO_LARGE)."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_FORM:
-            raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"the form is larger than {_MOST_FORM} bytes")
-    return body

@@ -96,6 +96,31 @@ async def test_an_unknown_key_is_refused_and_not_kept(keyed):
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        b"key=%C3%A9",
+        b"key=%FF%00",
+        "key=schl\u00fcssel".encode(),
+        b"key=guess&next=%2Fconsole%2F%C3%A9",
+        b"key=guess&next=//[",
+        b"key=guess&next=http://[::1",
+        b"%C3%A9=x",
+        b"",
+    ],
+)
+async def test_a_key_that_cannot_be_one_is_refused_as_any_other(keyed, form):
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    reply = await keyed.post(LOGIN, content=form, headers=headers)
+    assert reply.status_code == 401
+    assert "The key is not valid" in reply.text
+
+
+async def test_a_form_of_many_fields_is_refused(keyed):
+    reply = await keyed.post(LOGIN, data={f"f{number}": "x" for number in range(9)})
+    assert reply.status_code == 422
+
+
+@pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}], ids=str
 )
 @pytest.mark.parametrize("path", [LOGIN, "/console/logout"])
@@ -107,7 +132,8 @@ async def test_forms_of_other_sites_are_rejected(keyed, path, headers):
 
 
 @pytest.mark.parametrize(
-    "target", ["https://evil.example/console", "//evil.example", "/v1/stats", "/console\\@evil"]
+    "target",
+    ["https://evil.example/console", "//evil.example", "/v1/stats", "/console\\@evil", "//[", "http://[::1"],
 )
 async def test_after_signing_in_nobody_is_led_elsewhere(keyed, target):
     assert (await sign_in(keyed, "ada-key", target)).headers["location"] == "/console"
