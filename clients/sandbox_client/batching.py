@@ -4,9 +4,11 @@
     async with batcher.episode("bfcl", task_id) as episode: ...
 
 A step waits for others at most the window, or until the batch is full; each caller gets its own result or its
-own typed error. Two steps on one instance never share a batch. A step that the service calls retryable is
-sent again on its own, under the same key, by the client and its policy. So are the steps of a batch that is
-refused as a request, such as one with too large a body.
+own typed error. The service answers a batch when all of its steps have ended, so every caller waits for the
+slowest step of its batch: use a batcher for steps that take about as long, such as those of one environment.
+A step with a timeout of its own is sent on its own. Two steps on one instance never share a batch. A step
+that the service calls retryable is sent again on its own, under the same key, by the client and its policy.
+So are the steps of a batch that is refused as a request, such as one with too large a body.
 """
 
 from __future__ import annotations
@@ -82,10 +84,18 @@ class StepBatcher:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> StepResult:
-        """Send one assistant message, and return observation and reward."""
-        request = step_request(instance_id, message, step_index, timeout_s, idempotency_key)
+        """Send one assistant message, and return observation and reward; alone if it has a timeout."""
         if instance_id in self._waiting:
             self._send()
+        if timeout_s is not None:
+            return await self._client.step(
+                instance_id,
+                message,
+                step_index=step_index,
+                timeout_s=timeout_s,
+                idempotency_key=idempotency_key,
+            )
+        request = step_request(instance_id, message, step_index, None, idempotency_key)
         answer: asyncio.Future[StepResult] = asyncio.get_running_loop().create_future()
         self._waiting[instance_id] = _Waiting(request, answer)
         if len(self._waiting) >= self._max_size:

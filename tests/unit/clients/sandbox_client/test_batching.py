@@ -62,6 +62,20 @@ async def test_a_step_that_cannot_be_sent_fails_its_own_caller_alone() -> None:
     assert not isinstance(third, BaseException)
 
 
+async def test_a_step_with_a_timeout_of_its_own_waits_for_no_other() -> None:
+    service = EchoService()
+    service.live = {"i0": 0, "i1": 0}
+    async with client_of(service) as client:
+        batcher = StepBatcher(client, window_s=3600.0, max_size=2)
+        waiting = asyncio.create_task(batcher.step("i0", "a"))
+        await asyncio.sleep(0)
+        assert (await batcher.step("i1", "b", timeout_s=5.0)).step_index == 0
+        assert not waiting.done()
+        assert (await batcher.step("i1", "c")).step_index == 1
+        assert (await waiting).step_index == 0
+    assert service.calls == ["step", "batch"]
+
+
 async def test_steps_on_one_instance_never_share_a_batch() -> None:
     service = EchoService()
     service.live = {"i0": 0}
