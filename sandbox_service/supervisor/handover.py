@@ -71,17 +71,25 @@ class Handover:
             for instance in part:
                 record_takeover(self._journal, instance, NOBODY)
             await self._store.disown([instance.instance_id for instance in part])
-        except ServiceError as error:
+        except BaseException as error:
+            # Whatever it is, also a cancellation: calls wait for the handover, and would for ever.
+            self._keep(part)
+            if not isinstance(error, ServiceError):
+                raise
             logger.warning("handover_failed", instances=len(part), reason=error.detail)
-            for instance in part:
-                instance.handover = None
-                # Its last event must not say that everything was written when it may not have been.
-                record_takeover(self._journal, instance, self._name)
             return
         for instance in part:
             self._table.discard(instance)
             self._termination.clear_slot(instance)
         logger.info("instances_handed_over", instances=len(part))
+
+    def _keep(self, part: Sequence[Instance]) -> None:
+        """Go on with instances that may not have been handed over."""
+        for instance in part:
+            instance.handover = None
+        for instance in part:
+            # Its last event must not say that everything was written when it may not have been.
+            record_takeover(self._journal, instance, self._name)
 
 
 def _is_movable(instance: Instance) -> bool:
