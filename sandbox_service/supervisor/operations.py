@@ -22,7 +22,7 @@ from sandbox_service.wire.frames import Frame, Op
 from .calls import NotStartedError, parse_request
 from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
-from .instances import InstanceState
+from .instances import InstanceState, end_error
 from .model_tunnel import ModelTunnel
 
 if TYPE_CHECKING:
@@ -248,6 +248,12 @@ class InstanceOperations:
     def _recorded(
         self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None
     ) -> ExecutedOperation:
+        """Return the operation with its event. Raises ServiceError if the instance has ended meanwhile.
+
+        Nothing is recorded of an instance after its end.
+        """
+        if instance.ended:
+            raise end_error(instance.state, instance.reason)
         frame = invocation.frame
         if "exception" in reply.meta:
             self._note_exception(instance, frame.op, str(reply.meta["exception"]))

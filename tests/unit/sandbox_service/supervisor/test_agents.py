@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import AgentsConfig, DeadlineConfig
+from sandbox_service.stream.failures import error_of
+from sandbox_service.wire import connections
 from sandbox_service.wire.frames import Op
 from tests.harness.supervised import supervised
 
@@ -110,3 +113,35 @@ async def test_an_endpoint_is_a_host_and_a_port(endpoint: str) -> None:
         instance = await service.create("diary")
         refusal = await service.refusal(Op.RUN_AGENT, instance, _run(instance, model_endpoint=endpoint))
         assert refusal is ErrorCode.INVALID_REQUEST
+
+
+async def test_nothing_is_recorded_of_an_agent_whose_instance_is_released_while_its_tunnel_closes() -> None:
+    connected = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    endpoint = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = endpoint.sockets[0].getsockname()
+    address = f"{host}:{port}"
+    async with endpoint, supervised(agents=AgentsConfig(model_endpoints=(address,))) as service:
+        instance = await service.create("diary")
+        home = service.factory.home_of(instance)
+        home.hold(Op.RUN_AGENT)
+        running = asyncio.create_task(
+            service.call(Op.RUN_AGENT, instance, _run(instance, model_endpoint=address))
+        )
+        await home.waiting.wait()
+        tunnels = service.core.table.by_id(instance).box.tunnels
+        tunnels[instance].receive(connections.opened(instance, 1))
+        await connected.wait()
+        home.let_go(Op.RUN_AGENT)
+        # In the few turns of the loop in which the tunnel closes.
+        while instance in tunnels:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert await service.release(instance)
+        assert error_of(await running).code is ErrorCode.INSTANCE_RELEASED
+        assert service.store.kinds(instance) == ["create", "release"]
