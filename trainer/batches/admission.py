@@ -10,12 +10,17 @@ Oversampling lets S groups more begin, so that those that turn out to say nothin
 after another. A step still waits for all groups that it is the last to use, the slow ones too, and takes the
 ones that began first: which groups are left over has nothing to do with how long they took or fared. Spare
 groups are for steps to come: none begins when the last step that its weights may serve has its batch.
+
+In a run with phases a group has a task of the phase of the step that it is begun for, and serves steps of
+this phase alone. A group is therefore begun for the first step that lacks groups, also where those of later
+phases have begun already.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,22 +79,53 @@ def may_begin(
     return begun < bound or begun + dropped < bound + spare
 
 
+def step_to_serve(
+    phases: Iterable[int], phase_of: Callable[[int], int], step: int, last: int, fresh: int
+) -> int:
+    """Return the step that one more group is begun for: the first one that lacks groups.
+
+    Args:
+        phases: of the groups that begin or have begun, were not dropped and are in no batch.
+        phase_of: the phase of a step.
+        step: the first step that has no batch. Where none lacks groups, it is this one, since a spare group
+            has to stand in for those that are dropped first.
+        last: the last step that the group may serve.
+        fresh: F.
+    """
+    left = Counter(phases)
+    for later in range(step, last + 1):
+        phase = phase_of(later)
+        left[phase] -= fresh
+        if left[phase] < 0:
+            return later
+    return step
+
+
 def choose(
-    ready: Mapping[int, int], playing: Mapping[int, int], step: int, fresh: int, lag: int, spare: int = 0
+    ready: Mapping[int, int],
+    playing: Mapping[int, int],
+    step: int,
+    fresh: int,
+    lag: int,
+    spare: int = 0,
+    *,
+    held: Collection[int] = (),
 ) -> tuple[int, ...] | None:
     """Return the groups of a step in order of index, or None while it has to wait.
 
-    ``ready`` and ``playing`` map a group's index to the version at which it began. The oldest are taken. The
-    step waits for those that no later step could take, and as long as those that would be left, played or
-    not, are more than later steps can take in time.
+    ``ready`` and ``playing`` map a group's index to the version at which it began; those ``held`` are of
+    later phases and not taken. The oldest of the others are. The step waits for those that no later step
+    could take, and as long as those that would be left, played or not, are more than later steps can take in
+    time.
     """
+    usable = [index for index in ready if index not in held]
     # A slow group that no later step may use is waited for: leaving it out would leave out the groups with
     # the longest episodes, and the model would learn from the short ones alone.
-    if len(ready) < fresh or any(version + lag <= step for version in playing.values()):
+    if len(usable) < fresh or any(version + lag <= step for version in playing.values()):
         return None
     # By the version at the beginning, not by the time of the end, for the same reason.
-    oldest = sorted(ready, key=lambda index: (ready[index], index))
-    later = [ready[index] for index in oldest[fresh:] if ready[index] + lag > step]
+    oldest = sorted(usable, key=lambda index: (ready[index], index))[:fresh]
+    later = [version for index, version in ready.items() if index not in oldest and version + lag > step]
     left = sorted([*later, *playing.values()])
     # The first ``count`` of those left, sorted by version, must fit into the steps until the last one of them
     # is too old. Otherwise one would expire however the later steps chose, so this step waits for an older
@@ -98,7 +134,7 @@ def choose(
         count > fresh * (version + lag - step) + spare for count, version in enumerate(left, start=1)
     ):
         return None
-    return tuple(sorted(oldest[:fresh]))
+    return tuple(sorted(oldest))
 
 
 def left_over(ready: Mapping[int, int], chosen: Collection[int], step: int, lag: int) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ class Assembled:
     facts: dict[str, float]
     """Metrics of the batch, under the name that they have in the journals of earlier releases."""
     dropped: tuple[int, ...] = ()
-    """Spare groups that would be too old for the next step."""
+    """Spare groups that would be too old for the next step, or whose phase ends."""
     kind: Literal["assembled"] = "assembled"
 
 

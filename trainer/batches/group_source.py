@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from trainer.tasks.create_params import create_params
 from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
-from .admission import choose, left_over, may_begin
+from .admission import choose, left_over, may_begin, step_to_serve
 from .agreement import RewardAgreement
 from .assemble import has_no_signal, metrics_of
 from .events import Assembled, Ended, GroupFate, Issued
@@ -41,7 +41,7 @@ class Selection:
     fresh: tuple[int, ...]
     replayed: tuple[int, ...]
     dropped: tuple[int, ...]
-    """Spare groups that would be too old for the next step."""
+    """Spare groups that would be too old for the next step, or whose phase ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,10 @@ class JournaledGroupSource:
             return None
         ledger = self._ledger
         limits = self._limits
-        begun = limits.fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
         fates = ledger.tally.fates
         dropped = sum(fates.values()) - fates[GroupFate.READY]
         if not may_begin(
-            begun,
+            self._begun(),
             self.version,
             ledger.next_step,
             limits.fresh,
@@ -154,12 +153,21 @@ class JournaledGroupSource:
 
     def select(self, step: int) -> Selection | None:
         """Return the groups of the next step's batch, or None while it has to wait for some."""
-        ready = {index: group.version for index, group in self._ledger.ready.items()}
-        limits = self._limits
-        fresh = choose(ready, self.playing, step, limits.fresh, limits.lag, limits.spare)
-        if fresh is None or self.version is None:
+        if self.version is None:
             return None
-        dropped = left_over(ready, fresh, step, limits.lag)
+        ready = {index: group.version for index, group in self._ledger.ready.items()}
+        limits, phases = self._limits, self._phases((*ready, *self.playing))
+        phase_of = self._settings.tasks.phase_of
+        now = phase_of(step)
+        # No step waits for groups of a phase that has ended.
+        to_come = {index: version for index, version in ready.items() if phases[index] >= now}
+        playing = {index: version for index, version in self.playing.items() if phases[index] >= now}
+        later = {index for index in to_come if phases[index] > now}
+        fresh = choose(to_come, playing, step, limits.fresh, limits.lag, limits.spare, held=later)
+        if fresh is None:
+            return None
+        past = {index for index in ready if phases[index] < phase_of(step + 1)} - {*fresh}
+        dropped = tuple(sorted({*left_over(ready, fresh, step, limits.lag), *past}))
         return Selection(fresh, self._ledger.replay.choose(step), dropped)
 
     def assemble_step(self, step: int, selected: Selection, groups: Sequence[ScoredGroup]) -> Assembled:
@@ -190,6 +198,23 @@ class JournaledGroupSource:
         ended = [self._ended_at.pop(index) for index in fresh if index in self._ended_at]
         return {"time/ready": sum(now - at for at in ended) / len(ended)} if ended else {}
 
+    def _begun(self) -> int:
+        """Return how many groups have begun in the run that were not dropped.
+
+        Where the next step lacks groups, only those of its phase count: those of other phases may not keep
+        the ones that it waits for from beginning.
+        """
+        ledger, fresh = self._ledger, self._limits.fresh
+        phases = self._phases((*ledger.ready, *self.playing)).values()
+        phase = self._settings.tasks.phase_of(ledger.next_step)
+        usable = sum(each == phase for each in phases)
+        return fresh * ledger.next_step + (usable if usable < fresh else len(phases))
+
+    def _phases(self, indices: Iterable[int]) -> dict[int, int]:
+        """Return the phase whose tasks each of these groups is of."""
+        phase_of = self._settings.tasks.phase_of
+        return {index: phase_of(self._ledger.steps[index]) for index in indices}
+
     def _issued(self, index: int) -> GroupSpec:
         """Return a group that was issued, completed with the parameters that earlier releases left out."""
         spec, settings = self._ledger.issued[index], self._settings
@@ -199,9 +224,14 @@ class JournaledGroupSource:
     def _issue(self, version: int) -> GroupSpec:
         ledger = self._ledger
         index = ledger.next_index
-        # Groups are used in the order that they begin in, so that this is the step that takes this one.
-        step = ledger.next_step + (len(ledger.ready) + len(ledger.issued)) // self._limits.fresh
         rollout, tasks = self._settings.rollout, self._settings.tasks
+        step = step_to_serve(
+            self._phases(ledger.steps).values(),
+            tasks.phase_of,
+            ledger.next_step,
+            min(version + self._limits.lag, self._settings.steps - 1),
+            self._limits.fresh,
+        )
         task = ledger.sampler.draw(index, step)
         spec = GroupSpec(
             index=index,

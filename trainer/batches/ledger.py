@@ -55,6 +55,8 @@ class Ledger:
         self.ready: dict[int, Replayable] = {}
         self.ended: dict[int, Ended] = {}
         """Of the groups that are ready."""
+        self.steps: dict[int, int] = {}
+        """Of the groups that are issued or ready: the step that each was begun for."""
         self.batches: dict[int, Assembled] = {}
         """By step, without a gap from 0 on."""
         self.tally = Tally()
@@ -71,6 +73,7 @@ class Ledger:
             case Issued(spec):
                 self.sampler.issued(spec)
                 self.issued[spec.index] = spec
+                self.steps[spec.index] = spec.step
                 self.next_index = spec.index + 1
             case Ended():
                 self._ended(event)
@@ -118,6 +121,8 @@ class Ledger:
         if event.fate is GroupFate.READY:
             self.ready[event.index] = Replayable(event.version, event.signal)
             self.ended[event.index] = event
+        else:
+            del self.steps[event.index]
 
     def _assembled(self, event: Assembled) -> None:
         if event.step != self.next_step:
@@ -126,7 +131,7 @@ class Ledger:
         for index in event.dropped:
             del self.ready[index]
         for index in (*event.fresh, *event.dropped):
-            del self.ended[index]
+            del self.ended[index], self.steps[index]
         self.replay.assembled(event.step, fresh, event.replayed)
         self.batches[event.step] = event
         self.tally = Tally()

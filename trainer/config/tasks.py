@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import accumulate
 from typing import Annotated, Literal, TypeAlias
 
@@ -152,6 +153,10 @@ class TasksConfig(Branch):
     def phase_ends(self) -> tuple[int, ...]:
         """The number of steps that are done at the end of each phase."""
         return tuple(accumulate(phase.steps for phase in self.phases))
+
+    def phase_of(self, step: int) -> int:
+        """Return the index of a step's phase, 0 without phases; later steps belong to the last phase."""
+        return min(bisect_right(self.phase_ends, step), max(0, len(self.phases) - 1))
 
     def source_of(self, environment: str) -> str:
         """Return the name of the first source of an environment; empty without sources."""

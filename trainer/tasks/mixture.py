@@ -7,9 +7,8 @@ and one whose groups are dropped as flat as well. Like every sampler, this is a 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainer.errors import DataError
@@ -30,16 +29,16 @@ class MixtureSampler:
         self,
         samplers: Mapping[str, Sampler],
         weights: Sequence[Mapping[str, float]],
-        ends: Sequence[int] = (),
+        phase_of: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        """Each phase has ``weights`` of its sources, and all but the last an end among ``ends``, in steps."""
+        """Each phase has ``weights`` of its sources; ``phase_of`` returns the index of a step's phase."""
         self._samplers = dict(samplers)
         self._weights = [dict(each) for each in weights]
-        self._ends = tuple(ends)
+        self._phase_of = phase_of
         self._issued: list[Counter[str]] = [Counter() for _ in self._weights]
 
     def draw(self, index: int, step: int = 0) -> TaskRef:
-        phase = self._phase(step)
+        phase = self._phase_of(step)
         for name in self._by_claim(phase):
             try:
                 return self._samplers[name].draw(index, step)
@@ -48,7 +47,7 @@ class MixtureSampler:
         raise DataError("no task is left to train on: all tasks of all sources of this phase are broken")
 
     def issued(self, spec: GroupSpec) -> None:
-        self._issued[self._phase(spec.step)][spec.task.source] += 1
+        self._issued[self._phase_of(spec.step)][spec.task.source] += 1
         self._samplers[spec.task.source].issued(spec)
 
     def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
@@ -66,9 +65,6 @@ class MixtureSampler:
             found |= {f"source/{name}/{metric}": value for metric, value in _named(sampler)}
             found[f"source/{name}/issued"] = float(sum(counts[name] for counts in self._issued))
         return found
-
-    def _phase(self, step: int) -> int:
-        return min(bisect_right(self._ends, step), len(self._weights) - 1)
 
     def _by_claim(self, phase: int) -> list[str]:
         """Return the phase's sources, the one that is furthest behind its share first."""
@@ -96,4 +92,4 @@ def run_sampler(tasks: Sequence[TaskRef], config: TasksConfig, seed: int) -> Sam
     if not config.phases:
         return MixtureSampler(samplers, [weights])
     phases = [{name: weights[name] for name in phase.sources} for phase in config.phases]
-    return MixtureSampler(samplers, phases, config.phase_ends)
+    return MixtureSampler(samplers, phases, config.phase_of)

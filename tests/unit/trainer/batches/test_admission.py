@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.batches.admission import AdmissionLimits, choose, left_over, may_begin
+from trainer.batches.admission import AdmissionLimits, choose, left_over, may_begin, step_to_serve
 from trainer.config import ReplayConfig, RolloutConfig
 
 MANY = 10_000
@@ -32,6 +32,31 @@ def test_a_step_waits_for_a_group_that_would_be_too_old_for_the_next():
     assert choose(ready, {0: 0}, step=0, fresh=2, lag=1) == (1, 2)
     assert choose(ready, {0: 0}, step=1, fresh=2, lag=1) is None
     assert choose(ready | {0: 0}, {}, step=1, fresh=2, lag=1) == (0, 1)
+
+
+def test_a_step_takes_no_group_of_a_later_phase():
+    ready = {0: 0, 1: 0, 2: 0, 3: 1}
+    assert choose(ready, {}, step=0, fresh=2, lag=1, held={1}) == (0, 2)
+    assert choose(ready, {}, step=0, fresh=2, lag=1, held={0, 1, 2}) is None
+
+
+@pytest.mark.parametrize(
+    ("begun", "first", "last", "step"),
+    [
+        ([], 0, 2, 0),
+        ([0, 0], 0, 2, 1),
+        ([0, 0, 0, 0], 0, 2, 2),
+        ([0, 0, 0, 1], 0, 2, 1),  # one of step 1 was dropped
+        ([0, 0, 0, 0, 1, 1], 0, 2, 0),  # a spare one
+        ([1, 1], 1, 2, 1),
+        ([1], 2, 2, 2),
+        ([0, 1], 2, 2, 2),  # one of the phase that has ended serves no step
+        ([1, 1, 1], 2, 2, 2),
+    ],
+)
+def test_a_group_begins_for_the_first_step_that_lacks_groups_of_its_phase(begun, first, last, step):
+    phase_of = [0, 0, 1, 1].__getitem__
+    assert step_to_serve(begun, phase_of, first, last, fresh=2) == step
 
 
 def test_replayed_groups_take_the_place_of_fresh_ones():

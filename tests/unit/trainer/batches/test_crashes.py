@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import math
 import random
 from dataclasses import dataclass, field
 
@@ -135,11 +136,29 @@ async def end(made):
 @pytest.mark.parametrize("staleness", [0, 2])
 @pytest.mark.parametrize("seed", range(8))
 async def test_nothing_is_lost_or_repeated(tmp_path, seed, staleness):
+    await survive(tmp_path, seed, staleness, {})
+
+
+@pytest.mark.parametrize("oversample", [1.0, 1.7])
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(4))
+async def test_nothing_is_lost_or_repeated_in_phases(tmp_path, seed, staleness, oversample):
+    await survive(tmp_path, seed, staleness, {"sources": SOURCES, "phases": PHASES}, oversample)
+
+
+SOURCES = [{"name": name, "environment": "code"} for name in "ab"]
+PHASES = [{"steps": steps, "sources": [name]} for steps, name in ((3, "a"), (2, "b"), (3, "a"))]
+
+
+async def survive(tmp_path, seed, staleness, tasks, oversample=1.0):
     chance = random.Random(seed)
+    rollout = {"max_staleness": staleness, "oversample": oversample, "groups": 3}
+    replay = {"share": 0.34} if seed % 3 == 0 else {}
     config = run_config(
+        steps=STEPS,
         seed=seed,
-        rollout={"max_staleness": staleness, "groups": 3, "strategy": {"kind": "retry", "attempts": 2}},
-        tasks={"replay": {"share": 0.34} if seed % 3 == 0 else {}, "curriculum": CURRICULA[seed % 2]},
+        rollout={**rollout, "strategy": {"kind": "retry", "attempts": 2}},
+        tasks={"replay": replay, "curriculum": CURRICULA[seed % 2], **tasks},
         algorithm={"most_dropped": 1.0},
     )
     player = FakePlayer(behaviour(seed), chance=chance)
@@ -173,7 +192,8 @@ def audit(config, folder, learner, staleness):
     journal = BatchJournal(journal_file(folder))
     _, *events = journal.events()
     journal.close()
-    issued = [event.spec.index for event in events if isinstance(event, Issued)]
+    specs = [event.spec for event in events if isinstance(event, Issued)]
+    issued = [spec.index for spec in specs]
     fates = {event.index: event for event in events if isinstance(event, Ended)}
     batches = [event for event in events if isinstance(event, Assembled)]
     assert issued == list(range(len(issued)))
@@ -186,8 +206,11 @@ def audit(config, folder, learner, staleness):
         assert len(batch.fresh) == 3 - int(config.tasks.replay.share * 3)
         assert all(batch.step - fates[index].version <= staleness for index in batch.fresh)
         assert learner.given[batch.step]
+        sources = {specs[index].task.source for index in batch.fresh}
+        assert sources == ({"b" if batch.step in (3, 4) else "a"} if config.tasks.phases else {""})
     # What neither ended nor is under way would be lost.
-    assert len(issued) - len(fates) <= (staleness + 1) * 3
+    spare = math.ceil((config.rollout.oversample - 1) * 3)
+    assert len(issued) - len(fates) <= (staleness + 1) * 3 + spare
     texts = (folder / "trajectories.jsonl").read_text().splitlines()
     shown = [each["id"] for text in texts for each in json.loads(text)["trajectories"]]
     assert sorted(set(shown)) == sorted(shown)

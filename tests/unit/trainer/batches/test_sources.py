@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.batches import FakePlayer, FakeTaskService, alternating, failure, run_config
+from tests.fakes.batches import FakePlayer, FakeTaskService, alternating, failure, run_config, trajectory
 from tests.harness.producer_steps import same, started, sync_weights
 from trainer.batches.events import Issued, TasksListed
 from trainer.batches.journal import BatchJournal, journal_file
@@ -92,6 +92,46 @@ async def test_a_run_of_sources_goes_on_after_a_restart_as_it_would_have(tmp_pat
     assert all(same(replace(one, metrics={}), replace(other, metrics={})) for one, other in pairs)
     if phases:
         assert [set(sources_of(each)) for each in found] == [{"sums"}] * 2 + [{"openspiel"}] * 4
+
+
+@pytest.mark.parametrize(("oversample", "staleness"), [(1.0, 1), (1.5, 0), (1.5, 1), (2.0, 2), (1.0, 4)])
+@pytest.mark.parametrize("seed", range(3))
+async def test_each_step_of_a_phase_trains_on_tasks_of_its_own_sources(
+    tmp_path, seed, oversample, staleness
+) -> None:
+    def sometimes_flat(spec, member, attempt):
+        flat = random.Random(f"{seed} {spec.index}").random() < 0.5
+        return trajectory(spec, member, points=1.0 if flat else float(member % 2))
+
+    phases = [{"steps": steps, "sources": [name]} for steps, name in ((3, "sums"), (1, "openspiel"))] * 2
+    player = FakePlayer(sometimes_flat, chance=random.Random(seed))
+    rollout = {"oversample": oversample, "max_staleness": staleness}
+    config = run_config(steps=8, rollout=rollout, tasks={"sources": SOURCES, "phases": phases})
+    made = await started(config, tmp_path, player)
+    for step in range(8):
+        await sync_weights(made, player, step)
+        name = "openspiel" if step % 4 == 3 else "sums"
+        assert sources_of(await made.get_batch(step)) == {name: 8}
+    await made.close()
+
+
+async def test_a_journal_whose_later_phase_has_begun_too_early_goes_on(tmp_path) -> None:
+    phases = [{"steps": 1, "sources": ["sums"]}, {"steps": 1, "sources": ["openspiel"]}]
+    tasks = [
+        TaskRef("code", "easy", "t0", source="sums"),
+        TaskRef("openspiel", "t", "t0", source="openspiel"),
+    ]
+    journal = BatchJournal(journal_file(tmp_path))
+    journal.append(TasksListed(tuple(tasks)))
+    for index in range(4):
+        journal.append(Issued(GroupSpec(index, tasks[1], seed=1, size=2, max_turns=4, step=1)))
+    journal.close()
+    player = FakePlayer()
+    made = await started(run_config(steps=2, tasks={"sources": SOURCES, "phases": phases}), tmp_path, player)
+    for step, name in enumerate(("sums", "openspiel")):
+        await sync_weights(made, player, step)
+        assert sources_of(await made.get_batch(step)) == {name: 8}
+    await made.close()
 
 
 @pytest.mark.parametrize(
