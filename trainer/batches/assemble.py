@@ -197,9 +197,10 @@ def _by_source(fresh: Sequence[ScoredGroup], untrained: Sequence[Ended]) -> dict
         found |= {
             f"source/{name}/reward": _mean(rewards),
             f"source/{name}/success": _mean(solved),
-            f"source/{name}/turns": _mean(len(each.turns) for each in mine),
             f"source/{name}/episodes": float(len(mine)),
         }
+        if mine:
+            found[f"source/{name}/turns"] = _mean(len(each.turns) for each in mine)
     return found
 
 

@@ -197,5 +197,14 @@ def test_groups_that_were_dropped_for_saying_nothing_count_in_rewards_and_succes
     assert (metrics["success/easy"], metrics["success/hard"], metrics["success/mean"]) == (0.5, 1.0, 0.75)
 
 
+def test_a_source_whose_groups_were_all_dropped_has_no_mean_of_turns():
+    played = scored(1.0, 0.0, of=replace(spec(), task=TaskRef("code", "s", "t0", source="a")))
+    flat = Ended(9, 0, GroupFate.FLAT, (True, True), rewards=(1.0, 1.0), source="b")
+    metrics = metrics_of(0, [played], untrained=[flat])
+    assert metrics["source/a/turns"] == 2.0
+    assert (metrics["source/b/reward"], metrics["source/b/episodes"]) == (1.0, 0.0)
+    assert "source/b/turns" not in metrics
+
+
 def test_a_batch_of_nothing_has_figures_too():
     assert metrics_of(0, [])["reward/mean"] == 0.0
