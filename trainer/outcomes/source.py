@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import RewardFailed
-from trainer.reward.compose import GREATEST
+from trainer.reward.bounds import GREATEST
 
 if TYPE_CHECKING:
     from trainer.types import Trajectory

@@ -8,17 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .bounds import held
 from .learned import learned_score, process_rewards
 from .terms import TERMS, Limits
 
 if TYPE_CHECKING:
     from trainer.config.reward import RewardConfig
     from trainer.types import Trajectory
-
-GREATEST = 1e15
-"""Greatest magnitude of a part of a reward: samples hold rewards as float32, in which even the sum of the
-squares of a batch's rewards is finite up to here.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
 
     ``Trajectory.terms`` gets the weighted parts by name: ``outcome``, ``learned``, ``step``, ``process``,
     each term with a weight, and ``cap`` for the change by the caps. They sum to the reward. Each part is
-    held within ``GREATEST``, turn by turn.
+    held within ``bounds.GREATEST``, turn by turn.
 
     Args:
         trajectory: the played episode.
@@ -49,8 +45,8 @@ def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_to
     turns = len(trajectory.turns)
     if not trajectory.scored:
         return Scored(replace(trajectory, reward=0.0, terms={}, weight=0.0), (0.0,) * turns)
-    outcome = _held(config.outcome_weight * _outcome(trajectory, config))
-    learned = config.learned.weight * learned_score(trajectory) if config.learned is not None else 0.0
+    outcome = held(config.outcome_weight * _outcome(trajectory, config))
+    learned = held(config.learned.weight * learned_score(trajectory)) if config.learned is not None else 0.0
     parts = _shaping(trajectory, config, Limits(horizon, context_tokens))
     shaping = tuple(sum(column) for column in zip(*parts.values(), strict=True)) or (0.0,) * turns
     capped = _within(shaping, config.shaping_cap)
@@ -85,7 +81,7 @@ def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> di
     for name, weight in weights.items():
         if weight:
             parts[name] = tuple(weight * value for value in TERMS[name](trajectory, limits))
-    return {name: tuple(map(_held, values)) for name, values in parts.items()}
+    return {name: tuple(map(held, values)) for name, values in parts.items()}
 
 
 def _within(values: tuple[float, ...], cap: float | None) -> tuple[float, ...]:
@@ -94,11 +90,6 @@ def _within(values: tuple[float, ...], cap: float | None) -> tuple[float, ...]:
     if cap is None or size <= cap:
         return values
     return tuple(value * cap / size for value in values)
-
-
-def _held(value: float) -> float:
-    """Return a value within what a sample can hold: environments may give any finite number."""
-    return _between(value, -GREATEST, GREATEST)
 
 
 def _between(value: float, least: float | None, most: float | None) -> float:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from .bounds import held
+
 if TYPE_CHECKING:
     from trainer.types import Trajectory, Turn
 
@@ -25,4 +27,4 @@ _COSTS: Mapping[str, _OneTurn] = {
 def costs_of(trajectory: Trajectory, name: str) -> tuple[float, ...]:
     """Return the cost of each played turn by the name that a constraint gives it."""
     cost = _COSTS.get(name) or (lambda turn: turn.terms.get(name, 0.0))
-    return tuple(cost(turn) for turn in trajectory.played_turns)
+    return tuple(held(cost(turn)) for turn in trajectory.played_turns)

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harness.episodes_played import FAILURE, played
+from trainer.config.learned_reward import LearnedRewardConfig
 from trainer.config.reward import RewardConfig, TermWeights
 from trainer.reward import Scored, score
-from trainer.reward.compose import GREATEST
+from trainer.reward.bounds import GREATEST
 
 
 def scored(trajectory, **settings) -> Scored:
@@ -81,6 +82,10 @@ def test_parts_that_no_sample_can_hold_are_bounded() -> None:
     assert found.turn_rewards == (GREATEST, -2 * GREATEST)
     assert found.trajectory.reward == -GREATEST
     assert found.trajectory.terms == {"outcome": -GREATEST, "step": 0.0}
+    modelled = scored(
+        played({"learned": 1e30}, score=0.0), learned=LearnedRewardConfig(models=("/models/r",), weight=-2.0)
+    )
+    assert modelled.trajectory.terms == {"outcome": 0.0, "learned": -GREATEST}
 
 
 def test_an_episode_without_turns_still_has_its_reward() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.harness.episodes_played import played
+from trainer.reward.bounds import GREATEST
 from trainer.reward.costs import costs_of
 from trainer.rollout.samples import samples_of
 
@@ -27,6 +28,10 @@ EPISODE = played(
 )
 def test_each_cost_is_counted_turn_by_turn(name, expected) -> None:
     assert costs_of(EPISODE, name) == expected
+
+
+def test_a_cost_that_no_sample_can_hold_is_bounded() -> None:
+    assert costs_of(played({"env.fine": 1e200}), "env.fine") == (GREATEST,)
 
 
 def test_samples_have_the_cost_of_a_turn_at_its_last_token() -> None:
