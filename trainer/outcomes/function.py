@@ -51,7 +51,12 @@ class FunctionOutcome:
                 raise self._failed(error) from error
             self._count_hung()
             raise RewardFailed(f"{self._origin} was not done within {self._timeout_s:g} s") from None
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._failed(error) from error
+        except (Exception, SystemExit) as error:
             raise self._failed(error) from error
         return finite(value, self._origin)
 

@@ -58,6 +58,37 @@ async def test_anything_but_a_finite_number_is_a_failure_that_says_why(reward, c
     assert "'mine:reward'" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        (asyncio.CancelledError("its own"), "raised CancelledError: its own"),
+        (SystemExit(3), "raised SystemExit: 3"),
+        (StopIteration(), "raised RuntimeError: coroutine raised StopIteration"),
+    ],
+    ids=["cancels", "exits", "stops"],
+)
+async def test_a_coroutine_function_that_ends_itself_fails_its_episode_alone(raised, cause) -> None:
+    async def reward(episode):
+        raise raised
+
+    with pytest.raises(RewardFailed, match=cause):
+        await outcomes(reward).find_outcome(EPISODE)
+
+
+async def test_a_cancelled_episode_is_no_failure_of_its_reward_function() -> None:
+    begun = asyncio.Event()
+
+    async def reward(episode):
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    episode = asyncio.create_task(outcomes(reward).find_outcome(EPISODE))
+    await begun.wait()
+    episode.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await episode
+
+
 async def test_one_that_hangs_fails_at_its_deadline_and_others_go_on() -> None:
     release = threading.Event()
 
