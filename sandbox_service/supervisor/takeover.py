@@ -182,8 +182,12 @@ class Takeover:
             catalog = self._registry.catalogs.get(record.environment)
             if catalog is not None and catalog.spec.deterministic:
                 continue
-            if (await self._store.claim(record.instance_id, supervisor)).taken:
-                self._write_off(record, await self._store.events(record.instance_id))
+            if not (await self._store.claim(record.instance_id, supervisor)).taken:
+                continue
+            events = await self._store.events(record.instance_id)
+            # A call may have recorded the loss while this one read the store.
+            if record.instance_id not in self._table:
+                self._write_off(record, events)
 
     async def _is_complete(self, writer: str) -> bool:
         # What was handed over was written before, and says itself whether it is in doubt.

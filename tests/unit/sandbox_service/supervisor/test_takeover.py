@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import PoolConfig
+from sandbox_service.trajectories.records import EventRecord
 from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, fake_config, killed, supervised
+from tests.harness.waiting import settle
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:
@@ -64,6 +70,38 @@ async def test_an_instance_of_a_dead_supervisor_is_taken_over_only_when_asked_to
         assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
         result = await other.step(instance, "second", take_over_from="dead")
         assert result["step_index"] == 1
+
+
+class _SlowHistories(MemoryTrajectoryStore):
+    """Keeps the first reader of an instance's events waiting until a test lets it go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = ""
+        self.reading, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def events(self, instance_id: str) -> Sequence[EventRecord]:
+        if instance_id == self.slow:
+            self.slow = ""
+            self.reading.set()
+            await self.may_go_on.wait()
+        return await super().events(instance_id)
+
+
+async def test_a_loss_is_recorded_once_though_a_call_finds_it_while_all_are_written_off() -> None:
+    store, factory = _SlowHistories(), FakeSandboxFactory()
+    dead = Supervised(fake_config(PoolConfig(min_boxes=0, max_boxes=3)), factory, store, FakeClock())
+    await dead.core.start()
+    found, called, last = [await dead.create("diary") for _ in range(3)]
+    await dead.core.maintenance.stop()
+    store.slow = called
+    async with supervised(store=store, name="s2") as service:
+        assert await service.refusal(Op.EVALUATE, found, take_over_from="s1") is ErrorCode.INSTANCE_LOST
+        await store.reading.wait()
+        assert await service.refusal(Op.EVALUATE, called, take_over_from="s1") is ErrorCode.INSTANCE_LOST
+        store.may_go_on.set()
+        await settle()
+        assert [store.kinds(each) for each in (called, last)] == [["create", "lost"]] * 2
 
 
 async def test_two_tenants_instances_of_one_chosen_id_outlive_the_supervisor() -> None:
