@@ -9,8 +9,8 @@ _LETTERS = 9
 _WITHHELD = frozenset(
     word[:_LETTERS]
     for word in (
-        "noscript", "oops", "o", "q", "quit", "restart", "restore", "save", "script", "transcript", "undo",
-        "unscript", "verify", "version",
+        "disable", "enable", "noscript", "o", "oops", "print", "q", "quit", "restart", "restore", "restrict",
+        "save", "script", "transcript", "undo", "unscript", "verify", "version",
     )
 )  # fmt: skip
 _FOREIGN = re.compile(r"[^A-Za-z0-9 .,;:!?'\"()-]+")

@@ -20,6 +20,32 @@ def test_words_to_the_machine_are_withheld(action):
     assert withheld(action) is not None
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        "print_state", "enable print state option", "disable print state option", "restrict commands",
+        "tw-extra-infos description", "tw-extra-infos inventory", "tw-extra-infos score",
+        "tw-extra-infos moves", "tw-trace-actions", "tw-print version", "tw-print max_score",
+        "tw-print player id", "tw-print EndOfObject id",
+    ],
+)  # fmt: skip
+def test_commands_that_the_generator_adds_for_its_own_use_are_withheld(action):
+    assert withheld(plain(action)) is not None
+    assert withheld(plain(f"Look then {action.upper()}")) is not None
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "goal", "help", "take all", "get each", "pick up everything", "take knife", "prepare meal",
+        "drink milk", "slice onion with knife", "dice onion with knife", "chop onion with knife",
+        "cook onion with stove",
+    ],
+)  # fmt: skip
+def test_commands_that_the_generator_adds_to_its_games_are_passed_on(action):
+    assert withheld(plain(action)) is None
+
+
 def test_an_action_is_one_line_of_plain_letters():
     assert plain("look\n\ud800at\x00 \\x me ") == "look at x me"
     assert plain("\u4e2d\u6587") == "?"
