@@ -20,7 +20,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .rewards import RewardError, score_of
 from .room import Room, no_room
-from .step_results import DueTests, StepResults
+from .step_results import DueTests, StepResults, untested
 from .step_tests import NoRewardError, StepTests, Work
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Grader:
         if due.untouched:
             return {"rewards": self._untouched(index, NoRewardError("the rewards are no score"), room)}
         if work is None:
-            return decisions.least("too large to be graded")
+            return untested("too large to be graded")
         try:
             # A separate verifier has both what the agent left and the initial files.
             if self._steps[index]["separate"] or room.is_taken():

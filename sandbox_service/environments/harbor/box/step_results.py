@@ -1,7 +1,7 @@
 """Decide about a task by the results of its steps: which tests run next, or the verdict.
 
 The tests run elsewhere: in the box of the agent, or in those of verifiers. A result is an object with the
-``rewards`` of a step; with a ``note`` it says why they are the least, and with a ``reason`` it ends the task.
+``rewards`` of a step, or with a ``note`` that says why it has the least ones; a ``reason`` ends the task.
 Standard library only.
 """
 
@@ -34,6 +34,11 @@ class DueTests:
     """They run on the task's untouched files, and not on what the agent left."""
 
 
+def untested(note: str) -> JsonObject:
+    """Return the result of a step that has nothing to test."""
+    return {"note": note}
+
+
 class StepResults:
     """The results of one grading, in the order in which they were asked for."""
 
@@ -49,29 +54,27 @@ class StepResults:
 
         Raises RewardError when the tests give no score on the task's untouched files either.
         """
-        rewards: list[dict[str, float]] = []
-        shown: list[JsonObject] = []
+        found: list[JsonObject] = []
         cut_short = False
         for index, step in enumerate(self._steps):
             if index >= self._reached:
-                result = self.least("not reached")
+                result = untested("not reached")
             elif index < len(results):
                 result = results[index]
             else:
                 return DueTests(index)
-            if "reason" in result or "rewards" not in result:
+            if "reason" in result or not ("rewards" in result or "note" in result):
                 return self._broken_off(result, index)
-            rewards.append(result["rewards"])
-            note = {"note": result["note"]} if "note" in result else {}
-            shown.append({"step": step["name"], "rewards": result["rewards"], **note})
-            if falls_short(result["rewards"], step["min_reward"]) and index + 1 < len(self._steps):
+            found.append(result)
+            if self._falls_short(result, step["min_reward"]) and index + 1 < len(self._steps):
                 cut_short = True
                 break
-        total = combine(rewards, self._strategy)
+        shown = self._completed(found)
+        total = combine([result["rewards"] for result in shown], self._strategy)
         try:
             score = score_of(total)
         except RewardError as error:
-            return self._prove(str(error), results, len(rewards))
+            return self._prove(str(error), results, len(shown))
         details: JsonObject = {"rewards": total}
         if len(self._steps) > 1:
             details |= {"steps": shown, "ended_by_min_reward": cut_short}
@@ -79,9 +82,26 @@ class StepResults:
             details["note"] = shown[0]["note"]
         return Verdict(score, success=score >= _DONE, details=details)
 
-    def least(self, note: str) -> JsonObject:
-        """Return the result of a step that has nothing to test."""
-        return {"rewards": {KEY: self._least}, "note": note}
+    def _falls_short(self, result: JsonObject, thresholds: dict[str, float]) -> bool:
+        return falls_short(result.get("rewards", dict.fromkeys(thresholds, self._least)), thresholds)
+
+    def _completed(self, results: Sequence[JsonObject]) -> list[JsonObject]:
+        """Return names, rewards and notes of steps; untested ones have the least reward of each key.
+
+        The keys are those of the tested steps, so that the mean has no other ones. Where these are no score,
+        the least one has the key of a score.
+        """
+        tested = [result["rewards"] for result in results if "rewards" in result]
+        keys = {key for rewards in tested for key in rewards}
+        least = dict.fromkeys(sorted(keys) if len(keys) == 1 or KEY in keys else [KEY], self._least)
+        return [
+            {
+                "step": step["name"],
+                "rewards": result.get("rewards", least),
+                **({"note": result["note"]} if "note" in result else {}),
+            }
+            for step, result in zip(self._steps, results, strict=False)
+        ]
 
     def lowest(self, reason: str, suspects: Sequence[int] = ()) -> Verdict:
         """Return the lowest score, for what the agent did in these steps."""

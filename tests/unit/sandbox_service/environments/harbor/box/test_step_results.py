@@ -46,6 +46,32 @@ def test_a_step_that_was_not_reached_is_not_graded_and_counts_as_the_least() -> 
     assert found.details["steps"][1] == {"step": "two", "rewards": {"reward": -1.0}, "note": "not reached"}
 
 
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_a_step_that_was_not_reached_has_the_keys_of_the_others(least: float) -> None:
+    found = verdict(results(reached=1, least=least), {"rewards": {"accuracy": 1.0}})
+    assert found.details["rewards"] == {"accuracy": (1.0 + least) / 2}
+    assert found.score == (1.0 + least) / 2
+
+
+def test_a_step_that_was_not_reached_has_every_key_beside_that_of_the_score() -> None:
+    found = verdict(results(reached=1, least=-1.0), {"rewards": {"reward": 1.0, "style": 0.5}})
+    assert found.details["rewards"] == {"reward": 0.0, "style": -0.25}
+
+
+@pytest.mark.parametrize("strategy", ["mean", "final"])
+def test_a_step_that_was_not_reached_has_a_score_where_the_keys_of_the_others_are_none(strategy: str) -> None:
+    found = verdict(results(reached=1, strategy=strategy), TWO)
+    assert (found.score, found.details["steps"][1]["rewards"]) == (0.0, {"reward": 0.0})
+
+
+def test_a_step_that_is_too_large_has_the_keys_of_later_ones_and_ends_the_count_below_a_threshold() -> None:
+    large: JsonObject = {"note": "too large"}
+    assert verdict(results(), large, {"rewards": {"accuracy": 1.0}}).score == 0.5
+    assert verdict(results(), large, large).details["rewards"] == {"reward": 0.0}
+    assert verdict(results(min_reward={"accuracy": 0.5}), large).details["ended_by_min_reward"]
+    assert results(min_reward={"accuracy": 0.0}).decide([large]) == DueTests(1)
+
+
 def test_no_step_is_graded_after_one_below_its_least_reward() -> None:
     found = verdict(results(min_reward={"reward": 0.75}, strategy="final"), HALF)
     assert (found.score, found.details["ended_by_min_reward"]) == (0.5, True)
