@@ -7,6 +7,7 @@ Nothing here raises on what a model wrote, and reading a text takes time in prop
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -120,22 +121,26 @@ def _arguments(given: object) -> tuple[JsonObject, str | None]:
             return {}, f"The arguments are not valid JSON: {error}."
     if not isinstance(given, dict):
         return {}, f"The arguments must be a JSON object, not {type(given).__name__}."
-    if _is_deep(given):
-        return {}, f"The arguments are nested deeper than {_MOST_DEPTH} levels."
-    return given, None
+    problem = _problem_in(given)
+    return ({}, problem) if problem else (given, None)
 
 
-def _is_deep(value: object) -> bool:
-    """Return whether a JSON value has too many levels; they are counted one by one, without recursion."""
-    level = [value]
+def _problem_in(arguments: object) -> str | None:
+    """Return why a JSON value is not passed on; its levels are read one by one, without recursion.
+
+    Numbers that are not finite make sums and comparisons that tools do not expect.
+    """
+    level = [arguments]
     for _ in range(_MOST_DEPTH):
-        level = [
-            inner
+        values = [
+            value
             for each in level
             if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
+            for value in (each.values() if isinstance(each, dict) else each)
         ]
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            return "The arguments hold a number that is not finite, such as NaN or Infinity."
+        level = [value for value in values if isinstance(value, dict | list)]
         if not level:
-            return False
-    return True
+            return None
+    return f"The arguments are nested deeper than {_MOST_DEPTH} levels."

@@ -78,6 +78,17 @@ def test_arguments_nested_too_deeply_are_a_problem(nested):
     assert call.problem == same.problem == "The arguments are nested deeper than 64 levels."
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", '{"b": [0, {"c": Infinity}]}'])
+def test_numbers_that_are_not_finite_are_a_problem(number):
+    text = f'{{"a": {number}}}'
+    (call,) = parse_calls(native({"name": "f", "arguments": text}))
+    (read,) = parse_calls(native({"name": "f", "arguments": json.loads(text)}))
+    (same,) = parse_calls(tagged(f'{{"name": "f", "arguments": {text}}}'))
+    told = "The arguments hold a number that is not finite, such as NaN or Infinity."
+    assert call.problem == read.problem == same.problem == told
+    assert call.arguments == read.arguments == same.arguments == {}
+
+
 def test_arguments_of_many_levels_are_read():
     (call,) = parse_calls(native({"name": "f", "arguments": {"a": [[[{"b": [1]}]]]}}))
     assert (call.arguments, call.problem) == ({"a": [[[{"b": [1]}]]]}, None)

@@ -85,6 +85,10 @@ def test_a_valid_call_is_answered_by_its_method() -> None:
         (call("add", number=1, size=2), "add has no argument 'size'; it has: number, times, how."),
         (call("helper"), "There is no tool 'helper'; there are: add, stop."),
         (call("__init__"), "There is no tool '__init__'; there are: add, stop."),
+        (
+            call("add", number=1, times=float("nan")),
+            "The arguments hold a number that is not finite, such as NaN or Infinity.",
+        ),
         ({"role": "assistant", "content": "hm"}, "Call one of the tools: add, stop."),
     ],
 )
