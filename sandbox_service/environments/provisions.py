@@ -2,7 +2,8 @@
 
 An environment with a ``setup`` folder needs more than our code: ``setup/packages.txt`` pins its packages, and
 ``setup/prepare.py``, where there is one, makes its data, also from authored content in ``data``. The result
-is a folder named after a digest over ``setup`` and ``data``, so that a changed recipe is another folder:
+is a folder named after a digest over ``setup``, ``data`` and the modules of ``box`` that the preparation
+imports, so that a changed recipe is another folder:
 
 <root>/<name>-<digest>/packages    on the import path of the environment's processes
 <root>/<name>-<digest>/data        read-only data
@@ -18,9 +19,11 @@ from pathlib import Path
 
 from .base import Provisions
 from .digests import digest
+from .preparation_modules import preparation_modules
 
 GROUP = 9999
 """Group of the environments' processes in every box; agents never have it, and no other group may enter."""
+SETUP_FOLDER = "setup"
 PACKAGES_FILE = "packages.txt"
 PREPARE_FILE = "prepare.py"
 KEPT_VARIABLE = "ENVIRONMENT_SETUP_KEPT"
@@ -74,15 +77,21 @@ def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
 
 def recipe_in(name: str, folder: Path) -> Recipe | None:
     """Return the recipe of the environment in a folder; None if it needs none."""
-    source = folder / "setup"
+    source = folder / SETUP_FOLDER
     if not (source / PACKAGES_FILE).is_file():
         return None
     content = _content(source)
     # A note for people, which changes nothing of the result.
     optional = content.pop(OPTIONAL_FILE, None)
     why = optional.decode().strip() if optional is not None else None
-    # What the preparation reads is a part of the recipe, so that changed content gets another folder.
-    return Recipe(name, source, digest(content, _content(folder / DATA_FOLDER)), why)
+    # What the preparation reads and imports is a part of the recipe: once changed, it gets another folder.
+    return Recipe(name, source, digest(content, _content(folder / DATA_FOLDER), _imported(folder)), why)
+
+
+def _imported(folder: Path) -> dict[str, bytes]:
+    """Return the files that the preparation imports from outside of ``setup``, such as a judge of answers."""
+    paths = [path.relative_to(folder) for path in preparation_modules(folder).values()]
+    return {path.as_posix(): (folder / path).read_bytes() for path in paths if path.parts[0] != SETUP_FOLDER}
 
 
 def _content(folder: Path) -> dict[str, bytes]:

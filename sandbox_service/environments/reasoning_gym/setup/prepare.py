@@ -20,9 +20,6 @@ from typing import Any
 from .drawing import do_without_drawing
 
 Json = dict[str, Any]
-ENTRIES = 3
-"""Version of the entries that ``box/generators.py`` makes. The folder of prepared data is named after
-``setup`` alone, so another version here makes data of older entries anew."""
 _DIGEST_CHARACTERS = 8
 PROCESSES = 8
 """Most datasets that are prepared at a time; each is limited by its CPU time, not by the clock."""
@@ -83,7 +80,7 @@ def main(data: Path) -> None:
         if not each["levels"]
     }
     offered = {name: each for name, each in described.items() if name not in rejected}
-    content = {"entries": ENTRIES, "datasets": offered, "left_out": {**LEFT_OUT, **rejected}}
+    content = {"datasets": offered, "left_out": {**LEFT_OUT, **rejected}}
     (data / "datasets.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
