@@ -156,10 +156,11 @@ def test_a_failed_mission_ends_with_nothing(box: RunnerBox, catalog: GameCatalog
         assert (episode.verdict()["score"], episode.said["reward"]) == (0.0, 0.0)
 
 
-def test_the_engines_own_limit_ends_an_episode(box: RunnerBox, catalog: GameCatalog) -> None:
+def test_the_engines_own_limit_truncates_an_episode(box: RunnerBox, catalog: GameCatalog) -> None:
     episode = GameEpisode.create(box, catalog, TASK)
-    while not episode.said.get("terminated"):
+    while not episode.said.get("truncated"):
         episode.act("turn left")
+    assert episode.said["terminated"] is False
     assert last(episode) == "There are no steps left."
     assert episode.said["info"]["engine_steps"] == 50
     assert episode.verdict()["success"] is False

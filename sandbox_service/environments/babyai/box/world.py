@@ -122,7 +122,8 @@ class BabyaiWorld(GameWorld):
             text = "The task is completed."
         else:
             text = "The task has failed." if ended else "There are no steps left."
-        return GameTurn(text, reward, score, done=True, success=solved, info=self._count())
+        info = self._count()
+        return GameTurn(text, reward, score, done=True, success=solved, truncated=not ended, info=info)
 
     def _count(self) -> JsonObject:
         return {"engine_steps": int(self.env.step_count), "engine_max_steps": int(self.env.max_steps)}

@@ -43,6 +43,8 @@ class GameTurn:
     info: JsonObject = field(default_factory=dict)
     image: str | None = None
     """A picture of what the text says, as a data URL."""
+    truncated: bool = False
+    """It is over because the game's own time is; it has reached no end."""
 
 
 class GameWorld(World):
@@ -94,7 +96,8 @@ class GameWorld(World):
         return Outcome(
             messages=answer_moves(moves, answers, images),
             reward=self.broken_off_reward,
-            terminated=self.turn.done,
+            terminated=self.turn.done and not self.turn.truncated,
+            truncated=self.turn.truncated,
             info=info_of(self.turn),
         )
 

@@ -23,6 +23,8 @@ class CountingGame(GameWorld):
         return GameTurn(f"Reach {self.task['target']}.", actions=("more", "stop"))
 
     def play_action(self, action, timeout_s):
+        if action == "doze":
+            return GameTurn("It is late.", score=self.turn.score, done=True, truncated=True)
         if action not in ("more", "stop"):
             return GameTurn(f"I do not know {action!r}.", score=self.turn.score)
         self.count += action == "more"
@@ -174,3 +176,13 @@ def test_each_answer_has_its_picture_and_a_refused_action_none():
 def test_a_game_without_pictures_has_no_such_field():
     world, start = game()
     assert not any("images" in message for message in (*start.messages, *say(world, "more").messages))
+
+
+def test_a_game_whose_own_time_is_over_truncates_the_episode():
+    world, _ = game()
+    outcome = say(world, "doze")
+    assert (outcome.terminated, outcome.truncated) == (False, True)
+    assert say(world, "more").messages[0]["content"] == "Not played: the game is over."
+    ended, _ = game()
+    outcome = say(ended, "stop")
+    assert (outcome.terminated, outcome.truncated) == (True, False)
