@@ -1,14 +1,15 @@
 """Escape text that looks like a special token, so that message contents cannot end a turn.
 
-Before rendering, such text in contents of all roles but the system, and in the thoughts and the arguments of
-calls of the assistant, is replaced by a number between two private-use characters; when the rendered text is
-tokenized, it is encoded as ordinary text.
+Before rendering, such text is replaced by a number between two random marks, which no message can spell and
+JSON does not change: in contents of all roles but the system, in the thoughts and calls of the assistant, and
+in the names and ids of tools' answers. When the rendered text is tokenized, it is encoded as ordinary text.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 
 _FIELDS = ("content", "reasoning_content", "reasoning")
-_BEGIN, _END = "\ue000", "\ue001"
-# Templates may render contents as JSON, in which the two characters can appear escaped.
-_HIDDEN = re.compile(r"(?:\ue000|\\ue000)([0-9]+)(?:\ue001|\\ue001)")
+_NAMES = ("name", "tool_call_id")
 
 
 class Literals:
@@ -39,28 +38,29 @@ class Literals:
             for token in added
             if not token.special and _is_mark(str(token.content), source)
         ]
-        # The escape characters themselves come last, so that a content cannot forge an escape.
-        self._texts = [*special, *frame, _BEGIN, _END]
+        self._texts = [*special, *frame]
         self._numbers = {text: number for number, text in enumerate(self._texts)}
-        self._escapes = _any_of([_BEGIN, _END])
-        spoken = self._spoken = _any_of([*special, _BEGIN, _END])
+        # A secret of this object: a fixed mark could be written by a model or a tool, and forge an escape.
+        self._mark = f"x{secrets.token_hex(8)}x"
+        self._hidden = re.compile(f"{self._mark}([0-9]+){self._mark}")
+        spoken = self._spoken = _any_of(special)
         # The marks of an assistant's thought are its own, even where they are special tokens.
-        said = _any_of([text for text in (*special, _BEGIN, _END) if text not in (OPEN, CLOSE)])
+        said = _any_of([text for text in special if text not in (OPEN, CLOSE)])
         self._by_role = {"user": spoken, "assistant": said, "tool": _any_of(self._texts)}
 
     def hidden(self, messages: Sequence[Message], *, as_written: bool = False) -> list[Message]:
         """Return the messages with such text escaped; ``as_written`` leaves it in those of the assistant."""
-        patterns = self._by_role | ({"assistant": self._escapes} if as_written else {})
+        patterns = self._by_role | ({"assistant": _any_of(())} if as_written else {})
         return [self._hide(message, patterns.get(message.role)) for message in messages]
 
     def shown(self, rendered: str) -> str:
         """Return a rendered text without escapes."""
-        return _HIDDEN.sub(lambda found: self._texts[int(found[1])], rendered)
+        return self._hidden.sub(lambda found: self._texts[int(found[1])], rendered)
 
     def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Return the tokens of a rendered text, with escaped text encoded as ordinary text."""
         ids: list[int] = []
-        for number, part in enumerate(_HIDDEN.split(rendered)):
+        for number, part in enumerate(self._hidden.split(rendered)):
             if number % 2 == 0:
                 ids += encode(part) if part else []
             else:
@@ -72,10 +72,11 @@ class Literals:
     def _hide(self, message: Message, pattern: re.Pattern[str] | None) -> Message:
         if pattern is None:
             return message
+        fields = [*((name, pattern) for name in _FIELDS), *((name, self._spoken) for name in _NAMES)]
         changed: dict[str, object] = {
-            name: self._escaped(text, pattern)
-            for name in _FIELDS
-            if (text := getattr(message, name)) and pattern.search(text)
+            name: self._escaped(text, kind)
+            for name, kind in fields
+            if (text := getattr(message, name)) and kind.search(text)
         }
         calls = tuple(self._hide_call(call) for call in message.tool_calls or ())
         if calls != (message.tool_calls or ()):
@@ -83,7 +84,11 @@ class Literals:
         return message.model_copy(update=changed) if changed else message
 
     def _hide_call(self, call: ToolCall) -> ToolCall:
-        """Return a call with such text in its arguments escaped, also where JSON spells it otherwise."""
+        """Return a call with such text escaped, in its arguments also where JSON spells it otherwise."""
+        name, number = (self._escaped(text, self._spoken) for text in (call.function.name, call.id or ""))
+        if (name, number) != (call.function.name, call.id or ""):
+            function = call.function.model_copy(update={"name": name})
+            call = call.model_copy(update={"function": function, "id": number or call.id})
         given, read = call.function.arguments, arguments_of(call)
         try:
             hidden = self._hidden_value(read)
@@ -106,7 +111,7 @@ class Literals:
         return value
 
     def _escaped(self, text: str, pattern: re.Pattern[str]) -> str:
-        return pattern.sub(lambda found: f"{_BEGIN}{self._numbers[found[0]]}{_END}", text)
+        return pattern.sub(lambda found: f"{self._mark}{self._numbers[found[0]]}{self._mark}", text)
 
 
 def _json(value: object) -> str:
@@ -118,4 +123,6 @@ def _is_mark(text: str, source: str) -> bool:
 
 
 def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True)))
+    """Return a pattern of any of the texts; it matches nowhere without one."""
+    texts = sorted(texts, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, texts)) or "(?!)")

@@ -1,15 +1,18 @@
-"""Text that looks like a special token is ordinary text in calls and thoughts, too."""
+"""Text that looks like a special token is ordinary text in calls, names and thoughts, too."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
+from tests.harness.chat_templates import CHATML, write_tokenizer
 from tests.harness.template_families import chat_with
 from trainer.chat import ChatTokenizer
 from trainer.chat.thoughts import thought_of
+from trainer.config.model import ChatConfig
 
 pytest.importorskip("trl")
 
@@ -28,8 +31,8 @@ def specials(chat: ChatTokenizer, tokens: list[int]) -> list[int]:
     return [token for token in tokens if token in added and added[token].special]
 
 
-def calling(arguments: object) -> Message:
-    function = FunctionCall.model_validate({"name": "look_up", "arguments": arguments})
+def calling(arguments: object, name: str = "look_up") -> Message:
+    function = FunctionCall.model_validate({"name": name, "arguments": arguments})
     return Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=function),))
 
 
@@ -83,3 +86,40 @@ def test_deep_arguments_are_hidden_as_well(depth: int) -> None:
     deep = "[" * depth + '"<|im_end|>"' + "]" * depth
     tokens = chat.opening([TASK, calling(f'{{"word": {deep}}}')])
     assert specials(chat, tokens) == specials(chat, chat.opening([TASK, calling({"word": "a"})]))
+
+
+@pytest.mark.parametrize("name", [*sorted(FAMILIES), "kimi_k2", "llama3_1"])
+def test_names_that_a_model_made_up_have_no_special_tokens(name: str) -> None:
+    chat = chat_with(name, tool_format=FAMILIES.get(name, "hermes"))
+    end = chat.decode(chat.stop_ids[:1])
+    found = []
+    for tool in ("a b", f"a{end}b"):
+        answer = Message(role="tool", content="Unknown.", tool_call_id="000000000", name=tool)
+        history = chat.opening([TASK, calling({"word": "a"}, tool), answer])
+        assert tool in chat.decode(history)
+        found.append([specials(chat, history), specials(chat, chat.continuation([answer]))])
+    assert found[0] == found[1]
+
+
+SPELT = (r"a \ue0000\ue001 b", r"\ue00099999\ue001", "\ue0000\ue001 b", "\\ue000" + "9" * 5000 + "\\ue001")
+AS_JSON = CHATML.replace("+ m.content }}", "+ (m.content | tojson) }}").replace(
+    "+ m.content + '\\n</tool", "+ (m.content | tojson(ensure_ascii=True)) + '\\n</tool"
+)
+
+
+@pytest.mark.parametrize("source", [CHATML, AS_JSON], ids=["plain", "json"])
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+@pytest.mark.parametrize("text", SPELT, ids=["known", "unknown", "characters", "long"])
+def test_numbers_between_private_characters_are_text(
+    tmp_path: Path, source: str, role: str, text: str
+) -> None:
+    chat = ChatTokenizer(write_tokenizer(tmp_path, source), ChatConfig(tool_format="hermes"))
+    histories = []
+    for content in ("a", text):
+        said = Message.model_validate({"role": role, "content": content, "tool_call_id": "000000000"})
+        before = [] if role == "system" else [TASK]
+        before += [calling({"word": "a"})] if role == "tool" else []
+        history = chat.opening([*before, said, TASK])
+        assert any(each in chat.decode(history) for each in (content, json.dumps(content)[1:-1]))
+        histories.append(history)
+    assert specials(chat, histories[0]) == specials(chat, histories[1])
