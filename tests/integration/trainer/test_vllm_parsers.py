@@ -24,7 +24,12 @@ pytestmark = [
 ]
 pytest.importorskip("vllm")
 
-PROPERTIES = {"word": {"type": "string"}, "times": {"type": "integer"}, "more": {"type": "array"}}
+PROPERTIES = {
+    "word": {"type": "string"},
+    "times": {"type": "integer"},
+    "more": {"type": "array"},
+    "exact": {"type": "boolean"},
+}
 SCHEMA = {"type": "object", "properties": PROPERTIES}
 TOOL = Tool(function=FunctionSchema(name="look_up", description="Look it up.", parameters=SCHEMA))
 PAIRS = {
@@ -54,7 +59,15 @@ WELL_FORMED = [
     made({"word": 'a "quoted" word, with {braces} and [brackets]'}),
     made({"word": "a"}, {"word": "b", "times": 2}),
     made({"word": "a"}, words="Let me look."),
+    made({"exact": True}),
+    made({"exact": False, "word": "True"}),
 ]
+CAPITALISED = {
+    "qwen3_coder": "<tool_call>\n<function=look_up>\n<parameter=exact>\nTrue\n</parameter>\n"
+    "</function>\n</tool_call>",
+    "gemma4": "<|tool_call>call:look_up{exact:True}<tool_call|>",
+}
+"""Booleans as Python spells them, as some templates write them."""
 
 
 def ours(form: str, text: str) -> list[tuple[str, object]]:
@@ -90,6 +103,11 @@ def test_both_read_the_same_calls_of_a_text_that_is_well_formed(form: str, messa
     else:
         assert ours(form, text) == theirs(form, text)
     assert len(ours(form, text)) == len(message.tool_calls or ())
+
+
+@pytest.mark.parametrize("form", sorted(CAPITALISED))
+def test_both_read_booleans_that_are_capitalised(form: str) -> None:
+    assert ours(form, CAPITALISED[form]) == theirs(form, CAPITALISED[form]) == [("look_up", {"exact": True})]
 
 
 @pytest.mark.parametrize("form", sorted(PAIRS))

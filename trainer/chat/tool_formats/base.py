@@ -96,12 +96,12 @@ def named_call(name: object, arguments: dict[str, object] | str, number: int) ->
         return None
     # Arguments stay text as the model wrote them: the environment reports errors in them.
     try:
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     except RecursionError:
         return None
     if _is_deep(text):
         return None
-    # JSON can escape a lone surrogate, which no request can carry.
+    # The model's JSON can escape a lone surrogate, which no request can carry.
     text = text.encode("utf-8", "replace").decode()
     return ToolCall(id=f"{number:09d}", function=FunctionCall(name=name, arguments=text))
 

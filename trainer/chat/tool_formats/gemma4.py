@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _OPEN, _CLOSE, _CALL = "<|tool_call>", "<tool_call|>", "call:"
 _QUOTE = '<|"|>'
 _KEY = re.compile(r"[^\s:,{}\[\]<]+")
+_BOOLEAN = re.compile(r"(?:true|false)\b", re.IGNORECASE)
+"""Python's spelling is read, too: the models also write it, as vLLM's parser allows for."""
 _PARAGRAPH = """\
 # Tools
 
@@ -75,6 +77,8 @@ def _value(text: str, start: int, depth: int) -> tuple[object, int]:
         return _object(text, start, depth)
     if text.startswith("[", start):
         return _list(text, start, depth)
+    if truth := _BOOLEAN.match(text, start):
+        return truth[0].lower() == "true", truth.end()
     decoded = decode_json(text, start)
     if decoded is None:
         raise _MalformedError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _NO_TEXT = frozenset({"integer", "number", "boolean", "object", "array", "null"})
+_BOOLEANS = {"true": True, "false": False}
 
 
 def message_with_calls(
@@ -73,10 +74,12 @@ def typed(value: str, kinds: frozenset[str]) -> object:
 
     It stays text if the type is string, and is decoded as JSON if it is another. If both are possible, as for
     an optional text, a value of the others is decoded. Without a type, JSON other than strings is decoded:
-    templates write strings unquoted and all else as JSON.
+    templates write strings unquoted and all else as JSON, but some spell booleans ``True`` and ``False``.
     """
     if kinds and not kinds & _NO_TEXT:
         return value
+    if "boolean" in kinds and (truth := _BOOLEANS.get(value.strip().lower())) is not None:
+        return truth
     decoded = decode_json(value)
     if decoded is None or value[decoded[1] :].strip() or isinstance(decoded[0], str):
         return value

@@ -69,7 +69,7 @@ def _call(node: ast.expr, number: int) -> ToolCall | None:
     if not isinstance(node, ast.Call) or node.args or any(word.arg is None for word in node.keywords):
         return None
     arguments: dict[str, object] = {str(word.arg): _value(word.value) for word in node.keywords}
-    return named_call(_name(node.func), json.dumps(arguments, allow_nan=False), number)
+    return named_call(_name(node.func), json.dumps(arguments, ensure_ascii=False, allow_nan=False), number)
 
 
 def _name(node: ast.expr) -> str | None:

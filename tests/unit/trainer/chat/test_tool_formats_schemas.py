@@ -69,3 +69,46 @@ def test_types_are_found_behind_references_and_values(family: str, described, te
 def test_a_schema_may_refer_to_all_of_itself() -> None:
     schema = {"$ref": "#/$defs/Args", "$defs": {"Args": {"properties": {"x": {"type": "string"}}}}}
     assert read("glm", schema, x="7") == {"x": "7"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("boolean", "True", True),
+        ("boolean", "FALSE", False),
+        (["boolean", "null"], " true ", True),
+        (["boolean", "string"], "False", False),
+        ("boolean", "yes", "yes"),
+        ("string", "True", "True"),
+        ("integer", "True", "True"),
+        (None, "True", "True"),
+    ],
+)
+def test_booleans_are_read_however_they_are_capitalised(
+    family: str, kind: object, text: str, value: object
+) -> None:
+    schema = {"type": "object", "properties": {"on": {} if kind is None else {"type": kind}}}
+    found = read(family, schema, on=text)["on"]
+    assert (found.strip() if isinstance(found, str) else found) == value
+    assert type(found) is type(value)
+
+
+def test_gemma_may_capitalise_booleans() -> None:
+    text = '<|tool_call>call:f{on:True,off:[False,true],truth:<|"|>True<|"|>}<tool_call|>'
+    (call,) = TOOL_FORMATS["gemma4"].parse(text).tool_calls or ()
+    assert json.loads(str(call.function.arguments)) == {"on": True, "off": [False, True], "truth": "True"}
+
+
+@pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
+def test_letters_stay_letters_in_the_text_of_arguments(family: str) -> None:
+    form = TOOL_FORMATS[family]
+    call = ToolCall(id="000000000", function=FunctionCall(name="f", arguments='{"word": "\u00e9 \u6771"}'))
+    for made in form.parse(form.render(Message(role="assistant", tool_calls=(call,)))).tool_calls or ():
+        assert "\u00e9 \u6771" in str(made.function.arguments)
+
+
+def test_a_lone_surrogate_is_no_part_of_arguments() -> None:
+    text = '<tool_call>{"name": "f", "arguments": {"word": "a\\ud800"}}</tool_call>'
+    (call,) = TOOL_FORMATS["hermes"].parse(text).tool_calls or ()
+    assert json.loads(str(call.function.arguments)) == {"word": "a?"}
