@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .thoughts import without_thoughts
+from .thoughts import thought_of
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message
@@ -19,8 +19,7 @@ _MOST = 0.9
 def missing(text: str, messages: Iterable[Message]) -> str:
     """Describe briefly which part of the messages is missing from the text; empty when all is there."""
     for message in messages:
-        content = message.content or ""
-        content = without_thoughts(content) if message.role == "assistant" else content
+        content = thought_of(message)[1] if message.role == "assistant" else message.content or ""
         if not _holds(text, content.strip()):
             return f"the content of a message of role {message.role!r}"
         for call in message.tool_calls or ():

@@ -6,16 +6,20 @@ how messages deviate from OpenAI's; the first one in which everything appears is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_contract.messages import Message
 
 from .thought_places import ThoughtPlace
 from .thoughts import COMMON, ThoughtMarks, apart, thought_of
 from .tool_formats.base import arguments_of
+
+if TYPE_CHECKING:
+    from sandbox_contract.messages import ToolCall
 
 Json: TypeAlias = "dict[str, object]"
 _THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -32,6 +36,8 @@ class TemplateDialect:
     """Whether it renders an assistant's tool calls."""
     tool_role: bool = True
     """Whether it renders messages of tools."""
+    one_call: bool = False
+    """Whether it renders only the first of a message's calls."""
     arguments_as_text: bool = False
     """Whether it takes the arguments of a call as JSON text."""
     empty_as_none: bool = False
@@ -57,9 +63,14 @@ class Form:
     tools_as_users: bool = False
     said_in_thought: bool = False
     """Words before calls join the thought, for templates that render only one of the two."""
+    calls_apart: bool = False
+    """Each call is in a message of its own, before its answer."""
+    words_apart: bool = False
+    """The assistant's words are a placeholder in the rendering, for templates that cut them or need some."""
 
     def messages(self, messages: Sequence[Message], written: Callable[[Message], str]) -> list[Message]:
         """Return the messages in this form; ``written`` turns a message with calls into text."""
+        messages = _with_calls_apart(messages) if self.calls_apart else messages
         users = {"tool"} if self.tools_as_users else set[str]()
         users |= {"system"} if self.system_as_user else set()
         prepared = [
@@ -89,9 +100,7 @@ class Form:
                     "type": "function",
                     "function": {
                         "name": call.function.name,
-                        "arguments": call.function.arguments
-                        if self.dialect.arguments_as_text
-                        else arguments_of(call),
+                        "arguments": _arguments(call, as_text=self.dialect.arguments_as_text),
                     },
                 }
                 for call in message.tool_calls
@@ -117,6 +126,13 @@ class Form:
 
 def forms(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[Form]:
     """Return the forms to try, the one closest to the original messages first."""
+    yield from _whole(dialect, messages)
+    if any(message.role == "assistant" for message in messages):
+        yield from (replace(form, words_apart=True) for form in _whole(dialect, messages))
+
+
+def _whole(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[Form]:
+    """Return the forms in which the template gets all words."""
     calls = any(message.tool_calls for message in messages)
     tools = any(message.role == "tool" for message in messages)
     plain = Form(dialect)
@@ -128,10 +144,20 @@ def forms(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[For
                 continue
             form = replace(plain, written_calls=written, tools_as_users=as_users)
             yield form
+            if calls and not written and dialect.one_call:
+                yield replace(form, calls_apart=True)
             if calls and not written and dialect.thoughts is ThoughtPlace.FIELDS:
                 yield replace(form, said_in_thought=True)
             yield replace(form, joined=True)
             yield replace(form, joined=True, system_as_user=True)
+
+
+def _arguments(call: ToolCall, *, as_text: bool) -> object:
+    """Return the arguments of a call as JSON text, or as a value."""
+    given = call.function.arguments
+    if not as_text:
+        return arguments_of(call)
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 def _named_id(number: str | None, name: str | None) -> str | None:
@@ -144,6 +170,23 @@ def _without_calls(message: Message, written: Callable[[Message], str]) -> Messa
     said = apart(message)
     text = written(said.model_copy(update={"reasoning_content": None}))
     return said.model_copy(update={"content": text, "tool_calls": None})
+
+
+def _with_calls_apart(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with one call in each, followed by the answers to it; words stay with the first."""
+    made: list[Message] = []
+    waiting: list[Message] = []
+    for message in messages:
+        answered = [
+            each for each in waiting if each.tool_calls and each.tool_calls[0].id == message.tool_call_id
+        ]
+        placed = answered if message.role == "tool" else waiting
+        waiting = [each for each in waiting if each not in placed]
+        calls = message.tool_calls or ()
+        later = [Message(role="assistant", tool_calls=(call,)) for call in calls[1:]]
+        made += [*placed, message.model_copy(update={"tool_calls": calls[:1]}) if later else message]
+        waiting += later
+    return [*made, *waiting]
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:

@@ -20,6 +20,7 @@ from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
+from .placeholders import without_arguments, without_words
 from .thought_places import ThoughtPlace, thought_place
 from .thoughts import CLOSE, opened, own_marks
 
@@ -144,7 +145,7 @@ class Template:
         messages = self._literals.hidden(named(messages), as_written=as_written)
         for form in forms(self._dialect, messages):
             prepared = form.messages(messages, self._written)
-            text, refused = self._attempt(form, prepared, tools, generation)
+            text, refused = self._rendered(form, (), prepared, tools, generation)
             refused = refused or _left_out(missing(text, prepared) or _missing_tools(text, tools))
             if not refused:
                 return text
@@ -162,7 +163,7 @@ class Template:
         for form in forms(self._dialect, messages):
             prepared = form.messages(messages, self._written)
             for ending, exchange in self._exchanges(prepared):
-                text, refused = self._attempt(form, [*exchange.messages, *prepared], self._unasked, True)
+                text, refused = self._rendered(form, exchange.messages, prepared, self._unasked, True)
                 behind = ending.behind(text.partition(SAID)[2])
                 lost = "an assistant's turn" if behind is None else missing(behind, prepared)
                 refused = refused or _left_out(lost)
@@ -177,6 +178,8 @@ class Template:
         They differ where the head before a sampled turn is not the one in a history. If the head differs
         only in that it opens a thought, and the history closes one, the turn closes it.
         """
+        if self._dialect.one_call and len(message.tool_calls or ()) > 1:
+            return None
         try:
             head, whole = self._turn_in_history(message)
         except ConfigError:
@@ -229,6 +232,30 @@ class Template:
             return behind.removeprefix(last) if last and last == self._marks.first(behind) else behind
         return behind if last is None or last in ending.ends else ending.end + behind
 
+    def _rendered(
+        self,
+        form: Form,
+        before: Sequence[Message],
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        generation: bool,
+    ) -> tuple[str, str]:
+        """Return the text of messages ``before`` and others, and the reason when it lacks words or calls of
+        the others.
+        """
+        given, words = without_words(messages) if form.words_apart else (messages, dict[str, str]())
+        text, refused = self._attempt(form, [*before, *given], tools, generation)
+        if refused:
+            return text, refused
+        if any(text.count(placeholder) != 1 for placeholder in words):
+            return text, _left_out("the content of a message of role 'assistant'")
+        for placeholder, said in words.items():
+            text = text.replace(placeholder, said)
+        given, names = without_arguments(given)
+        probed = self._attempt(form, [*before, *given], tools, generation) if names else ("", "")
+        lost = [name for placeholder, name in names.items() if placeholder not in probed[0]]
+        return text, _left_out(f"a call of {lost[0]!r}") if lost and not probed[1] else ""
+
     def _attempt(
         self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool
     ) -> tuple[str, str]:
@@ -273,8 +300,15 @@ class Template:
                 prepared = [*calling([answer]).messages, *answers]
                 text, _ = self._attempt(Form(dialect), prepared, self._unasked, False)
                 if SAID in text and TOOL_NAME in text:
-                    return replace(dialect, tool_role=ANSWERED in text or self._shows_answer(dialect))
+                    tool_role = ANSWERED in text or self._shows_answer(dialect)
+                    return replace(dialect, tool_role=tool_role, one_call=self._drops_calls(dialect))
         return replace(plain, calls=False, tool_role=self._shows_answer(plain))
+
+    def _drops_calls(self, dialect: TemplateDialect) -> bool:
+        """Return whether a template that takes several calls of a message renders only the first."""
+        two = calling([tool_answer(), tool_answer()]).messages
+        text, _ = self._attempt(Form(dialect), two, self._unasked, False)
+        return TOOL_NAME in text and SAID not in text
 
     def _with_thoughts(self, dialect: TemplateDialect) -> TemplateDialect:
         def rendered(messages: list[Message], place: ThoughtPlace) -> str:

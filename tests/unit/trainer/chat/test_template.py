@@ -1,12 +1,13 @@
 """Parts that a template leaves out are noticed, and its further arguments reach it."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
 from tests.harness.chat_templates import CHATML, write_tokenizer
-from tests.harness.template_families import chat_with, template_text, trl_names
+from tests.harness.template_families import chat_with, mistral_names, template_text, trl_names
 from trainer.chat import ChatTokenizer
 from trainer.chat.arguments import known_arguments
 from trainer.config.model import ChatConfig
@@ -76,6 +77,78 @@ def test_calls_that_a_template_leaves_out_are_written_as_text(tmp_path: Path) ->
     text = chat.decode(chat.opening([TASK, called, answer]))
     assert 'So.\n<tool_call>\n{"name": "look_up", "arguments": {"word": "a"}}\n</tool_call><|im_end|>' in text
     assert "A bird." in text
+
+
+def called(*words: str, content: str | None = None) -> Message:
+    calls = [
+        ToolCall(id=f"{n:09d}", function=FunctionCall(name="look_up", arguments={"word": word}))
+        for n, word in enumerate(words)
+    ]
+    return Message(role="assistant", content=content, tool_calls=tuple(calls))
+
+
+def answers(*words: str) -> list[Message]:
+    return [
+        Message(role="tool", content=word, tool_call_id=f"{n:09d}", name="look_up")
+        for n, word in enumerate(words)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["template", "prompt"])
+def test_a_call_that_is_left_out_is_noticed_beside_tools_of_its_name(tmp_path: Path, mode: str) -> None:
+    source = CHATML.replace("m.tool_calls or []", "([] if m.content else m.tool_calls) or []")
+    chat = chat_of(tmp_path, source, tool_format="hermes", tools=mode)
+    history = [SYSTEM, TASK, called("osprey", content="So."), *answers("osprey")]
+    text = chat.decode(chat.opening(history, [TOOL]))
+    assert '"arguments": {"word": "osprey"}' in text
+
+
+def test_several_calls_are_messages_of_their_own_for_a_template_that_renders_the_first(
+    tmp_path: Path,
+) -> None:
+    source = CHATML.replace("m.tool_calls or []", "(m.tool_calls or [])[:1]")
+    chat = chat_of(tmp_path, source, tool_format="hermes")
+    history = [TASK, called("a", "b", content="So."), *answers("A", "B"), TASK]
+    text = chat.decode(chat.opening(history))
+    parts = ["So.", '"word": "a"', "<tool_response>\nA", '"word": "b"', "<tool_response>\nB", "kestrel"]
+    assert sorted(parts, key=text.rfind) == parts
+    assert chat.decode(chat.turn(called("a", "b"))).count("<|im_end|>") == 1
+
+
+def test_arguments_that_are_an_object_are_text_for_a_template_that_takes_text(tmp_path: Path) -> None:
+    source = CHATML.replace("(call.function.arguments | tojson) + '", "call.function.arguments + '")
+    chat = chat_of(tmp_path, source, tool_format="hermes")
+    function = FunctionCall(name="look_up", arguments='{"word": "\u00e9"}')
+    as_text = Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=function),))
+    histories = [chat.opening([TASK, each, *answers("A")]) for each in (called("\u00e9"), as_text)]
+    assert histories[0] == histories[1]
+
+
+CUTTING = ["deepseek_r1_distill", "deepseek_v3_1", "deepseekv3", "lfm2_2_5", "nemotron_3_nano"]
+
+
+@pytest.mark.parametrize("calls", [False, True], ids=["words", "calls"])
+@pytest.mark.parametrize("name", CUTTING)
+def test_words_that_mention_the_mark_of_a_thought_are_not_cut(name: str, calls: bool) -> None:
+    chat = chat_with(name, tool_format="hermes")
+    words = "split at </think> and keep the rest"
+    content = f"<think>\nHm.\n</think>\n\n{words}"
+    said = called("osprey", content=content) if calls else Message(role="assistant", content=content)
+    after = answers("A") if calls else [TASK]
+    text = chat.decode(chat.opening([TASK, said, *after]))
+    assert words in text
+    assert "osprey" in text or not calls
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("ministral3", ""), *product(mistral_names(), ["", "<think>\n\n</think>\n"])],
+)
+def test_a_turn_without_words_is_rendered(name: str, content: str) -> None:
+    chat = chat_with(name)
+    turns = [Message(role="assistant", content=each) for each in ("WORDS", content)]
+    spoken, silent = (chat.decode(chat.opening([TASK, turn, TASK])) for turn in turns)
+    assert silent in (spoken.replace("WORDS", ""), spoken.replace("WORDS", content))
 
 
 def test_arguments_of_the_configuration_reach_the_template() -> None:
