@@ -1,7 +1,9 @@
 """Worker processes: forked by the zygote, fed with frames, killed at their deadline.
 
 A worker answers in order. The clock of a frame runs only while it is the oldest unanswered one, so that a
-neighbour's slowness on a shared worker is never held against a frame that waits behind it.
+neighbour's slowness on a shared worker is never held against a frame that waits behind it. A worker that says
+that it waits for the launcher has more time: an agent whose processes are slow to die must not end its
+instance so, and escape its score.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.frame_connection import FrameConnection, QueuedBytes
 from sandbox_service.runner.messages.zygote import AdoptWorker, EndAllWorkers, EndWorker, ForkWorker
+from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.event_loop import EventLoop
     from sandbox_service.runner.io.message_connection import MessageConnection
     from sandbox_service.runner.messages.zygote import Report
     from sandbox_service.wire.frames import Frame
+
+
+_LAUNCHER_S = 20.0
+"""Seconds beyond its deadline for a frame whose worker waits for the launcher: time for two attempts to end
+all processes of an agent, and less than the host waits beyond a deadline."""
 
 
 @dataclass(slots=True)
@@ -42,6 +50,8 @@ class WorkerProcess:
     waiting: deque[Waiting] = field(default_factory=deque)
     deadline: float | None = None
     """The moment at which the oldest unanswered frame is late."""
+    latest: float | None = None
+    """The same, should the worker wait for the launcher."""
     armed: float | None = None
     """The moment at which the timer that was set last goes off."""
     late: bool = False
@@ -110,9 +120,10 @@ class Workers:
 
     def _start_clock(self, worker: WorkerProcess) -> None:
         if not worker.waiting:
-            worker.deadline = None
+            worker.deadline = worker.latest = None
             return
         worker.deadline = time.monotonic() + worker.waiting[0].deadline_s
+        worker.latest = worker.deadline + _LAUNCHER_S
         if worker.armed is None or worker.deadline < worker.armed:
             self._arm(worker, worker.deadline)
 
@@ -137,6 +148,10 @@ class Workers:
             self.end_worker(worker)
 
     def _answered(self, worker: WorkerProcess, frame: Frame) -> None:
+        if frame.op is Op.EVENT:
+            # It waits for the launcher. The timer that is set for the deadline finds that it has moved.
+            worker.deadline = worker.latest
+            return
         # A worker answers in order. One that does not has lost its place, and no later answer can be trusted.
         if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:
             self.end_worker(worker)

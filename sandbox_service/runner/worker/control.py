@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_service.runner.io.message_socket import receive, send
@@ -14,14 +16,18 @@ if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import RunnerMessage
 
 
+_SOON_S = 0.05
+
 A = TypeVar("A", bound="RunnerMessage")
 
 
 class ControlSocket:
     """Synchronous: requests are answered in order."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, on_wait: Callable[[], None] = lambda: None) -> None:
+        """``on_wait`` is called when an answer does not come soon: processes may be slow to die."""
         self.end = end
+        self._on_wait = on_wait
         self._exits: dict[int, int] = {}
 
     def ask(self, request: RunnerMessage, kind: type[A], descriptors: tuple[int, ...] = ()) -> A:
@@ -35,6 +41,10 @@ class ControlSocket:
 
     def answer(self, kind: type[A]) -> A:
         """Wait for the next answer, which must be of a kind. Raises OSError when the launcher refused."""
+        poll = select.poll()
+        poll.register(self.end, select.POLLIN)
+        if not poll.poll(_SOON_S * 1000):
+            self._on_wait()
         while True:
             try:
                 message, _ = receive(self.end, ANSWERS)

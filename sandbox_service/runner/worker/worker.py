@@ -80,6 +80,10 @@ class Worker:
             return False
         return True
 
+    def _wait(self) -> None:
+        """Have the runner wait longer for the present answer: the launcher has not ended processes yet."""
+        self._send(Frame(Op.EVENT, 0, meta={"event": "waits"}).encode())
+
     def _answer(self, frame: Frame) -> bytes | None:
         try:
             reply = self._handlers[frame.op](frame)
@@ -112,7 +116,7 @@ class Worker:
         agent = None
         if "workspace" in frame.meta:
             (control,) = self._take_sockets(frame)
-            agent = RunnerAgent(ControlSocket(control), str(frame.meta["workspace"]))
+            agent = RunnerAgent(ControlSocket(control, self._wait), str(frame.meta["workspace"]))
         episode = WorldEpisode(frame, self._world_class, agent, *self._cpu_s)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode

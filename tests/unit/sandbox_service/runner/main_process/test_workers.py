@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,28 @@ def test_a_worker_past_the_deadline_is_killed_and_the_step_timed_out(agent_box: 
     assert agent_box.release("late")
     assert agent_box.act("neighbour", do="workspace")["instance"] == "neighbour"
     agent_box.release("neighbour")
+
+
+@pytest.mark.parametrize("ended_by", ["control", "python"])
+def test_a_step_that_waits_for_processes_to_die_is_not_late(agent_box: RunnerBox, ended_by: str) -> None:
+    agent_box.create("slow")
+    agent_box.act("slow", do="python", code="kept = 1")
+    launcher = next(process["pid"] for process in agent_box.processes() if process["role"] == "launcher")
+    call = {
+        "control": {"do": "control", "name": "kill"},
+        "python": {"do": "python", "code": "import time; time.sleep(60)", "timeout_s": 0.2},
+    }[ended_by]
+    body = {"message": {"role": "assistant", "content": json.dumps(call)}}
+    # As when it waits for a process that the kernel takes long to end.
+    os.kill(launcher, signal.SIGSTOP)
+    try:
+        step = agent_box.send(Op.STEP, "slow", meta={"deadline_s": 2}, body=body)
+        time.sleep(3)
+    finally:
+        os.kill(launcher, signal.SIGCONT)
+    assert agent_box.answer(step).op is Op.REPLY
+    assert "NameError" in agent_box.act("slow", do="python", code="kept")["output"]
+    assert agent_box.release("slow")
 
 
 def test_a_worker_that_leaves_in_mid_step_is_an_instance_lost(agent_box: RunnerBox) -> None:
