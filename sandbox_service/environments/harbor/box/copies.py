@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _LONGEST_COPY_S = 60.0
 _COPY_S = 5.0
 """Time for a copy of the least length that may be graded; longer ones have more in proportion."""
+_SLOW = 3
+"""Limit of what a copy may compute, in times of its time: a folder that takes more was made to do so."""
 _LEAST_S = 1.0
 
 
@@ -70,8 +72,8 @@ class Copies:
         left_s = deadline - time.monotonic()
         most_bytes = min(step["archive_bytes"], self._all_bytes - sum(map(_length, self.works)))
         if step["artifacts"] is not None:
-            return pack_artifacts(self._agent, step["artifacts"], left_s, most_bytes)
-        return copy_folders(self._agent, left_s, most_bytes)
+            return pack_artifacts(self._agent, step["artifacts"], left_s, most_bytes, _SLOW * _copy_s(step))
+        return copy_folders(self._agent, left_s, most_bytes, _SLOW * _copy_s(step))
 
 
 def _copy_s(step: JsonObject) -> float:
@@ -85,13 +87,17 @@ def _length(work: Work | None) -> int:
     return len(work or "")
 
 
-def copy_folders(agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE) -> str | None:
+def copy_folders(
+    agent: Agent, timeout_s: float, most_bytes: int = LEAST_ARCHIVE, own_s: float = _SLOW * _COPY_S
+) -> str | None:
     """Return the agent's working directory as base64 of a tar.gz; None when it is longer than ``most_bytes``.
 
-    One that the agent has made unreadable is empty. Raises WorldError: step_timeout when the machine is too
-    busy to copy it within ``timeout_s``, sandbox_failed.
+    So it is when it takes more than ``own_s`` without waits for a processor. One that the agent has made
+    unreadable is empty. Raises WorldError: step_timeout when the machine is too busy to copy it within
+    ``timeout_s``, sandbox_failed.
     """
-    packed = agent.shell(pack(agent.workspace), max(_LEAST_S, min(_LONGEST_COPY_S, timeout_s)), most_bytes)
+    wall_s = max(_LEAST_S, min(_LONGEST_COPY_S, timeout_s))
+    packed = agent.shell(pack(agent.workspace), min(own_s, wall_s), most_bytes, wall_s)
     if packed.truncated or packed.timed_out:
         return None
     if packed.exit_code is None:

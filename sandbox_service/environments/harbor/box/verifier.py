@@ -23,6 +23,7 @@ from sandbox_service.runner.kernel.privileges import be_undumpable, become_reape
 from sandbox_service.runner.kernel.procfs import children
 
 from .artifacts import FOLDER
+from .excluding import TAR_LISTED, listing
 from .layout import IMAGE_TESTS, INITIAL, LINK, SUBFOLDERS
 
 if TYPE_CHECKING:
@@ -254,14 +255,17 @@ class Verifier:
 
 def _copy_folder(origin: Path, place: Path, exclude: list[str]) -> None:
     """Copy what a folder holds, except what patterns of tar match, and except pipes, sockets and devices."""
-    patterns = [f"--exclude={pattern}" for pattern in exclude]
-    pack = ["tar", "-c", *patterns, "-f", "-", "-C", str(origin), "."]
-    with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as packing:
+    pack = [*TAR_LISTED, "-C", str(origin), "-T", "-", "-f", "-"]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with (
+        subprocess.Popen(listing(str(origin), exclude), stdout=pipe, stderr=nothing) as found,
+        subprocess.Popen(pack, stdin=found.stdout, stdout=pipe, stderr=nothing) as packing,
+    ):
         unpack = ["tar", "-x", "--no-same-owner", "-f", "-", "-C", str(place)]
         done = subprocess.run(unpack, stdin=packing.stdout, stderr=subprocess.PIPE, check=False)
     # A part of an artifact must not be graded. Packing may end with 1 for files that changed, and with 2 for
     # files that their owner has closed to itself.
-    if done.returncode or packing.returncode not in (0, 1, 2):
+    if done.returncode or packing.returncode not in (0, 1, 2) or found.returncode not in (0, 1):
         raise OSError(f"an artifact could not be copied: {done.stderr[-200:].decode('utf-8', 'replace')}")
     for parent, _, names in os.walk(place):
         for path in (Path(parent, name) for name in names):

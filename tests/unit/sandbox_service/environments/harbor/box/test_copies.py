@@ -23,7 +23,7 @@ class Shell:
         self.times: list[float] = []
         self.bounds: list[int] = []
 
-    def shell(self, command: str, timeout_s: float, most: int = 0) -> Execution:
+    def shell(self, command: str, timeout_s: float, most: int = 0, wall_timeout_s: float = 0) -> Execution:
         self.times.append(timeout_s)
         self.bounds.append(most)
         return Execution("", 3) if command.endswith("dump") else self._copied

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.environments.harbor.box.layout import LINK, image_variables, pack_all, prologue, unpack
+from sandbox_service.environments.harbor.box.layout import (
+    LINK,
+    image_variables,
+    pack,
+    pack_all,
+    prologue,
+    unpack,
+)
 from sandbox_service.environments.harbor.box.tools import in_workspace
 
 
@@ -81,3 +88,24 @@ def test_a_tar_that_is_killed_makes_no_copy(tmp_path: Path, monkeypatch: pytest.
 
 def test_nothing_to_pack_makes_no_copy(tmp_path: Path) -> None:
     assert packed(tmp_path).returncode != 0
+
+
+def test_nested_folders_are_packed_as_fast_as_others_without_the_verifiers_logs(tmp_path: Path) -> None:
+    for name in ("app", "logs/agent", "logs/verifier", "app/logs/verifier"):
+        (tmp_path / name).mkdir(parents=True)
+    folder = tmp_path / "app"
+    for _ in range(500):
+        folder = folder / "d"
+        folder.mkdir()
+    # Each program may compute for two seconds.
+    command = ["bash", "-c", f"ulimit -t 2; {pack(str(tmp_path))}"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(done.stdout))) as archive:
+        names = archive.getnames()
+    assert max(name.count("/d") for name in names) == 500
+    assert {name for name in names if "logs" in name} == {
+        "app/logs",
+        "app/logs/verifier",
+        "logs",
+        "logs/agent",
+    }
