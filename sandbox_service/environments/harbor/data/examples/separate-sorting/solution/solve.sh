@@ -1,4 +1,2 @@
 #!/bin/bash
-cat > /app/sort.sh <<'END'
-sort -k2,2nr -k1,1 | cut -d' ' -f1
-END
+sort -k2,2nr -k1,1 /app/scores.txt | cut -d' ' -f1 > /app/ranking.txt
