@@ -228,6 +228,7 @@ ERROR_CLASSES: Mapping[ErrorCode, type[SandboxError]] = MappingProxyType(
         ErrorCode.GRADER_FAILED: TaskError,
         ErrorCode.INSTANCE_LOST: InstanceLost,
         ErrorCode.INSTANCE_RECOVERED: SandboxFailure,
+        ErrorCode.FORK_FAILED: SandboxFailure,
         ErrorCode.SANDBOX_FAILED: SandboxFailure,
         ErrorCode.IMAGE_MISSING: SandboxFailure,
         ErrorCode.STORAGE_FULL: SandboxFailure,

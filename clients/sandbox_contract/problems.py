@@ -80,6 +80,7 @@ class ErrorCode(str, Enum):
     GRADER_FAILED = "grader_failed"
     INSTANCE_LOST = "instance_lost"
     INSTANCE_RECOVERED = "instance_recovered"
+    FORK_FAILED = "fork_failed"
     SANDBOX_FAILED = "sandbox_failed"
     IMAGE_MISSING = "image_missing"
     STORAGE_FULL = "storage_full"
@@ -155,6 +156,7 @@ ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ErrorCode.INSTANCE_RECOVERED: _sandbox(
             409, False, "The instance was recovered and may lack its last steps"
         ),
+        ErrorCode.FORK_FAILED: _sandbox(409, False, "The state of the instance could not be copied"),
         ErrorCode.SANDBOX_FAILED: _sandbox(503, True, "The sandbox failed"),
         ErrorCode.IMAGE_MISSING: _sandbox(503, False, "The sandbox image is missing"),
         ErrorCode.STORAGE_FULL: _sandbox(507, False, "The service has no storage left"),

@@ -146,7 +146,7 @@ FORK = Operation(
     ForkInstanceRequest,
     ForkInstanceResult,
     "Copy a live instance",
-    (*ON_INSTANCE, *_KEYED, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
+    (*ON_INSTANCE, *_KEYED, ErrorCode.FORK_UNSUPPORTED, ErrorCode.FORK_FAILED, ErrorCode.STEP_TIMEOUT),
     Op.FORK,
 )
 RUN_AGENT = Operation(

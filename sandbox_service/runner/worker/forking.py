@@ -28,7 +28,7 @@ def _begin(agent: RunnerAgent, serial: int) -> SessionClient | None:
     try:
         return agent.begin_copy(serial)
     except OSError as error:
-        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"the agent's side cannot be copied: {error}") from None
+        raise Refusal(BoxErrorCode.FORK_FAILED, f"the agent's side cannot be copied: {error}") from None
 
 
 def copy_process(
@@ -59,7 +59,7 @@ def copy_process(
         control.close()
         _finish(agent, (serial, workspace), session, deadline)
     if pid < 0:
-        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"no process could be made for the copy: {failure}")
+        raise Refusal(BoxErrorCode.FORK_FAILED, f"no process could be made for the copy: {failure}")
     return pid
 
 
@@ -69,7 +69,7 @@ def _finish(
     try:
         agent.finish_copy(*target, session, deadline)
     except OSError as error:
-        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"the agent's side cannot be copied: {error}") from None
+        raise Refusal(BoxErrorCode.FORK_FAILED, f"the agent's side cannot be copied: {error}") from None
     finally:
         if session is not None:
             session.close()

@@ -81,7 +81,7 @@ def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop:
         box.create("a")
         box.act("a", do="python", code="import os; os.setsid = lambda: 1 / 0")
         reply = box.request(Op.FORK, "a", meta={"copy_id": "b", "deadline_s": 2})
-        assert error_code(reply) == "fork_unsupported"
+        assert error_code(reply) == "fork_failed"
         assert error_code(box.step("b", "{}")) == "unknown_instance"
         assert json.loads(box.step("a", {"do": "workspace"}).body)["info"]["instance"] == "a"
         assert box.release("a")
@@ -111,7 +111,7 @@ def test_a_session_that_may_make_no_process_goes_on_after_the_fork_has_failed(
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)); x = 1"
     agent_box.act(instance, do="python", code=limit)
     reply = agent_box.request(Op.FORK, instance, meta={"copy_id": "copy", "deadline_s": 20})
-    assert error_code(reply) == "fork_unsupported"
+    assert error_code(reply) == "fork_failed"
     assert agent_box.act(instance, do="python", code="x")["output"] == "1\n"
 
 
