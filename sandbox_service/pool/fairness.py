@@ -17,7 +17,7 @@ QUANTUM = 8
 """Grants by which a tenant may get ahead of an equal in order to keep a warm box."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
     """A create that waits for a slot in a box."""
 

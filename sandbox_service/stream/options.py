@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from local_processes.waiting import exponential_wait_s
 from sandbox_contract.problems import ErrorCode
 
+MOST_IN_FLIGHT = 65_536
+"""Requests of a gateway's connection to a supervisor: more than the supervisor takes before it refuses some,
+since one that waited for a slot would make all tenants wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
     """Bounds of the client end."""
 
-    max_in_flight: int = 4096
+    max_in_flight: int = MOST_IN_FLIGHT
     """Requests that may await their answers; further ones wait for a slot until their deadline."""
     write_buffer: int = 1024 * 1024
     """Bytes that may be unread by the peer before senders wait; large frames are counted on their own."""

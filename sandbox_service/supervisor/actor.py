@@ -18,7 +18,7 @@ from sandbox_service.errors import VersionMismatchError
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.memory import keep_freed_memory
-from sandbox_service.stream.options import ServerOptions
+from sandbox_service.stream.options import MOST_IN_FLIGHT, ServerOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_IN_FLIGHT = 4096
-"""Requests of one gateway at a time, as many as it may have sent: agents take minutes, and while there are
-more the steps and releases behind them are not read."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses between attempts to start; the last one repeats for ever, since a Docker engine may come back."""
 
@@ -138,7 +135,7 @@ class SupervisorActor:
         server = self._server = StreamServer(
             core.handle,
             handshake=answerer_handshake(secret),
-            options=ServerOptions(max_in_flight=_IN_FLIGHT),
+            options=ServerOptions(max_in_flight=MOST_IN_FLIGHT),
         )
         path = self._options.socket_path()
         await server.listen_unix(path)

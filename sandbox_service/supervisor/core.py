@@ -38,6 +38,7 @@ from .operations import InstanceOperations
 from .pools import Pools
 from .releases import Releases
 from .replay import Replay
+from .requests_in_flight import RequestsInFlight
 from .takeover import Takeover
 from .takeover_admission import TakeoverAdmission
 from .termination import Termination
@@ -81,6 +82,7 @@ class SupervisorCore:
         self._began = self._clock.monotonic()
         self._world_exceptions: Counter[str] = Counter()
         self._tasks = BackgroundTasks(f"supervisor {name}")
+        self._in_flight = RequestsInFlight()
         self.answers = AnswerCache(config.store.answers_mib * 1024 * 1024)
         self.table = InstanceTable(name, config.lease, self._clock, self.answers)
         self._journal = Journal(name, store, self._clock)
@@ -148,17 +150,18 @@ class SupervisorCore:
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            if frame.op in _WITHOUT_LEASE and not frame.meta.get("current"):
-                return await self._answer(frame)
-            if not self.lease.is_held():
-                await self.lease.require()
-            answer = await self._answer(frame)
-            # Again, since another supervisor may have the instance when the operation took longer.
-            if not self.lease.is_held():
-                await self.lease.require()
+            with self._in_flight.counted(frame):
+                if frame.op in _WITHOUT_LEASE and not frame.meta.get("current"):
+                    return await self._answer(frame)
+                if not self.lease.is_held():
+                    await self.lease.require()
+                answer = await self._answer(frame)
+                # Again, since another supervisor may have the instance when the operation took longer.
+                if not self.lease.is_held():
+                    await self.lease.require()
+                return answer
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
-        return answer
 
     async def _answer(self, frame: Frame) -> Frame:
         if isinstance(frame.meta.get("tenant"), str):

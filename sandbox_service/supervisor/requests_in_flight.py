@@ -1,0 +1,62 @@
+"""Bounds the requests that a supervisor has begun and not answered, so that no tenant fills it.
+
+Creates wait for boxes, agents take minutes, and repeats of a keyed call wait for its outcome; each of them is
+held in memory meanwhile. What may wait for long counts apart from the tenant's other requests, which free the
+boxes. Each count may grow to a share of the room that is left, so there is always some for other tenants. A
+request that finds none is refused before anything of it is done: if it waited to be read, all those behind it
+on the connection would wait as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sandbox_service.errors import OverCapacityError
+from sandbox_service.wire.frames import Op
+
+if TYPE_CHECKING:
+    from sandbox_service.wire.frames import Frame
+
+
+_MOST = 32_768
+"""Requests of all tenants, about; each takes some kilobytes beside its body."""
+_SHARE = 4
+"""One in this many free places is the most that one count may have."""
+_ALWAYS = 64
+"""Places that a count has even when all are taken."""
+_RETRY_S = 1.0
+_LONG = frozenset({Op.CREATE, Op.FORK, Op.RUN_AGENT})
+_AT_ONCE = frozenset({Op.PING, Op.STATS, Op.DRAIN})
+"""Requests of the service itself; a supervisor that refused them would be taken for a failed one."""
+
+
+class RequestsInFlight:
+    """Counts the requests of each tenant, those that may wait for long on their own."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._free = most
+        self._held: Counter[tuple[str, bool]] = Counter()
+
+    @contextmanager
+    def counted(self, frame: Frame) -> Iterator[None]:
+        """Count a request inside of the ``with``. Raises OverCapacityError(QUEUE_FULL)."""
+        if frame.op in _AT_ONCE:
+            yield
+            return
+        holder = (str(frame.meta.get("tenant", "")), frame.op in _LONG)
+        held = self._held[holder]
+        if held >= max(_ALWAYS, self._free // _SHARE):
+            kind = "creates, forks and agents" if holder[1] else "requests"
+            raise OverCapacityError(f"{held} {kind} of this tenant are in progress or wait here", _RETRY_S)
+        self._held[holder] = held + 1
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]
