@@ -62,9 +62,9 @@ class ServerConfig(Branch):
     max_body_bytes: Annotated[int, Field(ge=1, le=32 * 1024 * 1024)] = 8 * 1024 * 1024
     """Maximum bytes of a request body, and of a file that is read; at most 32 MiB."""
     bodies_mib: Positive = 256
-    """Maximum MiB of request bodies that a replica receives and processes at once; more get status 429."""
+    """Maximum MiB of request bodies that a replica processes at once, and of answers that it sends."""
     body_timeout_s: Seconds = 60.0
-    """Maximum time from the first byte of a request body to its last."""
+    """Maximum time to receive a request body, and to send each ``max_body_bytes`` of an answer."""
     max_json_depth: Positive = 64
     """Maximum nesting of a request body."""
     max_json_values: Positive = 20_000
@@ -186,7 +186,7 @@ class QuotaConfig(Branch):
     requests_at_once: Annotated[int, Field(ge=2)] = 8
     """Requests that a gateway replica processes at once; others are queued, fairly between tenants."""
     bodies_mib: Positive = 64
-    """Maximum MiB of one tenant's request bodies that a replica receives and processes at once."""
+    """Maximum MiB of one tenant's request bodies that a replica processes at once, and of its answers."""
     requests_waiting: Positive = 1024
     """Maximum queued requests of one tenant in a replica; more get status 429."""
 

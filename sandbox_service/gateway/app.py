@@ -7,7 +7,7 @@ Hot routes take the bytes of a body and return bytes; all other routes are FastA
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
@@ -17,6 +17,7 @@ from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 
+from .answer_sender import AnswerSender, PassedAnswer
 from .auth import Authenticator, check_rights
 from .bodies import BodyParser
 from .body_reader import BodyReader, ClientDisconnected
@@ -33,6 +34,7 @@ from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
 from .files import FileRoutes
 from .health import OPEN_PATHS, HealthRoutes
+from .held_bytes import HeldBytes
 from .http_errors import allow_header, install_handlers, with_head
 from .inspection import InspectionRoutes
 from .metrics import Metrics
@@ -45,7 +47,7 @@ from .schema_errors import SchemaError
 from .tracing import begin_span, end_span
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from sandbox_service.config import ServerConfig, ServiceConfig
     from sandbox_service.environments.registry import Registry
@@ -59,6 +61,16 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds a replica's requests, in number and in bytes."""
+
+    bodies: BodyReader
+    answers: AnswerSender
+    queue: FairQueue | None = None
+    """Set if there are several tenants."""
+
+
 class Gateway:
     """An ASGI application in front of the hot routes and of FastAPI's application."""
 
@@ -70,8 +82,7 @@ class Gateway:
         authenticator: Authenticator,
         metrics: Metrics,
         log: RequestLog,
-        bodies: BodyReader,
-        queue: FairQueue | None = None,
+        bounds: Bounds,
         tracing: Tracing | None = None,
     ) -> None:
         self._hot = {route.path: route for route in hot}
@@ -79,8 +90,9 @@ class Gateway:
         self._authenticator = authenticator
         self._metrics = metrics
         self._log = log
-        self._bodies = bodies
-        self._queue = queue
+        self._bodies = bounds.bodies
+        self._answers = bounds.answers
+        self._queue = bounds.queue
         self._tracing = tracing
 
     def show_fleet(self, view: Callable[[], FleetView]) -> None:
@@ -109,6 +121,7 @@ class Gateway:
         finally:
             # After the response: the body is in memory, and the request occupies the event loop, until then.
             self._bodies.release(exchange)
+            self._answers.release(exchange)
             if self._queue is not None and exchange.permit is not None:
                 self._queue.release(exchange.permit)
             self._metrics.request_finished(exchange)
@@ -129,6 +142,7 @@ class Gateway:
             return
         try:
             response = await self._handle(route, exchange, receive)
+            self._answers.admit(exchange, len(response.body))
         except ServiceError as error:
             response = route.error_response(exchange, error)
         except ClientDisconnected:
@@ -136,7 +150,7 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
             self._log.log_defect(exchange, error)
             response = route.error_response(exchange, ServiceError(ErrorCode.INTERNAL))
-        await send_response(send, exchange, response)
+        await self._answers.send(send, exchange, response)
 
     async def _handle(self, route: HotRoute, exchange: HttpExchange, receive: Receive) -> HttpResponse:
         self._authenticate(exchange)
@@ -165,36 +179,23 @@ class Gateway:
 
     async def _serve_rest(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
-        head = exchange.method == "HEAD"
-        if head:
+        if exchange.method == "HEAD":
             # FastAPI's routes have no HEAD; its response is that of GET without the body.
             inner["method"] = "GET"
-        started = False
-
-        async def send_on(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                exchange.status = message["status"]
-                own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
-                message["headers"] = [*message["headers"], *own]
-            elif head:
-                message = {**message, "body": b""}
-            await send(message)
-
+        answer = PassedAnswer(self._answers, exchange, send)
         try:
             self._authenticate(exchange)
             if self._queue is not None and exchange.tenant:
                 exchange.permit = await self._queue.acquire(exchange.tenant)
-            await self._rest(inner, receive, send_on)
+            await self._rest(inner, receive, answer.send)
         except ServiceError as error:
-            answer = error_page if is_console(exchange.path) else problem_response
-            await send_response(send, exchange, answer(exchange, error))
+            respond = error_page if is_console(exchange.path) else problem_response
+            await send_response(send, exchange, respond(exchange, error))
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
             self._log.log_defect(exchange, error)
-            if not started:
+            if not answer.started:
                 await send_response(
                     send, exchange, problem_response(exchange, ServiceError(ErrorCode.INTERNAL))
                 )
@@ -237,7 +238,8 @@ def build_app(
     dispatcher = Dispatcher(backend, deadlines)
     metrics = Metrics()
     log = RequestLog(log_every)
-    queue, bodies = _bounds(config, quota or QuotaConfig(), metrics)
+    bounds = _bounds(config, quota or QuotaConfig(), metrics)
+    queue = bounds.queue
     parser = BodyParser(config.max_json_depth, config.max_json_values)
     native = NativeRoutes(dispatcher, registry, metrics, log, parser, queue)
     compat = CompatRoutes(dispatcher, registry, parser)
@@ -247,20 +249,17 @@ def build_app(
     consoles = console_routers(dispatcher, registry, metrics, authenticator, queue, config.console_runs)
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
-        _rest(dispatcher, registry, metrics, bodies, config, consoles),
+        _rest(dispatcher, registry, metrics, bounds.bodies, config, consoles),
         authenticator=authenticator,
         metrics=metrics,
         log=log,
-        bodies=bodies,
-        queue=queue,
+        bounds=bounds,
         tracing=tracing,
     )
 
 
-def _bounds(
-    config: ServerConfig, quota: QuotaConfig, metrics: Metrics
-) -> tuple[FairQueue | None, BodyReader]:
-    """Return the queue and the reader of bodies that bound each tenant; a single tenant is not bounded."""
+def _bounds(config: ServerConfig, quota: QuotaConfig, metrics: Metrics) -> Bounds:
+    """Return what bounds requests, bodies and answers; a single tenant has no bounds of its own."""
     several = len(config.tenants) > 1
     most = config.bodies_mib * _MIB
     of_one = min(most, quota.bodies_mib * _MIB) if several else most
@@ -269,9 +268,11 @@ def _bounds(
     bodies = BodyReader(
         least, config.body_timeout_s, max(least, most), max(least, of_one), fronted=config.haproxy
     )
+    waiting = HeldBytes("answers that are being sent", max(least, most), max(least, of_one))
+    answers = AnswerSender(waiting, least, config.body_timeout_s)
     queue = FairQueue(quota, metrics.observe_wait) if several else None
     metrics.set_gauges(lambda: queue.waiting if queue else 0, lambda: bodies.held_bytes)
-    return queue, bodies
+    return Bounds(bodies, answers, queue)
 
 
 def _rest(

@@ -8,11 +8,12 @@ tenant, or of all tenants, is rejected before more of it is read; clients retry 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import OverCapacityError, ServiceError
+
+from .held_bytes import HeldBytes
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from .exchange import HttpExchange
 
 
-_RETRY_S = 1.0
-_MIB = 1024 * 1024
 _LONGEST_NUMBER = 18
 """Digits of a Content-Length that are parsed; a longer one is too large whatever its digits are."""
 
@@ -43,15 +42,12 @@ class BodyReader:
         self._fronted = fronted
         self._limit = limit
         self._timeout_s = timeout_s
-        self._most = most
-        self._most_of_one = most_of_one
-        self._held: Counter[str] = Counter()
-        self._all = 0
+        self._held = HeldBytes("request bodies that are being processed", most, most_of_one)
 
     @property
     def held_bytes(self) -> int:
         """Bytes of all bodies that are being received or processed."""
-        return self._all
+        return self._held.total
 
     async def read(self, exchange: HttpExchange, receive: Receive) -> bytes:
         """Return the whole body, which counts until ``release``.
@@ -87,10 +83,7 @@ class BodyReader:
         """Stop counting the body of an answered request. Idempotent."""
         size, exchange.body_bytes = exchange.body_bytes, 0
         if size:
-            self._all -= size
-            self._held[exchange.tenant] -= size
-            if not self._held[exchange.tenant]:
-                del self._held[exchange.tenant]
+            self._held.give_back(exchange.tenant, size)
 
     async def _read_rest(self, exchange: HttpExchange, receive: Receive, first: bytes) -> bytes:
         chunks = [first]
@@ -111,20 +104,12 @@ class BodyReader:
             self._count(exchange, size - exchange.body_bytes)
 
     def _count(self, exchange: HttpExchange, size: int) -> None:
-        tenant = exchange.tenant
-        if self._held[tenant] + size > self._most_of_one:
+        try:
+            self._held.take(exchange.tenant, size)
+        except OverCapacityError:
             exchange.hang_up = True
-            raise self._no_room("this tenant", self._most_of_one, "quota.bodies_mib")
-        if self._all + size > self._most:
-            exchange.hang_up = True
-            raise self._no_room("all tenants", self._most, "server.bodies_mib")
-        self._held[tenant] += size
-        self._all += size
+            raise
         exchange.body_bytes += size
-
-    def _no_room(self, whose: str, most: int, setting: str) -> OverCapacityError:
-        detail = f"the request bodies of {whose} that are being processed fill {most // _MIB} MiB ({setting})"
-        return OverCapacityError(detail, _RETRY_S)
 
     def _too_large(self) -> ServiceError:
         detail = f"the request body is larger than {self._limit} bytes (server.max_body_bytes)"

@@ -51,6 +51,8 @@ class HttpExchange:
     error: ErrorCode | None = None
     body_bytes: int = 0
     """Bytes of its body that BodyReader counts."""
+    answer_bytes: int = 0
+    """Bytes of its answer that AnswerSender counts."""
     hang_up: bool = False
     """Its body was not read completely, so the connection closes after the response."""
     span: Span | None = None

@@ -54,6 +54,13 @@ def error_headers(problem: Problem) -> tuple[Header, ...]:
 
 async def send_response(send: Send, exchange: HttpExchange, response: HttpResponse) -> None:
     """Send a response with the request's id; a HEAD request gets the headers alone."""
+    await start_response(send, exchange, response)
+    body = b"" if exchange.method == "HEAD" else response.body
+    await send({"type": "http.response.body", "body": body})
+
+
+async def start_response(send: Send, exchange: HttpExchange, response: HttpResponse) -> None:
+    """Send the status and the headers of a response."""
     exchange.status = response.status
     headers = [
         (b"content-type", response.media_type),
@@ -63,8 +70,6 @@ async def send_response(send: Send, exchange: HttpExchange, response: HttpRespon
         *exchange.last_headers,
     ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    body = b"" if exchange.method == "HEAD" else response.body
-    await send({"type": "http.response.body", "body": body})
 
 
 def timing_of(meta: Mapping[str, object]) -> dict[str, float]:

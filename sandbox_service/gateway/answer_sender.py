@@ -1,0 +1,129 @@
+"""Send answers as fast as their clients read them, within a number of bytes that wait and a time for each.
+
+A large answer counts until the client has read it, but for what the connection itself holds. One that finds
+no room is not sent: a read is refused and may be repeated, while an operation that was executed has an
+unknown outcome for its caller, which the idempotency key settles. The connection of a client that reads too
+slowly is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import OverCapacityError, ServiceError
+
+from .body_reader import ClientDisconnected
+from .exchange import ABANDONED
+from .operations import PROFILE
+from .responses import problem_response, send_response, start_response
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Send
+
+    from .exchange import HttpExchange
+    from .held_bytes import HeldBytes
+    from .responses import HttpResponse
+
+
+LARGE = 64 * 1024
+"""Bytes up to which an answer is not counted, since a connection holds as many itself."""
+_PIECE = 128 * 1024
+
+
+class AnswerSender:
+    """Sends the answers of one gateway replica."""
+
+    def __init__(self, held: HeldBytes, unit_bytes: int, unit_s: float) -> None:
+        """Give an answer ``unit_s`` seconds for each ``unit_bytes``, begun ones included."""
+        self._held = held
+        self._unit_bytes = unit_bytes
+        self._unit_s = unit_s
+
+    def admit(self, exchange: HttpExchange, size: int) -> None:
+        """Count a large answer until ``release``. Raises ServiceError over a bound."""
+        if size <= LARGE:
+            return
+        try:
+            self._held.take(exchange.tenant, size)
+        except OverCapacityError as error:
+            if exchange.method in ("GET", "HEAD") or exchange.route == PROFILE.path:
+                raise
+            detail = f"{error.detail}, so the answer was not sent; retry with the same idempotency key"
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, detail, error.retry_after_s) from None
+        exchange.answer_bytes += size
+
+    def release(self, exchange: HttpExchange) -> None:
+        """Stop counting what was admitted. Idempotent."""
+        size, exchange.answer_bytes = exchange.answer_bytes, 0
+        if size:
+            self._held.give_back(exchange.tenant, size)
+
+    async def send(self, send: Send, exchange: HttpExchange, response: HttpResponse) -> None:
+        """Send a complete response. Raises ClientDisconnected if the client does not read it in time."""
+        if len(response.body) <= LARGE or exchange.method == "HEAD":
+            await send_response(send, exchange, response)
+            return
+        await start_response(send, exchange, response)
+        await self.send_body(send, exchange, {"type": "http.response.body", "body": response.body})
+
+    async def send_body(self, send: Send, exchange: HttpExchange, message: Message) -> None:
+        """Send a body, or a part of one. Raises ClientDisconnected if the client does not read it in time."""
+        body = message.get("body", b"")
+        if len(body) <= LARGE:
+            await send(message)
+            return
+        limit_s = self._unit_s * math.ceil(len(body) / self._unit_bytes)
+        try:
+            async with asyncio.timeout(limit_s):
+                # Each piece waits until the client has read those before it. They are copies: a part of the
+                # body in the connection's buffer would keep all of it in memory.
+                for start in range(0, len(body), _PIECE):
+                    piece = body[start : start + _PIECE]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({**message, "body": b""})
+        except TimeoutError:
+            exchange.status = ABANDONED
+            raise ClientDisconnected from None
+
+
+class PassedAnswer:
+    """Passes on the messages of an application's answer, which begins when its first bytes have room."""
+
+    def __init__(self, sender: AnswerSender, exchange: HttpExchange, send: Send) -> None:
+        self.started = False
+        """Something was sent."""
+        self._sender = sender
+        self._exchange = exchange
+        self._send = send
+        self._start: Message | None = None
+        self._refused = False
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the answer. Raises ServiceError if a later part of it has no room."""
+        exchange = self._exchange
+        if self._refused:
+            return
+        if message["type"] == "http.response.start":
+            own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
+            self._start = {**message, "headers": [*message["headers"], *own]}
+            return
+        if exchange.method == "HEAD":
+            message = {**message, "body": b""}
+        try:
+            self._sender.admit(exchange, len(message.get("body", b"")))
+        except ServiceError as error:
+            if self.started:
+                raise
+            self._refused = self.started = True
+            await send_response(self._send, exchange, problem_response(exchange, error))
+            return
+        if self._start is not None:
+            start, self._start = self._start, None
+            self.started = True
+            exchange.status = start["status"]
+            await self._send(start)
+        await self._sender.send_body(self._send, exchange, message)
+        self._sender.release(exchange)
