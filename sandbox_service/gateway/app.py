@@ -63,7 +63,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What bounds a replica's requests, in number and in bytes."""
+    """The bounds of a replica's requests, in number and in bytes."""
 
     bodies: BodyReader
     answers: AnswerSender

@@ -150,18 +150,24 @@ class SupervisorCore:
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            with self._in_flight.counted(frame):
-                if frame.op in _WITHOUT_LEASE and not frame.meta.get("current"):
-                    return await self._answer(frame)
-                if not self.lease.is_held():
-                    await self.lease.require()
-                answer = await self._answer(frame)
-                # Again, since another supervisor may have the instance when the operation took longer.
-                if not self.lease.is_held():
-                    await self.lease.require()
-                return answer
+            place = self._in_flight.begin(frame)
+            try:
+                return await self._answer_as_owner(frame)
+            finally:
+                self._in_flight.end(place)
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
+
+    async def _answer_as_owner(self, frame: Frame) -> Frame:
+        if frame.op in _WITHOUT_LEASE and not frame.meta.get("current"):
+            return await self._answer(frame)
+        if not self.lease.is_held():
+            await self.lease.require()
+        answer = await self._answer(frame)
+        # Again, since another supervisor may have the instance when the operation took longer.
+        if not self.lease.is_held():
+            await self.lease.require()
+        return answer
 
     async def _answer(self, frame: Frame) -> Frame:
         if isinstance(frame.meta.get("tenant"), str):

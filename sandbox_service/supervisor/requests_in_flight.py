@@ -9,9 +9,6 @@ on the connection would wait as well.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import OverCapacityError
@@ -19,6 +16,9 @@ from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
+
+    Holder = tuple[str, bool]
+    """A tenant, and whether its requests are those that may wait for long."""
 
 
 _MOST = 32_768
@@ -38,25 +38,27 @@ class RequestsInFlight:
 
     def __init__(self, most: int = _MOST) -> None:
         self._free = most
-        self._held: Counter[tuple[str, bool]] = Counter()
+        self._held: dict[Holder, int] = {}
 
-    @contextmanager
-    def counted(self, frame: Frame) -> Iterator[None]:
-        """Count a request inside of the ``with``. Raises OverCapacityError(QUEUE_FULL)."""
-        if frame.op in _AT_ONCE:
-            yield
-            return
+    def begin(self, frame: Frame) -> Holder:
+        """Count a request until ``end``, and return what holds its place.
+
+        Raises OverCapacityError(QUEUE_FULL).
+        """
         holder = (str(frame.meta.get("tenant", "")), frame.op in _LONG)
-        held = self._held[holder]
-        if held >= max(_ALWAYS, self._free // _SHARE):
+        held = self._held.get(holder, 0)
+        if held >= max(_ALWAYS, self._free // _SHARE) and frame.op not in _AT_ONCE:
             kind = "creates, forks and agents" if holder[1] else "requests"
             raise OverCapacityError(f"{held} {kind} of this tenant are in progress or wait here", _RETRY_S)
         self._held[holder] = held + 1
         self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
-            self._held[holder] -= 1
-            if not self._held[holder]:
-                del self._held[holder]
+        return holder
+
+    def end(self, holder: Holder) -> None:
+        """Stop counting an answered request."""
+        self._free += 1
+        held = self._held[holder] - 1
+        if held:
+            self._held[holder] = held
+        else:
+            del self._held[holder]
