@@ -47,7 +47,7 @@ class AnswerSender:
         if size <= LARGE:
             return
         try:
-            self._held.take(exchange.tenant, size)
+            self._held.take_bytes(exchange.tenant, size)
         except OverCapacityError as error:
             if exchange.method in ("GET", "HEAD") or exchange.route == PROFILE.path:
                 raise

@@ -47,7 +47,7 @@ class BodyReader:
     @property
     def held_bytes(self) -> int:
         """Bytes of all bodies that are being received or processed."""
-        return self._held.total
+        return self._held.total_bytes
 
     async def read(self, exchange: HttpExchange, receive: Receive) -> bytes:
         """Return the whole body, which counts until ``release``.
@@ -105,7 +105,7 @@ class BodyReader:
 
     def _count(self, exchange: HttpExchange, size: int) -> None:
         try:
-            self._held.take(exchange.tenant, size)
+            self._held.take_bytes(exchange.tenant, size)
         except OverCapacityError:
             exchange.hang_up = True
             raise

@@ -22,11 +22,11 @@ class HeldBytes:
         self._all = 0
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes of all tenants."""
         return self._all
 
-    def take(self, tenant: str, size: int) -> None:
+    def take_bytes(self, tenant: str, size: int) -> None:
         """Count further bytes of a tenant; the first ones always have room, however many they are.
 
         Raises OverCapacityError(QUEUE_FULL) over a bound.

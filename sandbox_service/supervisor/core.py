@@ -150,11 +150,11 @@ class SupervisorCore:
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            place = self._in_flight.begin(frame)
+            place = self._in_flight.begin_request(frame)
             try:
                 return await self._answer_as_owner(frame)
             finally:
-                self._in_flight.end(place)
+                self._in_flight.end_request(place)
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
 

@@ -40,8 +40,8 @@ class RequestsInFlight:
         self._free = most
         self._held: dict[Holder, int] = {}
 
-    def begin(self, frame: Frame) -> Holder:
-        """Count a request until ``end``, and return what holds its place.
+    def begin_request(self, frame: Frame) -> Holder:
+        """Count a request until ``end_request``, and return what holds its place.
 
         Raises OverCapacityError(QUEUE_FULL).
         """
@@ -54,7 +54,7 @@ class RequestsInFlight:
         self._free -= 1
         return holder
 
-    def end(self, holder: Holder) -> None:
+    def end_request(self, holder: Holder) -> None:
         """Stop counting an answered request."""
         self._free += 1
         held = self._held[holder] - 1

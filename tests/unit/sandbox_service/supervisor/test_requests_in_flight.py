@@ -33,7 +33,7 @@ def most_of(requests: RequestsInFlight, op: Op, tenant: str = "ada") -> int:
     """The number of further requests of a tenant that are taken before one is refused."""
     for taken in range(10_000):
         try:
-            requests.begin(request(op, tenant))
+            requests.begin_request(request(op, tenant))
         except OverCapacityError:
             return taken
     raise AssertionError("none was refused")
@@ -55,8 +55,8 @@ def test_every_tenant_has_some_places_when_all_others_are_taken():
 
 def test_an_answered_request_makes_room():
     requests = RequestsInFlight(10_000)
-    for place in [requests.begin(request(Op.STEP)) for _ in range(2000)]:
-        requests.end(place)
+    for place in [requests.begin_request(request(Op.STEP)) for _ in range(2000)]:
+        requests.end_request(place)
     assert most_of(requests, Op.STEP) == 2000
 
 
@@ -65,7 +65,7 @@ def test_what_the_service_itself_asks_is_never_refused(op):
     requests = RequestsInFlight(0)
     assert most_of(requests, Op.STEP, "") == 64
     for _ in range(100):
-        requests.begin(request(op, ""))
+        requests.begin_request(request(op, ""))
 
 
 async def test_creates_that_wait_for_a_box_do_not_hold_up_another_tenants_release() -> None:
