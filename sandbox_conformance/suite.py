@@ -29,10 +29,15 @@ class _Parameters:
             metafunc.parametrize("served", cases, indirect=True, scope="session")
 
 
+class NoChecksError(LookupError):
+    """The words choose none of the checks."""
+
+
 def check(cases: Sequence[Case], words: Sequence[str] = ()) -> bool:
     """Run all checks for the cases, print what fails, and return whether none did.
 
-    ``words`` are further arguments of pytest, such as ``-k`` and a part of a check's name.
+    ``words`` are further arguments of pytest, such as ``-k`` and a part of a check's name. Raises
+    NoChecksError if they choose no check.
     """
     arguments = [
         str(_HERE / "checks"),
@@ -45,4 +50,7 @@ def check(cases: Sequence[Case], words: Sequence[str] = ()) -> bool:
         "no:cacheprovider",
         *words,
     ]
-    return pytest.main(arguments, plugins=[fixtures, _Parameters(cases)]) == pytest.ExitCode.OK
+    status = pytest.main(arguments, plugins=[fixtures, _Parameters(cases)])
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise NoChecksError(" ".join(words))
+    return status == pytest.ExitCode.OK

@@ -6,6 +6,7 @@ packages (``plugins``) stand beside those of the service.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -112,18 +113,20 @@ class Registry:
         self.origins = MappingProxyType(dict(origins))
         self.max_evaluate_s = max_evaluate_s
 
-    def catalog(self, name: str) -> Catalog:
-        """Return the catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT)."""
+    def catalog(self, name: str, others: Iterable[str] = ()) -> Catalog:
+        """Return the catalog of an environment.
+
+        Raises ServiceError(UNKNOWN_ENVIRONMENT), which also names ``others`` that could have been chosen.
+        """
         try:
             return self.catalogs[name]
         except KeyError:
-            known = ", ".join(sorted(self.catalogs))
             if name in self.broken:
                 remedy = self.broken[name]
             elif name in self.absent:
                 remedy = f"it is not set up: {SETUP_COMMAND} {name}"
             else:
-                remedy = f"there are: {known}"
+                remedy = _choices(name, {*self.catalogs, *others})
             detail = f"no environment {name!r}; {remedy}"
             raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail) from None
 
@@ -146,7 +149,7 @@ class Registry:
         known = {*self.catalogs, *self.absent, *self.broken, *OWN_NAMES}
         known |= installed_plugins(PluginGroup.ENVIRONMENTS).keys()
         for name in sorted(set(names) - known):
-            detail = f"pools.{name}: no environment {name!r}; there are: {', '.join(sorted(known))}"
+            detail = f"pools.{name}: no environment {name!r}; {_choices(name, known)}"
             raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail)
 
     def describe_all(self) -> tuple[Environment, ...]:
@@ -189,7 +192,16 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     if config.enabled is None:
         return registry
     enabled = [plugins.names.get(name, name) for name in config.enabled]
-    return make_registry({name: registry.catalog(name) for name in enabled}, absent)
+    # Plugins that are not enabled were not loaded.
+    installed = installed_plugins(PluginGroup.ENVIRONMENTS)
+    return make_registry({name: registry.catalog(name, installed) for name in enabled}, absent)
+
+
+def _choices(name: str, known: Iterable[str]) -> str:
+    """Return the names that there are, and the nearest one."""
+    there = sorted(known)
+    close = difflib.get_close_matches(name, there, n=1)
+    return f"there are: {', '.join(there)}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _described(catalog: Catalog) -> Environment:

@@ -56,6 +56,7 @@ def check(
     """
     try:
         from sandbox_conformance.fixtures import Case
+        from sandbox_conformance.suite import NoChecksError
         from sandbox_conformance.suite import check as run_checks
     except ModuleNotFoundError as error:
         raise fail(_MISSING.format(error.name), WRONG) from error
@@ -70,7 +71,11 @@ def check(
         raise fail("no installed package brings an environment; name one to check", WRONG)
     labels = ", ".join(f"{case.name} ({case.kind})" for case in cases)
     notes().print(f"checking {labels} ...", markup=False, soft_wrap=True)
-    if not run_checks(cases, ["-k", only] if only else []):
+    try:
+        passed = run_checks(cases, ["-k", only] if only else [])
+    except NoChecksError:
+        raise fail(f"no check's name contains {only!r}", WRONG) from None
+    if not passed:
         raise typer.Exit(FAILED)
     results().print(f"passed: {labels}", markup=False, soft_wrap=True)
 

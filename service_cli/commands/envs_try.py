@@ -227,7 +227,7 @@ class HandPlay:
         try:
             arguments = json.loads(written or "{}")
         except ValueError as error:
-            self._problem(f"the arguments of {name} are no JSON: {error}")
+            self._problem(f"the arguments of {name} are not JSON: {error}")
             return
         function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
         call: dict[str, JsonValue] = {"id": "call_0", "type": "function", "function": function}

@@ -81,6 +81,13 @@ def test_an_environment_that_breaks_a_promise_fails_with_the_check_that_found_it
     assert re.search(rf"FAILED .*{check}", done.stdout), done.stdout
 
 
+def test_words_that_no_check_has_are_a_message(packages: Path) -> None:
+    named = ("envs", "check", "trivia.catalog:Trivia", "--sandbox", "process")
+    done = service(packages, *named, "-k", "secresy")
+    assert done.returncode == 2
+    assert "no check's name contains 'secresy'" in done.stderr
+
+
 def test_an_environment_is_played_by_hand(packages: Path) -> None:
     typed = 'hello\n/call look {"drawer": "left"}\n/call look {bad\n/nonsense\n/evaluate\n/quit\n'
     done = service(packages, "envs", "try", "vault.catalog:Vault", typed=typed)
@@ -92,7 +99,7 @@ def test_an_environment_is_played_by_hand(packages: Path) -> None:
         "score 0",
     ):
         assert text in done.stdout, text
-    assert "the arguments of look are no JSON" in done.stderr
+    assert "the arguments of look are not JSON" in done.stderr
     assert "there is no command /nonsense; /help lists them" in done.stderr
     assert done.stderr.rstrip().endswith("released")
 

@@ -52,6 +52,12 @@ def registry(**settings):
     return build_registry(EnvironmentsConfig(**settings))
 
 
+def test_a_mistyped_name_comes_with_those_of_installed_packages_and_the_nearest(packages):
+    packages.install("chess-pack", FILES, CHESS)
+    with pytest.raises(ServiceError, match=r"there are: .*chess, .*echo.*; did you mean chess\?"):
+        registry(enabled=("ches",))
+
+
 def test_an_installed_environment_is_served_and_says_where_it_comes_from(packages):
     packages.install("chess-pack", FILES, CHESS)
     found = registry()

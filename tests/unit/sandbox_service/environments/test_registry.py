@@ -81,6 +81,8 @@ def test_an_environment_that_cannot_be_described_hides_no_other(wrong) -> None:
 def test_settings_of_a_pool_that_no_environment_would_read_are_refused() -> None:
     registry = build_registry(EnvironmentsConfig(enabled=("echo",)))
     registry.check_pools(["echo", "code", "appworld"])
-    with pytest.raises(ServiceError, match=r"pools\.cod: no environment 'cod'; there are: .*code") as caught:
+    with pytest.raises(
+        ServiceError, match=r"pools\.cod: no environment 'cod'; .*code.*mean code\?"
+    ) as caught:
         registry.check_pools(["code", "cod"])
     assert caught.value.code is ErrorCode.UNKNOWN_ENVIRONMENT
