@@ -77,7 +77,7 @@ def _declared(plugin: Plugin, module: ModuleType) -> int | None:
     if version is None:
         return None
     if type(version) is not int:
-        raise plugin.error(f"{module.__name__}.{_DECLARATION} is {version!r}, which is no whole number")
+        raise plugin.error(f"{module.__name__}.{_DECLARATION} is {version!r}, which is not a whole number")
     if version != API_VERSION:
         raise plugin.error(
             f"it is written for version {version} of the plugin interfaces, and this is version "

@@ -82,7 +82,7 @@ def store_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         # Without the first error, whose text may be a part of the password.
-        raise ValueError(f"store.url is no URL of a database: {shown_url(text)}") from None
+        raise ValueError(f"store.url is not the URL of a database: {shown_url(text)}") from None
     backend = url.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")

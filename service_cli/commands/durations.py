@@ -15,6 +15,6 @@ def duration_s(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise typer.BadParameter(
-            f"{text!r} is no duration; write minutes, hours, days or weeks as 90m, 12h, 30d, 4w"
+            f"{text!r} is not a duration; write minutes, hours, days or weeks as 90m, 12h, 30d, 4w"
         )
     return float(found[1]) * _UNITS_S[found[2]]

@@ -59,11 +59,11 @@ def new(
 def _problem(name: str, module: str) -> str | None:
     if not _NAME.fullmatch(name):
         return (
-            f"{name!r} is no name: up to 40 lower-case letters, digits, _ and -, the first a letter and the "
-            "last none of _ and -"
+            f"{name!r} is not a name: up to 40 lower-case letters, digits, _ and -, the first a letter and "
+            "the last neither _ nor -"
         )
     if keyword.iskeyword(module) or keyword.iskeyword(_class_name(module)):
-        return f"{name!r} is no name: a module or class of Python cannot have it"
+        return f"{name!r} is not a name: a module or class of Python cannot have it"
     if name in OWN_NAMES:
         return f"there is an environment {name!r} already"
     if module in sys.stdlib_module_names or find_spec(module) is not None:

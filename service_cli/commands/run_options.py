@@ -98,7 +98,7 @@ def create_params(text: str | None) -> dict[str, JsonValue] | None:
     try:
         params: JsonValue = json.loads(text)
     except ValueError as error:
-        raise fail(f"--params is no JSON: {error}", WRONG) from None
+        raise fail(f"--params is not JSON: {error}", WRONG) from None
     if not isinstance(params, dict):
         raise fail('--params is a JSON object, such as {"attempts": 2}', WRONG)
     return params

@@ -14,4 +14,4 @@ def unix_time(text: str) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no time; write {EXAMPLES}") from None
+        raise typer.BadParameter(f"{text!r} is not a time; write {EXAMPLES}") from None

@@ -213,7 +213,7 @@ def _try_address(address: str) -> str | None:
     """Return why an address cannot be connected to; None if it can."""
     host, _, port = address.rpartition(":")
     if not port.isdigit():
-        return f"{address} is no address such as 10.0.0.1:6379"
+        return f"{address} is not an address such as 10.0.0.1:6379"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
             return None

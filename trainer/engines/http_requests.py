@@ -83,7 +83,7 @@ class HttpRequests:
                 why = f"{type(error).__name__}: {error}"
             if time.monotonic() + pause_s >= until:
                 raise EngineLost(f"the server did not serve {path} for {self._unreachable_s:g} s: {why}")
-            logger.warning("%s is repeated in %g s: %s", path, pause_s, why)
+            logger.warning("retrying %s in %g s: %s", path, pause_s, why)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

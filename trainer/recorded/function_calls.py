@@ -60,7 +60,7 @@ def _calls_in(text: str) -> tuple[CallValue, ...]:
     try:
         value = json_value(text)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"is no JSON of a call: {error}") from None
+        raise RowError(f"is not JSON of a call: {error}") from None
     found = value if isinstance(value, list) else [value]
     calls = [each for each in found if isinstance(each, dict)]
     if not 0 < len(found) <= MOST_TOOL_CALLS or len(calls) < len(found):

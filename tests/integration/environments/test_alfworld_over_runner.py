@@ -95,7 +95,7 @@ def test_boxes_say_the_same(catalog):
 
 
 def test_there_are_no_parameters(box, catalog):
-    with pytest.raises(RefusedError, match="there is: none") as refused:
+    with pytest.raises(RefusedError, match="this environment takes no parameters") as refused:
         GameEpisode.create(box, catalog, APPLE, world_type="Text")
     assert refused.value.code == "invalid_request"
 

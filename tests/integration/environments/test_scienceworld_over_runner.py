@@ -127,7 +127,7 @@ def test_the_task_is_told_at_the_opening(box, catalog):
         ({"simplifications": "easy,openDoors"}, "easy stands alone"),
         ({"simplifications": 3}, "a text with commas"),
         ({"valid_actions": "yes"}, "true or false"),
-        ({"difficulty": 1}, "there is: simplifications, valid_actions"),
+        ({"difficulty": 1}, "there are: simplifications, valid_actions"),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_what_there_is(box, catalog, params, sentence):

@@ -80,7 +80,7 @@ def test_one_name_of_two_packages_is_a_clash_that_names_both(packages):
             "TRAINING_SANDBOX_API = 2",
             r"written for version 2 of the plugin interfaces, and this is version 1",
         ),
-        ("TRAINING_SANDBOX_API = '1'", "is '1', which is no whole number"),
+        ("TRAINING_SANDBOX_API = '1'", "is '1', which is not a whole number"),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded_names_package_entry_point_and_cause(packages, source, cause):

@@ -13,6 +13,7 @@ from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, Wo
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .game_actions import ACT, ACT_TOOL, parse_moves
+from .parameters import unknown_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,10 +70,7 @@ class GameWorld(World):
     def start(self) -> Start:
         unknown = sorted(set(self.context.params) - set(self.PARAMS))
         if unknown:
-            known = ", ".join(self.PARAMS) or "none"
-            raise WorldError(
-                f"there is no parameter {unknown[0]!r}; there is: {known}", BoxErrorCode.INVALID_REQUEST
-            )
+            raise WorldError(unknown_parameter(unknown[0], self.PARAMS), BoxErrorCode.INVALID_REQUEST)
         self.turn = self.open_game()
         messages = [
             {"role": "system", "content": self.system_prompt()},

@@ -12,6 +12,8 @@ from typing import ClassVar
 from sandbox_service.runner.world import JsonObject, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
+from .parameters import unknown_parameter
+
 _ROUNDING = 1e-9
 """Differences of scores that arithmetic makes."""
 
@@ -42,9 +44,7 @@ class TaskWorld(World):
     def start(self) -> Start:
         unknown = sorted(set(self.context.params) - set(self.PARAMS))
         if unknown:
-            known = ", ".join(self.PARAMS) or "none"
-            detail = f"there is no parameter {unknown[0]!r}; there is: {known}"
-            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+            raise WorldError(unknown_parameter(unknown[0], self.PARAMS), BoxErrorCode.INVALID_REQUEST)
         opening = self.open_task()
         messages = [{"role": "system", "content": self.SYSTEM}, {"role": "user", "content": opening}]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}

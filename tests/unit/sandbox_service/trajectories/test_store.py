@@ -300,8 +300,11 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
         ("sqlite://", "must name an SQLite file"),
         ("sqlite:///:memory:", "must name an SQLite file"),
         ("mysql://host/db", "only sqlite and postgresql"),
-        ("no url at all", "no URL of a database"),
-        ("postgresql://sandbox:p@s:s3cret@db/t", "no URL of a database: postgresql://sandbox:[*]{3}@db/t$"),
+        ("no url at all", "is not the URL of a database"),
+        (
+            "postgresql://sandbox:p@s:s3cret@db/t",
+            "is not the URL of a database: postgresql://sandbox:[*]{3}@db/t$",
+        ),
     ],
 )
 def test_a_url_of_another_kind_is_refused(url, why):

@@ -71,10 +71,10 @@ def test_the_page_quotes_the_package_and_counts_its_lines(written, tmp_path) -> 
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("Chess", "is no name"),
-        ("9chess", "is no name"),
-        ("vault-", "is no name"),
-        ("vault_", "is no name"),
+        ("Chess", "is not a name"),
+        ("9chess", "is not a name"),
+        ("vault-", "is not a name"),
+        ("vault_", "is not a name"),
         ("class", "a module or class of Python cannot have it"),
         ("none", "a module or class of Python cannot have it"),
         ("code", "there is an environment 'code' already"),

@@ -37,5 +37,5 @@ def test_a_time_is_local_unless_it_has_an_offset(text):
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-02-30", "31.01.2026"])
 def test_other_texts_are_refused_with_examples(text):
-    with pytest.raises(typer.BadParameter, match="is no time; write 2026-01-31 or"):
+    with pytest.raises(typer.BadParameter, match="is not a time; write 2026-01-31 or"):
         unix_time(text)

@@ -202,7 +202,7 @@ def test_export_to_a_place_that_cannot_be_written_says_so(run, url, tmp_path):
         pytest.param(("show", "s1.zz"), "`trajectories list` shows the latest", id="unknown instance"),
         pytest.param(("list", "--url", "sqlite:///nowhere/t.sqlite"), "--url", id="no file"),
         pytest.param(("list", "--url", "mysql://host/db"), "only sqlite and postgresql", id="other database"),
-        pytest.param(("list", "--url", "nonsense"), "no URL of a database", id="no URL"),
+        pytest.param(("list", "--url", "nonsense"), "is not the URL of a database", id="no URL"),
         pytest.param(
             ("list", "--url", "postgresql://127.0.0.1:1/x"), "and the database running?", id="no server"
         ),
@@ -256,7 +256,7 @@ def test_prune_leaves_what_never_ended_and_says_so(run, url):
     [
         ((), "--older-than DURATION"),
         (("--older-than", "59m", "--yes"), "at least 1h"),
-        (("--older-than", "30"), "is no duration"),
+        (("--older-than", "30"), "is not a duration"),
         (("--older-than", "30d"), "pass --yes"),
     ],
     ids=["no rule", "too young", "no unit", "nobody to ask"],

@@ -57,7 +57,7 @@ def test_a_named_cluster_of_the_environment_is_the_only_one_tried(rays_files, mo
 
 
 def test_an_address_without_a_port_is_refused() -> None:
-    assert LocalMachine().try_connecting("10.0.0.1") == "10.0.0.1 is no address such as 10.0.0.1:6379"
+    assert LocalMachine().try_connecting("10.0.0.1") == "10.0.0.1 is not an address such as 10.0.0.1:6379"
 
 
 def test_a_service_of_this_machine_is_found_in_spite_of_a_proxy(monkeypatch) -> None:

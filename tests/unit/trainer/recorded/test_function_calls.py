@@ -82,7 +82,7 @@ def test_a_call_without_loss_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("I look outside.", "is no JSON of a call: Expecting value"),
+        ("I look outside.", "is not JSON of a call: Expecting value"),
         ("3", "must be an object with name and arguments, or a list"),
         ("[]", "must be an object with name and arguments, or a list"),
         ('{"arguments": {}}', "name: Field required"),

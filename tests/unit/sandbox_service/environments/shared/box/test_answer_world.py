@@ -71,5 +71,5 @@ def test_the_answer_is_the_last_tag_or_the_whole_text(text, answer) -> None:
 
 
 def test_an_unknown_parameter_is_refused_by_name() -> None:
-    with pytest.raises(WorldError, match="there is no parameter 'size'; there is: none"):
+    with pytest.raises(WorldError, match="no parameter 'size': this environment takes no parameters"):
         world(size=3).start()
