@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,13 +19,15 @@ from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, results, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from sandbox_contract.inspection import PoolStats, Stats, SupervisorStats
 
 
+_UNBOUNDED = 10_000
+"""Columns of a terminal that cuts nothing."""
 _COUNTS = ("boxes", "idle", "busy", "starting", "resetting", "instances", "waiting")
 
 
@@ -82,16 +85,41 @@ def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     made = sum(pool.started_total for pool in supervisor.pools)
     gone = sum(pool.destroyed_total for pool in supervisor.pools)
     head = f"{supervisor.name} on {supervisor.node}, {state}; {made} boxes started, {gone} destroyed"
+    rows = [row for pool in supervisor.pools for row in _rows_of(pool)]
+    return Text(f"\n{head}"), _Pools(rows), *_protections(supervisor)
+
+
+class _Pools:
+    """The pools of a supervisor: a table where it fits into the terminal, and else a list."""
+
+    def __init__(self, rows: Sequence[tuple[str, ...]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        table = _table(self._rows)
+        if Measurement.get(console, options.update(width=_UNBOUNDED), table).maximum <= options.max_width:
+            yield table
+        else:
+            yield from map(_in_words, self._rows)
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> Table:
     # Without lines between the columns the table fits into 80 columns.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("environment", no_wrap=True)
     table.add_column("sandbox", no_wrap=True)
     for column in _COUNTS:
         table.add_column(column, justify="right", no_wrap=True)
-    for pool in supervisor.pools:
-        for row in _rows_of(pool):
-            table.add_row(*row)
-    return Text(f"\n{head}"), table, *_protections(supervisor)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _in_words(row: tuple[str, ...]) -> Text:
+    """Return a row as a line that may be folded between its numbers."""
+    environment, sandbox, *counts = row
+    facts = [f"{name} {count}" for name, count in zip(_COUNTS, counts, strict=False) if count]
+    return Text(" ".join(filter(None, (environment, sandbox))) + ": " + ", ".join(facts))
 
 
 def _protections(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:

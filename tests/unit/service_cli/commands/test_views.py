@@ -12,9 +12,9 @@ from service_cli.commands.envs import environments_view
 from service_cli.commands.status import stats_view
 
 
-def printed(view: RenderableType) -> list[str]:
+def printed(view: RenderableType, width: int = 80) -> list[str]:
     text = io.StringIO()
-    Console(file=text, width=80, highlight=False).print(view)
+    Console(file=text, width=width, highlight=False).print(view)
     return text.getvalue().splitlines()
 
 
@@ -60,6 +60,19 @@ def test_the_status_of_a_full_fleet_keeps_its_words_and_numbers_whole():
         "4096",
     ]
     assert any("246912 boxes started" in line for line in lines)
+
+
+def test_the_status_in_a_narrow_terminal_is_a_list_with_whole_numbers():
+    figures = {"image_busy": 7, "image_queued": 3, "max_image_boxes": 32}
+    pools = (pool("scienceworld", "process"), pool("code", "docker").model_copy(update=figures))
+    supervisor = SupervisorStats(name="s", node="n", draining=False, uptime_s=1, pools=pools)
+    lines = printed(stats_view(Stats(supervisors=(supervisor,), instances=0, queued=0), "http://h"), 60)
+    assert max(map(len, lines)) <= 60
+    text = " ".join(" ".join(lines).split())
+    rest = "idle 100, busy 100, starting 10, resetting 10, instances 16384, waiting 4096"
+    assert f"scienceworld process: boxes 220 of 256, {rest}" in text
+    assert f"code docker: boxes 220 of 288, {rest}" in text
+    assert "- images: boxes of 32, busy 7, waiting 3" in text
 
 
 def test_the_status_shows_boxes_of_images_of_single_tasks_apart():
