@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .catalogue import models_in, models_in_list, settings_of
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 
 _QUOTED = re.compile(r"'([^']*)'")
 _MOST_PROPOSED = 3
+_PLAIN = MappingProxyType(
+    {
+        "tuple_type": "should be a list",
+        "list_type": "should be a list",
+        "model_type": "should be a table or object",
+        "model_attributes_type": "should be a table or object",
+        "dict_type": "should be a table or object",
+        "extra_forbidden": "there is no such field",
+    }
+)
+"""Clauses for files of TOML and JSON, by pydantic's types of errors."""
+_LENGTHS = MappingProxyType({"too_short": ("least", "min_length"), "too_long": ("most", "max_length")})
 
 
 def mistakes(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree) -> str:
@@ -38,13 +51,23 @@ def mistakes(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree)
 
 
 def _clause(error: ErrorDetails) -> str:
+    if error["type"] == "finite_number":
+        return f"{error['input']} is not a finite number: set one, or leave the setting out for its default"
+    return plain_clause(error)
+
+
+def plain_clause(error: ErrorDetails) -> str:
+    """Return what is wrong with a value, in the words of those who write files, not in those of Python."""
     context = error.get("ctx", {})
+    if error["type"] in _PLAIN:
+        return _PLAIN[error["type"]]
+    if error["type"] in _LENGTHS:
+        most, bound = _LENGTHS[error["type"]]
+        return f"should have at {most} {context[bound]} item{'s' if context[bound] != 1 else ''}"
     if error["type"] == "union_tag_invalid":
         return _not_one_of(str(context["tag"]), _QUOTED.findall(context["expected_tags"]))
     if error["type"] in ("literal_error", "enum"):
         return _not_one_of(str(error["input"]), _QUOTED.findall(context["expected"]))
-    if error["type"] == "finite_number":
-        return f"{error['input']} is not a finite number: set one, or leave the setting out for its default"
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     return error["msg"][:1].lower() + error["msg"][1:]

@@ -10,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sandbox_contract.frames import ConversationFrame
 from sandbox_contract.messages import Message, Tool
+from sandbox_settings import plain_clause
 
 from .bad_rows import RowError, UnplayedError
 from .rows import json_value
@@ -100,7 +101,7 @@ def validated(model: type[RowModel], row: JsonObject) -> RowModel:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
-        raise RowError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+        raise RowError(f"{place}: {plain_clause(first)}" if place else plain_clause(first)) from None
 
 
 def is_empty(message: Message) -> bool:

@@ -25,6 +25,18 @@ def test_a_value_that_is_misspelt_comes_with_the_nearest_one():
     assert "did you mean" not in told("algorithm.kl.place=quux")
 
 
+@pytest.mark.parametrize(
+    ("word", "clause"),
+    [
+        ("environments.code.task_files=tasks.jsonl", "environments.code.task_files: should be a list"),
+        ("sandbox=docker", "sandbox: should be a table or object"),
+    ],
+)
+def test_values_of_another_form_are_described_without_the_words_of_python(word: str, clause: str):
+    with pytest.raises(SettingsError, match=clause):
+        read_config(None, [word])
+
+
 def test_a_setting_without_its_group_comes_with_the_group():
     with pytest.raises(SettingsError, match=r"port: there is no such setting; did you mean server\.port\?"):
         read_config(None, ["port=9000"])

@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from sandbox_settings import plain_clause
+
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 
 UNSUPPORTED: dict[str, str] = {
@@ -290,7 +292,7 @@ def parse_task_toml(text: str) -> TaskToml:
     try:
         parsed = TaskToml.model_validate(kept)
     except ValidationError as error:
-        reasons += [_reason(each["loc"], each["type"], each["msg"]) for each in error.errors()]
+        reasons += [_reason(each["loc"], each["type"], plain_clause(each)) for each in error.errors()]
         raise TaskRefused("; ".join(reasons)) from None
     if reasons:
         raise TaskRefused("; ".join(reasons))
@@ -337,4 +339,4 @@ def _reason(location: tuple[int | str, ...], kind: str, message: str) -> str:
     name = ".".join(map(str, location)) or "task.toml"
     if kind == "extra_forbidden":
         return f"{name} is not a key of the format"
-    return f"{name}: {message.removeprefix('Value error, ')}"
+    return f"{name}: {message}"

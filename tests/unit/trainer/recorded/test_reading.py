@@ -236,9 +236,9 @@ BAD = [
     ({"question": "?"}, r"is not recognized by its columns \(question\); known ones are run"),
     ({"sequence": 0, "operation": "step"}, "is an event; export episodes"),
     ({"messages": [ASK, SAY], "scores": 1}, "unknown column scores; correct the name, or list it"),
-    ({"messages": [ASK, SAY], "score": float("nan")}, "score: Input should be a finite number"),
+    ({"messages": [ASK, SAY], "score": float("nan")}, "score: input should be a finite number"),
     ({"messages": [ASK, SAY], "step_rewards": [float("inf")]}, "step_rewards.0: .* finite number"),
-    ({"messages": []}, "messages: Tuple should have at least 1 item"),
+    ({"messages": []}, "messages: should have at least 1 item"),
     ({"messages": [ASK]}, "no message of the assistant, .*skip_unplayed=true"),
     ({"messages": [SAY, ASK]}, "begins with the assistant's message: the task"),
     ({"messages": [ASK, {"role": "assistant", "content": " "}]}, "all messages of the assistant are empty"),
@@ -271,7 +271,7 @@ BAD = [
     ({**PAIR, "score_chosen": 1, "score_rejected": 2.5}, "rejected completion has the higher score, by 1.5"),
     ({"prompt": "?", "completion": ""}, "completion: is empty"),
     ({"prompt": "?", "completion": "4", "label": None}, "label: is null"),
-    ({"prompt": "?", "completion": "4", "label": "perhaps"}, "label: Input should be a valid boolean"),
+    ({"prompt": "?", "completion": "4", "label": "perhaps"}, "label: input should be a valid boolean"),
     ({"spec": {}, "trajectories": []}, "spec.index: Field required"),
 ]
 

@@ -53,16 +53,16 @@ def test_a_line_need_not_name_its_environment_and_may_be_empty(tmp_path: Path) -
     ("row", "words"),
     [
         ("{", "not valid JSON"),
-        ({**ROW, "task_id": ""}, "task_id: String should have at least 1 character"),
-        ({**ROW, "messages": []}, "messages: Tuple should have at least 1 item"),
+        ({**ROW, "task_id": ""}, "task_id: string should have at least 1 character"),
+        ({**ROW, "messages": []}, "messages: should have at least 1 item"),
         (
             {**ROW, "messages": [{"role": "user", "content": "?"}]},
             "only the assistant's messages",
         ),
         ({**ROW, "messages": [{"role": "robot"}]}, "messages.0.role"),
-        ({**ROW, "score": 1}, "score: Extra inputs"),
+        ({**ROW, "score": 1}, "score: there is no such field"),
         ({**ROW, "environment": "code"}, "environment: the line is for code, the run is on textcraft"),
-        ([], "line: Input should be a valid dictionary"),
+        ([], "line: should be a table or object"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path: Path, row: object, words: str) -> None:

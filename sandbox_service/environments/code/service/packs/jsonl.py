@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_settings import plain_clause
 
 from .task import CodeTask
 
@@ -37,8 +38,9 @@ def load_jsonl(path: Path) -> tuple[CodeTask, ...]:
 def read_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
     """Yield line numbers and values of a JSONL file; empty lines are skipped."""
     try:
+        # Editors of Windows write a byte order mark first.
         # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
-        lines = path.read_bytes().decode().split("\n")
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except OSError as error:
         raise invalid(str(path), f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -67,7 +69,7 @@ def mismatch(place: str, error: ValidationError) -> ServiceError:
     """Return the error of a row that does not fit its model, from the form that fits furthest."""
     closest = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     field = ".".join(str(part) for part in closest["loc"]) or "task"
-    return invalid(place, f"{field}: {closest['msg']}")
+    return invalid(place, f"{field}: {plain_clause(closest)}")
 
 
 def invalid(place: str, reason: str) -> ServiceError:

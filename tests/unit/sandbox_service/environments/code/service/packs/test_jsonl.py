@@ -20,6 +20,12 @@ def test_tasks_are_read_in_order_and_empty_lines_passed_over(tmp_path: Path) -> 
     assert [task.id for task in load_jsonl(path)] == ["a", "b"]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(ROW) + "\n", encoding="utf-8-sig")
+    assert [task.id for task in load_jsonl(path)] == ["a"]
+
+
 def test_the_result_file_depends_on_the_grader(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     rows = [ROW, {**ROW, "id": "b", "grader": TESTS}, {**ROW, "id": "c", "answer_file": "out/x.txt"}]
@@ -34,6 +40,9 @@ def test_the_result_file_depends_on_the_grader(tmp_path: Path) -> None:
         ({"id": "a b"}, "id:"),
         ({"prompt": None}, "prompt:"),
         ({"grader": {"kind": "guess"}}, "grader:"),
+        ({"grader": {"kind": "numric"}}, "grader: 'numric' is not one of: "),
+        ({"grader": {"kind": "exact", "answers": "yes"}}, "grader.exact.answers: should be a list"),
+        ({"grader": "exact"}, "grader: should be a table or object"),
         ({"grader": {"kind": "exact", "answers": []}}, "grader.exact.answers:"),
         ({"grader": {"kind": "numeric", "answer": "many"}}, "grader.numeric.answer:"),
         ({"grader": {"kind": "numeric", "answer": 1, "abs_tol": -1}}, "grader.numeric.abs_tol:"),
@@ -41,12 +50,12 @@ def test_the_result_file_depends_on_the_grader(tmp_path: Path) -> None:
         ({"grader": {"kind": "f1", "answers": ["x"], "threshold": 2}}, "grader.f1.threshold:"),
         (
             {"grader": {**TESTS, "tests": ["assert f( == 1"]}},
-            "grader.tests.tests.0: Value error, must be Python",
+            "grader.tests.tests.0: must be Python",
         ),
         ({"grader": {**TESTS, "names": ["f()"]}}, "grader.tests.names.0:"),
         ({"grader": {**TESTS, "names": ["class"]}}, "grader.tests.names.0:"),
         *(
-            ({"grader": {**TESTS, "tests": [code]}}, "grader.tests.tests.0: Value error, must be Python")
+            ({"grader": {**TESTS, "tests": [code]}}, "grader.tests.tests.0: must be Python")
             for code in ("return 1", "break", "await f()", "assert 1\0", MANY_OPERANDS, DEEP)
         ),
         ({"grader": {"kind": "exact", "answers": ["yes", " \n"]}}, "grader.exact.answers.1:"),
@@ -56,17 +65,17 @@ def test_the_result_file_depends_on_the_grader(tmp_path: Path) -> None:
         ({"files": {"data/": "y"}}, "files.data/"),
         ({"files": {"x" * 256: "y"}}, "files.xxx"),
         ({"files": {"x/" * 500 + "x": "y"}}, "files.x/x"),
-        ({"files": {"a": "1", "./a": "2"}}, "task: Value error, files: a is there twice"),
+        ({"files": {"a": "1", "./a": "2"}}, "task: files: a is there twice"),
         (
             {"files": {"a/b/c": "1", "a": "2"}},
-            "task: Value error, files: a is a file, and the folder of a/b/c",
+            "task: files: a is a file, and the folder of a/b/c",
         ),
-        ({"files": {"out": "1"}, "answer_file": "out/x"}, "task: Value error, files: out is a file, and"),
+        ({"files": {"out": "1"}, "answer_file": "out/x"}, "task: files: out is a file, and"),
         ({"answer_file": "a/../../b"}, "answer_file:"),
         ({"max_steps": 0}, "max_steps:"),
-        ({"promt": "x"}, "promt: Extra inputs"),
+        ({"promt": "x"}, "promt: there is no such field"),
         ({"reference": [{"tool": "rm"}]}, "reference.0.tool:"),
-        ({"reference": [{"tool": "python"}]}, "reference.0: Value error, python needs the argument 'code'"),
+        ({"reference": [{"tool": "python"}]}, "reference.0: python needs the argument 'code'"),
     ],
 )
 def test_an_error_names_file_line_and_field(tmp_path: Path, change: dict, field: str) -> None:
@@ -83,7 +92,7 @@ def test_an_error_names_file_line_and_field(tmp_path: Path, change: dict, field:
     [
         (b"", "holds no task"),
         (b"{", ":1: not valid JSON"),
-        (b"[]\n", ":1: task: Input should be"),
+        (b"[]\n", ":1: task: should be"),
         (b"[" * 100_000, ":1: not valid JSON"),
         (b'{"id": "a", "files": {"x": "\\ud800"}}', ":1: not valid JSON"),
         (b"\xff\xfe", "is not UTF-8 text at byte 0"),

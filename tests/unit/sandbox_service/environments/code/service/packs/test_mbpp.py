@@ -73,7 +73,7 @@ def test_references_pass_and_constants_do_not(tmp_path: Path, play: Any, submit:
         ({"test_list": ["assert ("]}, ":1: code or test_list: not Python"),
         ({"test_list": [f"assert add({'+'.join('1' * 20_000)})"]}, ":1: code or test_list: not Python"),
         ({"test_list": ["return add(1, 2)"]}, ":1: code or test_list: not Python"),
-        ({"test_list": ["assert add(1, 2)"] * 101}, ":1: tests: Tuple should have at most 100 items"),
+        ({"test_list": ["assert add(1, 2)"] * 101}, ":1: tests: should have at most 100 items"),
         ({"test_list": ["assert other(1)"], "challenge_test_list": []}, ":1: test_list: no test uses"),
     ],
 )
