@@ -55,7 +55,10 @@ Success: TypeAlias = Annotated[
 ]
 MinReward: TypeAlias = Annotated[float | None, typer.Option(help="Only episodes with at least this reward.")]
 Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="The file to write.")]
-Format: TypeAlias = Annotated[FileFormat, typer.Option("--format", "-f", help="Format of the file.")]
+Format: TypeAlias = Annotated[
+    FileFormat | None,
+    typer.Option("--format", "-f", help="Format of the file; default: parquet for .parquet, else jsonl."),
+]
 RowsOption: TypeAlias = Annotated[Rows, typer.Option("--rows", help="One row per episode or per event.")]
 Redact: TypeAlias = Annotated[
     list[str] | None,
@@ -131,7 +134,7 @@ def list_episodes(
 
 def export_episodes(
     output: Output,
-    file_format: Format = FileFormat.JSONL,
+    wanted_format: Format = None,
     rows: RowsOption = Rows.EPISODES,
     config: StoreConfigOption = None,
     url: Url = None,
@@ -150,9 +153,10 @@ def export_episodes(
 
     Example:
 
-        sandbox-service trajectories export -o solved.parquet -f parquet --success --config service.toml
+        sandbox-service trajectories export -o solved.parquet --success --config service.toml
         sandbox-service trajectories export -o all.atif.jsonl -f atif --redact 'sk-[A-Za-z0-9]+'
     """
+    file_format = _format_of(output, wanted_format)
     if file_format is FileFormat.ATIF and rows is Rows.EVENTS:
         raise fail("--format atif has a document for each episode: leave out --rows events", WRONG)
     redaction = _redaction(redact)
@@ -173,6 +177,17 @@ def export_episodes(
         except OSError as error:
             raise fail(f"cannot write {output}: {error.strerror or error}") from error
     notes().print(f"{written} {rows.value} written to {output}")
+
+
+def _format_of(output: Path, wanted: FileFormat | None) -> FileFormat:
+    """Return the format that is wanted, or that of the file's ending. Raises Exit if they contradict."""
+    if str(output) == "-":
+        raise fail("export writes a file, not standard output: name one with --output", WRONG)
+    ending = output.suffix.lower()
+    found = wanted or (FileFormat.PARQUET if ending == ".parquet" else FileFormat.JSONL)
+    if ending in (".parquet", ".jsonl") and (ending == ".parquet") != (found is FileFormat.PARQUET):
+        raise fail(f"--format {found.value} does not go with the ending of {output}: change one", WRONG)
+    return found
 
 
 def _redaction(patterns: list[str] | None) -> Redaction | None:

@@ -135,6 +135,28 @@ def test_export_writes_what_is_wanted(run, url, tmp_path):
     assert pyarrow.parquet.read_table(output).num_rows == 1
 
 
+def test_export_takes_the_format_from_the_ending(run, url, tmp_path):
+    output = tmp_path / "all.parquet"
+    assert run("export", "--url", url, "--output", output).exit_code == 0
+    assert pyarrow.parquet.read_table(output).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "file_format"), [("a.parquet", "jsonl"), ("a.parquet", "atif"), ("a.jsonl", "parquet")]
+)
+def test_export_in_a_format_that_contradicts_the_ending_is_refused(run, url, tmp_path, name, file_format):
+    refused = run("export", "--url", url, "-o", tmp_path / name, "-f", file_format)
+    assert (refused.exit_code, "does not go with the ending" in refused.stderr) == (2, True)
+    assert not (tmp_path / name).exists()
+
+
+def test_export_writes_no_file_that_is_named_like_standard_output(run, url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused = run("export", "--url", url, "-o", "-")
+    assert (refused.exit_code, "not standard output" in refused.stderr) == (2, True)
+    assert not (tmp_path / "-").exists()
+
+
 def test_export_writes_a_document_of_atif_in_each_line(run, url, tmp_path):
     output = tmp_path / "all.atif.jsonl"
     assert run("export", "--url", url, "-f", "atif", "-o", output).exit_code == 0
