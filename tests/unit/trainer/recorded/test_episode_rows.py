@@ -65,7 +65,7 @@ def test_numbers_as_names_are_read_as_their_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [True, 0.5, ["a"]], ids=str)
 def test_other_values_are_no_names(tmp_path: Path, name: object) -> None:
-    with pytest.raises(DataError, match="task_id: Input should be a valid string"):
+    with pytest.raises(DataError, match="task_id: input should be a valid string"):
         read(tmp_path, {"task_id": name, "messages": [ASK, SAY]})
 
 
