@@ -12,7 +12,7 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import SHARED_MEMORY
 
 GIB = 1 << 30
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _BFLOAT16 = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
 """Names of the instructions on x86-64 and, the last one, on aarch64."""
@@ -40,7 +40,7 @@ class Machine:
 
 def bytes_of(text: str) -> int:
     """Parse a size such as ``80GiB`` or ``64 GB``. Raises ConfigError."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text)
     if found is None or found[2].upper() not in _UNITS:
         raise ConfigError(f"{text!r} is not a size; write it as 80GiB or 80GB")
     return int(float(found[1]) * _UNITS[found[2].upper()])

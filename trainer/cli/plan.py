@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from trainer.capacity.plan import CapacityPlan
     from trainer.config import RunConfig
 
+_NAME_WIDTH = 46
+"""Width of the names in every table, so that the numbers are below each other."""
+_NUMBER_WIDTH = 24
+"""Room for the numbers: where a terminal is too narrow for both, the names wrap."""
 
 _GpuMemoryOption = Annotated[
     str | None,
@@ -85,7 +89,8 @@ def plan(
     if as_json:
         write_json(asdict(found) | {"fits": not found.problems})
     else:
-        results().print(_view(found))
+        console = results()
+        console.print(_view(found, console.width))
     if found.problems:
         raise typer.Exit(FAILED)
 
@@ -108,18 +113,18 @@ def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], 
     )
 
 
-def _view(plan: CapacityPlan) -> RenderableType:
+def _view(plan: CapacityPlan, width: int) -> RenderableType:
     title = f"{plan.name}: {plan.model}, {_count(plan.parameters)} parameters"
     if plan.trained != plan.parameters:
         title += f", {_count(plan.trained)} trained"
     parts: list[RenderableType] = [Text(title, style="bold")]
     for group in plan.groups:
-        parts.append(_table(f"{len(group.slots)} x GPU: {group.kind}", group.parts, group.available))
+        parts.append(_table(f"{len(group.slots)} x GPU: {group.kind}", group.parts, group.available, width))
     machine = plan.machine
     parts += [
-        _table("host memory per machine", plan.host, machine.host_memory),
-        _table("/dev/shm per machine", plan.storage.shared_memory, machine.shared_memory),
-        _table("disk", plan.storage.disk, machine.disk),
+        _table("host memory per machine", plan.host, machine.host_memory, width),
+        _table("/dev/shm per machine", plan.storage.shared_memory, machine.shared_memory, width),
+        _table("disk", plan.storage.disk, machine.disk, width),
         Text(_tokens(plan)),
     ]
     parts += [Text(f"warning: {sentence}", style="yellow") for sentence in plan.warnings]
@@ -129,10 +134,10 @@ def _view(plan: CapacityPlan) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, rows: dict[str, int], available: int | None) -> RenderableType:
+def _table(title: str, rows: dict[str, int], available: int | None, width: int) -> RenderableType:
     table = Table(box=SIMPLE_HEAD)
-    table.add_column(title, min_width=46)
-    table.add_column("GiB", justify="right")
+    table.add_column(title, min_width=max(1, min(_NAME_WIDTH, width - _NUMBER_WIDTH)), overflow="fold")
+    table.add_column("GiB", justify="right", no_wrap=True)
     for name, size in rows.items():
         table.add_row(name, _gib(size))
     total = _gib(sum(rows.values()))

@@ -11,9 +11,10 @@ def test_sizes_are_read(text, size):
     assert bytes_of(text) == size
 
 
-def test_a_size_that_is_none_is_refused():
+@pytest.mark.parametrize("text", ["eighty", "80", "80 "])
+def test_a_size_that_is_none_or_has_no_unit_is_refused(text):
     with pytest.raises(ConfigError, match="is not a size; write it as 80GiB"):
-        bytes_of("eighty")
+        bytes_of(text)
 
 
 @pytest.mark.parametrize(

@@ -61,3 +61,13 @@ def test_a_run_that_leaves_gpus_open_is_planned_for_those_of_this_machine(tmp_pa
     elsewhere = CliRunner().invoke(build_cli(), ["plan", str(file), "--gpus", "2"], obj=FakeDriver(gpus=1))
     assert "x GPU" not in elsewhere.stdout
     assert elsewhere.stderr == ""
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_numbers_are_whole_in_a_narrow_terminal(run_file, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = plan(run_file, "--gpus", 2, "--gpu-memory", "80GiB", "--host-memory", "1234GiB").stdout
+    totals = [line.split("total")[1].strip() for line in shown.splitlines() if "total" in line]
+    assert any(total.endswith("of 80.0") for total in totals)
+    assert any(total.endswith("of 1234.0") for total in totals)
+    assert "\u2026" not in shown
