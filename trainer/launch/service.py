@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
 from local_processes.prctl import end_with_parent
 from local_processes.readiness import refusal
+from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
     from trainer.config import SandboxServiceConfig
 
+logger = logging.getLogger(__name__)
 
 _STOP_S = 60.0
 _POLL_S = 0.25
@@ -31,7 +34,7 @@ _ANSWER_S = 5.0
 def sandbox_service(settings: SandboxServiceConfig, environments: Sequence[str], logs: Path) -> Iterator[str]:
     """Yield the URL of a ready service with these environments. Raises ServiceUnavailable."""
     if settings.url is not None:
-        _await_ready(settings.url, settings.start_timeout_s, None, None)
+        _await_given(settings.url, settings.start_timeout_s)
         yield settings.url
         return
     port = free_port()
@@ -70,8 +73,22 @@ def _arguments(settings: SandboxServiceConfig, environments: Sequence[str]) -> l
     return arguments
 
 
+def _await_given(url: str, timeout_s: float) -> None:
+    """Await a service that was started elsewhere, and report its last answer while it is not ready."""
+    with WaitReport(logger.warning, url) as report:
+        _await_ready(
+            url,
+            timeout_s,
+            on_refusal=lambda answer: report.wait_for(f"{url} ({answer}), at most {timeout_s:g} s"),
+        )
+
+
 def _await_ready(
-    url: str, timeout_s: float, process: subprocess.Popen[bytes] | None, log: Path | None
+    url: str,
+    timeout_s: float,
+    process: subprocess.Popen[bytes] | None = None,
+    log: Path | None = None,
+    on_refusal: Callable[[str], None] | None = None,
 ) -> None:
     answer: str | None = None
 
@@ -80,6 +97,8 @@ def _await_ready(
         if process is not None and process.poll() is not None:
             raise ServiceUnavailable(f"the sandbox service exited while starting:\n{_tail(log)}")
         answer = refusal(f"{url.rstrip('/')}/readyz", _ANSWER_S)
+        if answer is not None and on_refusal is not None:
+            on_refusal(answer)
         return answer is None
 
     if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):

@@ -28,3 +28,14 @@ def test_a_service_that_is_not_ready_is_unavailable_with_its_last_answer(tmp_pat
         )
         with unavailable, sandbox_service(settings, ["code"], tmp_path):
             pass
+
+
+def test_the_wait_for_a_service_names_its_last_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("local_processes.wait_report.EVERY_S", 0.001)
+    with probed_server(*[503] * 2) as port:
+        settings = SandboxServiceConfig(url=f"http://127.0.0.1:{port}", start_timeout_s=180)
+        with sandbox_service(settings, ["code"], tmp_path):
+            pass
+    assert f"waiting for {settings.url} (HTTP 503: warming up), at most 180 s" in caplog.text
