@@ -16,6 +16,7 @@ from sandbox_settings import Branch
 from . import data_selection, step_labels
 from .data_source import OutputOption, SourcesArgument, reading_progress, split_sources, written_to
 from .options import JsonOption
+from .output_files import check_apart
 from .terminal import explained, results, write_json
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def inspect(sources: SourcesArgument, as_json: JsonOption = False) -> None:
     with explained():
         files, _ = split_sources(sources, _NoSettings)
         with reading_progress(files) as progress:
-            records = read_records(files, progress)
+            records = read_records(files, progress, lists=False)
     counts = Counter((each.origin.file, kind_of(each)) for each in records)
     if as_json:
         write_json([{"file": file, "kind": kind, "count": count} for (file, kind), count in counts.items()])
@@ -126,7 +127,7 @@ def convert(
 
     with explained():
         files, _ = split_sources(sources, _NoSettings)
-        target = written_to(output)
+        target = written_to(output, files.files)
         with reading_progress(files) as progress:
             records = read_records(files, progress)
         check_one_kind(records)
@@ -155,8 +156,9 @@ def statistics(sources: SourcesArgument, output: OutputOption = None, as_json: J
 
     with explained():
         files, _ = split_sources(sources, _NoSettings)
+        check_apart(output, files.files)
         with reading_progress(files) as progress:
-            episodes = read_episodes(files, progress)
+            episodes = read_episodes(files, progress, lists=False)
         found = statistics_of(episodes)
         if output is not None:
             from trainer.report.recorded_page import write_recorded_page

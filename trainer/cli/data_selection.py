@@ -62,7 +62,7 @@ def select(sources: SelectSources, output: OutputOption = None) -> None:
 
     with explained():
         files, config = split_sources(sources, SelectionConfig)
-        target = written_to(output)
+        target = written_to(output, files.files)
         with reading_progress(files) as progress:
             episodes = read_episodes(files, progress)
         found = selection.select(episodes, config)
@@ -104,7 +104,7 @@ def pairs(
             files, label_config = split_sources(sources, LabelsConfig)
         else:
             files, pair_config = split_sources(sources, PairsConfig)
-        target = written_to(output)
+        target = written_to(output, files.files)
         with reading_progress(files) as progress:
             episodes = read_episodes(files, progress)
         if labels:
@@ -155,7 +155,8 @@ def decontaminate(
 
     with explained():
         files, config = split_sources(sources, DecontaminationConfig)
-        target = None if output is None else written_to(output)
+        compared = map(Path, against or ()) if server is None else ()
+        target = None if output is None else written_to(output, (*files.files, *compared))
         tasks = EvaluationTasks(_evaluation_tasks(against or (), server, environment), config)
         with reading_progress(files) as progress:
             episodes = read_episodes(files, progress)

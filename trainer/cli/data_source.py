@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from trainer.config.reading import read_part
 from trainer.config.recorded import RecordedFiles
 from trainer.errors import ConfigError
 
+from .output_files import check_apart
 from .terminal import notes
 
 if TYPE_CHECKING:
@@ -76,10 +77,11 @@ def reading_progress(files: RecordedFiles) -> Iterator[ReadingProgress]:
         yield show
 
 
-def written_to(output: Path | None) -> Path:
-    """Return the output file. Raises ConfigError if there is none, or it is no JSONL file."""
+def written_to(output: Path | None, inputs: Iterable[Path]) -> Path:
+    """Return the output file. Raises ConfigError if there is none, or it is no JSONL file or an input."""
     if output is None:
         raise ConfigError("name the file to write with --output FILE.jsonl")
     if output.suffix != ".jsonl":
         raise ConfigError(f"--output {output}: records are written as lines; name the file .jsonl")
+    check_apart(output, inputs)
     return output

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .output_files import check_apart
 from .terminal import explained, results
 
 
@@ -35,6 +36,9 @@ def demonstrations(
         bool, typer.Option("--native", help="Write demonstrations with tool calls instead of text.")
     ] = False,
     bare: Annotated[bool, typer.Option("--bare", help="Give the agent the question only.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files beside the source that have other content.")
+    ] = False,
 ) -> None:
     """Make tasks and warm-start demonstrations from plain questions with answers.
 
@@ -54,9 +58,16 @@ def demonstrations(
 
     task_file = tasks if tasks is not None else questions.with_suffix(".tasks.jsonl")
     shown = output if output is not None else questions.with_suffix(".demonstrations.jsonl")
+    named = (tasks, output)
+    kept = () if force else tuple(file for file in (task_file, shown) if file not in named)
     with explained():
-        made = convert_questions(questions, task_file, shown, native=native, bare=bare)
+        check_apart(task_file, (questions, shown))
+        check_apart(shown, (questions,))
+        made = convert_questions(questions, task_file, shown, native=native, bare=bare, kept=kept)
     console = results()
-    console.print(f"{made.tasks} tasks, {made.with_program} of them with a program", markup=False)
+    console.print(
+        f"{made.tasks:,} task{'' if made.tasks == 1 else 's'}, {made.with_program:,} with a program",
+        markup=False,
+    )
     console.print(f"tasks: {task_file} (split {made.split})", markup=False, soft_wrap=True)
     console.print(f"demonstrations: {shown}", markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from trainer.evaluate.summary import summary_of
 
 from .evaluation_tables import evaluation_view
 from .options import JsonOption, OverridesArgument, RunArgument, driver_of
-from .output_files import check_writable
+from .output_files import check_apart, check_writable
 from .placing import on_this_machine
 from .terminal import FAILED, explained, notes, results, write_json
 
@@ -89,6 +89,8 @@ def evaluate(
             raise ConfigError(
                 'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
             )
+        check_apart(output, (run,))
+        check_apart(html, (run, *filter(None, (output,))))
         check_writable(output, html)
         result = _played(driver_of(context), config, model, policy)
         summary = summary_of(result, config.evaluation.pass_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from trainer.errors import ConfigError
@@ -26,3 +27,21 @@ def check_writable(*files: Path | None) -> None:
             raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
         if not there:
             file.unlink()
+
+
+def check_apart(output: Path | None, others: Iterable[Path]) -> None:
+    """Refuse an output that is one of the other files, links included: it would replace it.
+
+    Raises ConfigError.
+    """
+    for other in others:
+        if output is not None and _is_same(output, other):
+            raise ConfigError(
+                f"{output} would replace {other}, which the command also uses: name another file"
+            )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()

@@ -53,7 +53,7 @@ def label_steps(
 
     with explained(_INTERRUPTED):
         files, config = split_sources(sources, StepLabelsConfig)
-        target = written_to(output)
+        target = written_to(output, files.files)
         with reading_progress(files) as progress:
             episodes = read_episodes(files, progress)
         found = _labelled(episodes, config, target, resume=resume)

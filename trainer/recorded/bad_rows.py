@@ -22,9 +22,13 @@ class UnplayedError(RowError):
 
 
 class BadRows:
-    """The reasons why rows were rejected, in order."""
+    """The reasons why rows were rejected, in order.
 
-    def __init__(self) -> None:
+    With ``lists`` False, no file is written: of many bad rows, the error has the first ones and the count.
+    """
+
+    def __init__(self, *, lists: bool = True) -> None:
+        self._lists = lists
         self._places: list[str] = []
         self._reasons: list[str] = []
 
@@ -39,7 +43,8 @@ class BadRows:
     def raise_any(self, read: int) -> None:
         """Raise DataError if any of the ``read`` rows is bad: their count, and one line for each.
 
-        Of more than ``SHOWN``, the error has the first ones and the path of a file with all of them.
+        Of more than ``SHOWN``, the error has the first ones and the path of a file with all of them, if the
+        rows are to be listed.
         """
         lines = [f"{place}: {reason}" for place, reason in zip(self._places, self._reasons, strict=True)]
         if not lines:
@@ -48,7 +53,7 @@ class BadRows:
             raise DataError(lines[0])
         count = f"{len(lines)} of {read} rows cannot be used"
         if len(lines) > SHOWN:
-            count += f"; {self._written(lines)} lists all of them"
+            count += f"; {self._written(lines)} lists all of them" if self._lists else ""
             lines = [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
         raise DataError("\n".join([f"{count}:", *lines]))
 

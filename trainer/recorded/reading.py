@@ -89,9 +89,11 @@ _KINDS: Mapping[type, str] = {
 }
 
 
-def read_episodes(files: RecordedFiles, progress: Progress | None = None) -> tuple[RecordedEpisode, ...]:
+def read_episodes(
+    files: RecordedFiles, progress: Progress | None = None, *, lists: bool = True
+) -> tuple[RecordedEpisode, ...]:
     """Return the episodes of files, in order. Raises DataError."""
-    return only_kind(RecordedEpisode, read_records(files, progress))
+    return only_kind(RecordedEpisode, read_records(files, progress, lists=lists))
 
 
 def check_labels(completions: Sequence[LabelledCompletion]) -> None:
@@ -107,13 +109,16 @@ def check_labels(completions: Sequence[LabelledCompletion]) -> None:
         )
 
 
-def read_records(files: RecordedFiles, progress: Progress | None = None) -> tuple[Record, ...]:
+def read_records(
+    files: RecordedFiles, progress: Progress | None = None, *, lists: bool = True
+) -> tuple[Record, ...]:
     """Return the records of files, in order, of any kind.
 
-    Raises DataError for a file that cannot be read or has no rows, and for bad rows, all of which it names.
+    Raises DataError for a file that cannot be read or has no rows, and for bad rows. Of many, the error
+    names the first ones and, with ``lists``, a file that it writes with all of them.
     """
     found: list[Record] = []
-    bad = BadRows()
+    bad = BadRows(lists=lists)
     read = 0
     for path in files.files:
         before = read

@@ -97,10 +97,15 @@ def check_demonstrations(settings: WarmStartSettings, folder: Path) -> None:
 
 def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) -> int:
     """Write a file of demonstrations and return their number."""
-    lines = [_line(each) for each in demonstrations]
+    lines = demonstration_lines(demonstrations)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
     return len(lines)
+
+
+def demonstration_lines(demonstrations: Iterable[Demonstration]) -> list[str]:
+    """Return the lines of a file of demonstrations."""
+    return [_line(each) for each in demonstrations]
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, ValidationError, field_validator
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
-from trainer.errors import DataError
+from trainer.errors import ConfigError, DataError
 
-from .demonstrations import Demonstration, invalid_line, json_rows, write_demonstrations
+from .demonstrations import Demonstration, demonstration_lines, invalid_line, json_rows
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -167,22 +168,39 @@ def read_questions(path: Path) -> tuple[tuple[str, QuestionRow], ...]:
 
 
 def convert_questions(
-    source: Path, tasks: Path, demonstrations: Path, *, native: bool = False, bare: bool = False
+    source: Path,
+    tasks: Path,
+    demonstrations: Path,
+    *,
+    native: bool = False,
+    bare: bool = False,
+    kept: Collection[Path] = (),
 ) -> Converted:
     """Write the task file and the demonstrations of a file of questions.
 
     With ``native``, demonstrations contain native tool calls instead of text; with ``bare``, the prompt is
-    the question alone. Raises DataError.
+    the question alone. Files that are ``kept`` are not replaced by other content. Raises DataError, and
+    ConfigError for a file that would be; nothing is written then.
     """
     questions = read_questions(source)
     rows = [question.task(task_id, bare=bare) for task_id, question in questions]
-    tasks.parent.mkdir(parents=True, exist_ok=True)
-    tasks.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     shown = (
         Demonstration(_ENVIRONMENT, task_id, question.messages(native=native))
         for task_id, question in questions
     )
-    write_demonstrations(demonstrations, shown)
+    texts = {
+        tasks: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+        demonstrations: "".join(demonstration_lines(shown)),
+    }
+    for file in kept:
+        if file.exists() and file.read_bytes() != texts[file].encode():
+            raise ConfigError(
+                f"{file} exists and has other content; choose other files with --tasks and --output, or pass "
+                "--force to replace it"
+            )
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
     with_program = sum(question.program is not None for _, question in questions)
     return Converted(tasks.stem, len(rows), with_program)
 

@@ -179,3 +179,37 @@ def test_episodes_without_labels_are_counted_and_the_exit_code_says_so(file: Pat
     shown = data("label-steps", file, "rule.kind=outcome", "--json", "-o", tmp_path / "labels.jsonl")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["failures"] == {"ungraded": 1}
+
+
+@pytest.mark.parametrize(
+    "command", ["convert", "select", "pairs", "statistics", "decontaminate", "label-steps"]
+)
+def test_an_output_that_is_an_input_is_refused(file: Path, tmp_path: Path, command: str) -> None:
+    before = file.read_text()
+    link, tasks = tmp_path / "link.jsonl", tmp_path / "tasks.jsonl"
+    link.symlink_to(file)
+    tasks.write_text('{"id": "t/2", "prompt": "something else altogether"}\n')
+    words = {"decontaminate": ["--against", tasks], "label-steps": ["rule.kind=outcome"]}.get(command, [])
+    for output in (file, link):
+        refused = data(command, file, *words, "-o", output)
+        assert refused.exit_code == 2
+        assert f"{output} would replace {file}" in refused.stderr
+    assert file.read_text() == before
+
+
+def test_decontaminate_does_not_replace_the_evaluation_tasks(file: Path, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "t/2", "prompt": "something else altogether"}\n')
+    before = tasks.read_text()
+    assert data("decontaminate", file, "--against", tasks, "-o", tasks).exit_code == 2
+    assert tasks.read_text() == before
+
+
+@pytest.mark.parametrize("command", ["inspect", "statistics"])
+def test_reading_leaves_no_file(file: Path, tmp_path: Path, command: str) -> None:
+    file.write_text(file.read_text() + '{"messages": []}\n' * 12)
+    shown = data(command, file)
+    assert shown.exit_code == 1
+    assert "12 of 15 rows cannot be used:" in shown.stderr
+    assert "... and 2 more" in shown.stderr
+    assert list(tmp_path.iterdir()) == [file]

@@ -59,3 +59,18 @@ def test_groups_of_one_name_have_rows_of_their_own(run_file):
     assert rows[("split", "easy")] == rows[("difficulty", "hard")] == "100%"
     assert rows[("split", "hard")] == rows[("difficulty", "easy")] == "0%"
     assert ("category", "not") in rows
+
+
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_evaluate_does_not_replace_its_run_file(run_file, option):
+    driver, before = FakeDriver(), run_file.read_text()
+    refused = run("evaluate", run_file, option, run_file, driver=driver)
+    assert refused.exit_code == 2
+    assert "would replace" in refused.stderr
+    assert (run_file.read_text(), driver.calls) == (before, [])
+
+
+def test_results_and_page_of_an_evaluation_are_two_files(run_file, tmp_path):
+    driver, file = FakeDriver(), tmp_path / "both"
+    assert run("evaluate", run_file, "-o", file, "--html", file, driver=driver).exit_code == 2
+    assert driver.calls == []
