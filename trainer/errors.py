@@ -2,6 +2,7 @@
 
     TrainerError
       ConfigError          a run file or an override is invalid
+        InvalidSettings      the file or an override cannot be read as settings
         PluginRejected       a plugin that a setting names raised, or is not what its group needs
       DataError            a data file is invalid
       ServiceUnavailable   the sandbox service cannot be reached or started
@@ -33,6 +34,10 @@ class TrainerError(Exception):
 
 class ConfigError(TrainerError, ValueError):
     """A run file or a ``key=value`` override is invalid."""
+
+
+class InvalidSettings(ConfigError):
+    """A run file or an override cannot be read: an unknown key, or a value that its setting does not take."""
 
 
 class PluginRejected(ConfigError):

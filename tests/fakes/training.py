@@ -38,13 +38,14 @@ class FakeRun:
 class FakeDriver:
     """Keeps the calls; raises ``error`` in place of working, if there is one."""
 
-    def __init__(self, error=None, metrics=(), result=None, warnings=(), gpus=0):
+    def __init__(self, error=None, metrics=(), result=None, warnings=(), gpus=0, wrong_name=None):
         self.calls = []
         self.error = error
         self.metrics = metrics
         self.warnings = warnings
         self.result = result
         self.gpus = gpus
+        self.wrong_name = wrong_name
 
     def usable_gpus(self):
         return self.gpus
@@ -81,6 +82,10 @@ class FakeDriver:
 
     def with_counted_steps(self, config, *, resume):
         return config
+
+    def check_name(self, config, *, resume):
+        if self.wrong_name is not None:
+            raise self.wrong_name
 
     def remove(self, config):
         self._asked("remove", config.name)

@@ -48,6 +48,12 @@ class Driver:
 
         RunFolder.remove(config)
 
+    def check_name(self, config: RunConfig, *, resume: bool) -> None:
+        """Check that a new run's folder is free, or that a run to resume is there."""
+        from trainer.launch.folder import RunFolder
+
+        RunFolder.check_name(config, resume=resume)
+
     def train(
         self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
     ) -> RunResult:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import typer  # noqa: TC002 - typer reads the annotations when the command is called
+from typing import Annotated
+
+import typer
 
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
@@ -12,7 +14,11 @@ from .evolution_tables import evolution_json, evolution_view
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .terminal import explained, notes, results, write_json
-from .train import ResumeOption
+
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Resume the evolution of this name in the phase that was interrupted."),
+]
 
 
 def evolve(

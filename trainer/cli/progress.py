@@ -55,19 +55,33 @@ class _Poller:
 
 
 class StartProgress:
-    """Print the log of the run's service, such as its sandboxes, until the first step is done."""
+    """Print the log of the run's service, such as its sandboxes, until the first step is done.
 
-    def __init__(self, log: Path, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    ``service``: the address of a service that runs already and has its log elsewhere.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        service: str | None = None,
+    ) -> None:
         self._log = log
         self._console = console
         self._clock = clock
         self._began = self._printed_at = clock()
         self._position = log.stat().st_size if log.exists() else 0
+        self._service = service
         self._doing = "starting the sandbox service, Ray, the engine and the learner"
+        if service is not None:
+            self._doing = f"using the service at {service}; starting Ray, the engine and the learner"
         self._poller = _Poller(self.poll)
 
     def __enter__(self) -> StartProgress:
-        self._say(f"{self._doing}; the service's log: {self._log}")
+        where = f"; the service's log: {self._log}" if self._service is None else ""
+        self._say(f"{self._doing}{where}")
         self._poller.start()
         return self
 

@@ -19,6 +19,7 @@ from trainer.errors import (
     ConfigError,
     DataError,
     EngineError,
+    InvalidSettings,
     ServiceUnavailable,
     Stalled,
     TrainerError,
@@ -33,7 +34,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 _NEXT: Mapping[type[TrainerError], str] = {
-    ConfigError: "See all settings with: sandbox-trainer config --settings",
+    InvalidSettings: "See all settings with: sandbox-trainer config --settings",
     DataError: "Correct the file, or choose another one.",
     ServiceUnavailable: "Start a service with `sandbox-service serve`, or leave service.url out to "
     "start one for the run.",

@@ -128,11 +128,14 @@ def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool
         config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume), resume=resume)
         if force:
             driver.remove(config)
+        driver.check_name(config, resume=resume)
         if config.tracking.progress:
             console = notes()
             with (
                 RunProgress(config, console) as progress,
-                StartProgress(config.folder / "logs" / "service.log", console) as start,
+                StartProgress(
+                    config.folder / "logs" / "service.log", console, service=config.service.url
+                ) as start,
             ):
 
                 def on_metrics(step: int, metrics: dict[str, float]) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import sandbox_settings
 from sandbox_settings import Branch, FormerNames, FormerValues, SettingsError
-from trainer.errors import ConfigError
+from trainer.errors import InvalidSettings
 
 from .run import RunConfig
 
@@ -27,22 +27,22 @@ Model = TypeVar("Model", bound=Branch)
 
 
 def read_run(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Return the configuration of a run; overrides win over the file. Raises ConfigError."""
+    """Return the configuration of a run; overrides win over the file. Raises InvalidSettings."""
     return _read(RunConfig, None if path is None else _located(path), overrides, "rollout.groups=8")
 
 
 def read_stored_run(text: str) -> RunConfig:
-    """Return the configuration that a run's folder keeps as JSON. Raises ConfigError."""
+    """Return the configuration that a run's folder keeps as JSON. Raises InvalidSettings."""
     try:
         return sandbox_settings.read_stored(RunConfig, text, _STORED)
     except SettingsError as error:
-        raise ConfigError(str(error)) from error
+        raise InvalidSettings(str(error)) from error
 
 
 def read_part(model: type[Model], overrides: Iterable[str], *, example: str) -> Model:
     """Return a group of a run's settings from overrides alone; ``example`` is a correct one.
 
-    Raises ConfigError.
+    Raises InvalidSettings.
     """
     return _read(model, None, overrides, example)
 
@@ -51,7 +51,7 @@ def _read(model: type[Model], path: Path | None, overrides: Iterable[str], examp
     try:
         return sandbox_settings.read_settings(model, path, overrides, example=example)
     except SettingsError as error:
-        raise ConfigError(str(error)) from error
+        raise InvalidSettings(str(error)) from error
 
 
 def _located(path: Path) -> Path:

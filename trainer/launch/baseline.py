@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.evaluate.results import TaskOutcome
 
+_POLICIES = ("random", "reference", "empty")
+_MODEL = "openai:"
 _WRONG_USAGE = 2
 _SOME_FAILED = 1
 _LAST_LINES = 5
@@ -47,6 +49,7 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
         DataError: nothing was played.
         Stalled: ``evaluation.timeout_s`` has passed.
     """
+    _check_policy(policy)
     began = time.monotonic()
     sources = _held_out(config)
     tasks: list[TaskOutcome] = []
@@ -74,6 +77,12 @@ def evaluate_baseline(config: RunConfig, policy: str) -> EvaluationResult:
         seconds=time.monotonic() - began,
         policy=policy,
     )
+
+
+def _check_policy(policy: str) -> None:
+    """Raise ConfigError for a name that no policy has, before a service is started for it."""
+    if policy not in _POLICIES and not policy.startswith(_MODEL):
+        raise ConfigError(f"unknown policy {policy!r}; choose {', '.join(_POLICIES)} or {_MODEL}MODEL@URL")
 
 
 def _held_out(config: RunConfig) -> list[TaskSource]:
@@ -110,7 +119,7 @@ def _play(
         *(("--params", json.dumps(source.params)) if source.params else ()),
         *(("--limit", str(limit)) if limit is not None else ()),
     ]
-    if policy.startswith("openai:"):
+    if policy.startswith(_MODEL):
         words += ["--temperature", str(evaluation.temperature)]
         words += ["--max-tokens", str(rollout.sampling.max_turn_tokens)]
         words += ["--timeout", str(rollout.generate_timeout_s)]

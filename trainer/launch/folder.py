@@ -105,17 +105,9 @@ class RunFolder:
 
         ``fixed``: settings and branches that may not change on resume here, though they may in other runs.
         """
+        cls.check_name(config, resume=resume)
         folder = cls(config.folder)
         there = folder.path / _CONFIG
-        if there.exists() and not resume:
-            raise ConfigError(
-                f"a run exists already in {folder.path}; continue it with --resume, replace it "
-                "with --force, or choose another name=..."
-            )
-        if resume and not there.exists():
-            raise ConfigError(
-                f"no run to resume in {folder.path}; check name=... and root=..., or start without --resume"
-            )
         if resume:
             folder._check(config, read_stored_run(there.read_text(encoding="utf-8")), fixed)
             _refuse_locked(folder.path)
@@ -129,6 +121,21 @@ class RunFolder:
         draft.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
         draft.replace(there)
         return folder
+
+    @classmethod
+    def check_name(cls, config: RunConfig, *, resume: bool) -> None:
+        """Check that there is no run of this name, or that there is one to resume. Raises ConfigError."""
+        path = cls(config.folder).path
+        is_there = (path / _CONFIG).exists()
+        if is_there and not resume:
+            raise ConfigError(
+                f"a run exists already in {path}; continue it with --resume, replace it "
+                "with --force, or choose another name=..."
+            )
+        if resume and not is_there:
+            raise ConfigError(
+                f"no run to resume in {path}; check name=... and root=..., or start without --resume"
+            )
 
     def release_name(self) -> None:
         """Let another run begin in the folder: this one ended before it had done anything."""

@@ -11,7 +11,15 @@ from tests.harness.run_folder import write_run
 from trainer.cli.app import build_cli
 from trainer.config import TinyModel
 from trainer.config.reading import read_run
-from trainer.errors import CheckpointError, ConfigError, DataError, EngineLost, ServiceUnavailable, Stalled
+from trainer.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EngineLost,
+    InvalidSettings,
+    ServiceUnavailable,
+    Stalled,
+)
 from trainer.launch.simulated_model import SimulatedModel
 from trainer.reward_models.server_config import RewardServerConfig
 
@@ -106,7 +114,7 @@ def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
 @pytest.mark.parametrize(
     ("error", "code", "sentence", "next_step"),
     [
-        (ConfigError("steps [1] are wrong"), 2, "error: steps [1] are wrong", "config --settings"),
+        (InvalidSettings("steps [1] are wrong"), 2, "error: steps [1] are wrong", "config --settings"),
         (ServiceUnavailable("nobody answers"), 1, "error: nobody answers", "sandbox-service serve"),
         (Stalled("i-7 hangs in step"), 1, "error: i-7 hangs in step", "--resume"),
         (EngineLost("engine 0 died"), 1, "error: engine 0 died", "logs"),
@@ -285,20 +293,6 @@ def test_report_takes_a_folder_or_the_file_of_the_run(run_file, tmp_path):
     assert "is not the folder of a run" in run("report", tmp_path).stderr
 
 
-def test_demonstrations_are_made_beside_the_questions(tmp_path):
-    source = tmp_path / "sums.jsonl"
-    source.write_text('{"question": "What is 2 plus 3?", "answer": 5, "program": "print(2 + 3)"}\n')
-    done = run("demonstrations", source)
-    assert done.exit_code == 0
-    assert "1 tasks, 1 of them with a program" in done.stdout
-    assert (tmp_path / "sums.tasks.jsonl").exists()
-    assert (tmp_path / "sums.demonstrations.jsonl").exists()
-    source.write_text("{}\n")
-    wrong = run("demonstrations", source)
-    assert wrong.exit_code == 1
-    assert "sums.jsonl:1" in wrong.stderr
-
-
 def test_several_folders_make_a_page_that_compares_them(tmp_path):
     folders = [write_run(tmp_path / name) for name in ("one", "other")]
     done = run("report", *folders)
@@ -362,3 +356,19 @@ def test_a_reward_model_is_served_with_its_options(tmp_path):
     done = run("reward-model", "serve", tmp_path, "--port", 0, "--api-key", "hush", driver=driver)
     assert driver.calls == [("serve_reward_model", RewardServerConfig(tmp_path, port=0, api_key="hush"))]
     assert "ready: http://127.0.0.1:8700" in done.output
+
+
+def test_only_errors_of_reading_settings_point_to_the_settings(run_file):
+    assert "config --settings" in run("train", run_file, "no_such_setting=1").stderr
+    refused = run("train", run_file, "--force", "--resume")
+    assert refused.exit_code == 2
+    assert "config --settings" not in refused.stderr
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_name_that_does_not_fit_is_refused_before_a_start_is_announced(run_file, resume):
+    driver = FakeDriver(wrong_name=ConfigError("the name is wrong"))
+    refused = run("train", run_file, *(["--resume"] if resume else []), driver=driver)
+    assert refused.exit_code == 2
+    assert refused.stderr == "error: the name is wrong\n"
+    assert driver.calls == []

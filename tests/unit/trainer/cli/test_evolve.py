@@ -85,3 +85,8 @@ def test_report_writes_the_page_of_an_evolution(run_file: Path, tmp_path: Path) 
     written = run("report", folder, "-o", tmp_path / "page.html")
     assert written.exit_code == 0, written.output
     assert 'href="#iterations"' in (tmp_path / "page.html").read_text()
+
+
+def test_help_says_where_an_evolution_resumes() -> None:
+    shown = " ".join(run("evolve", "--help").stdout.replace("\u2502", " ").split())
+    assert "Resume the evolution of this name in the phase that was interrupted." in shown

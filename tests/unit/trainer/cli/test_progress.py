@@ -163,3 +163,10 @@ def test_where_nothing_happens_there_is_a_line_every_ten_seconds(tmp_path: Path,
     clock.now = 80.0
     begun.poll()
     assert screen.getvalue().splitlines()[-1].startswith("starting Ray, the engine and the learner, ")
+
+
+def test_a_service_that_runs_already_is_named_in_place_of_a_log(tmp_path: Path, screen: io.StringIO):
+    with StartProgress(tmp_path / "service.log", Console(file=screen), Clock(), service="http://fleet:8080"):
+        pass
+    line = "using the service at http://fleet:8080; starting Ray, the engine and the learner\n"
+    assert screen.getvalue() == line

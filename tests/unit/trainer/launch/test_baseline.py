@@ -9,7 +9,7 @@ from tests.fakes.chat_server import FakeChatServer, calls
 from tests.fakes.games import GameBackend, game_registry
 from tests.harness.http_server import serving
 from trainer.config.reading import read_run
-from trainer.errors import ServiceUnavailable
+from trainer.errors import ConfigError, ServiceUnavailable
 from trainer.launch.baseline import evaluate_baseline
 
 
@@ -33,3 +33,9 @@ def test_a_split_whose_command_fails_has_not_the_results_of_the_one_before() -> 
         with pytest.raises(ServiceUnavailable, match=r"could not play .* on textcraft/train: .*has expired"):
             evaluate_baseline(run, f"openai:m@{model}")
     assert len(fake.bodies) == 6
+
+
+def test_an_unknown_policy_is_refused_before_a_service_is_needed() -> None:
+    run = read_run(None, ["service.url=http://127.0.0.1:9", "service.start_timeout_s=0.01"])
+    with pytest.raises(ConfigError, match="unknown policy 'foo'; choose random, reference, empty or openai:"):
+        evaluate_baseline(run, "foo")
