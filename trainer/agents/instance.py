@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
 from sandbox_contract.agents import AgentStepResult
+from sandbox_contract.frames import begins_session
 from sandbox_contract.problems import ErrorCode, FailureClass
 from trainer.errors import AgentFailed, EngineError, Stalled
-from trainer.rollout.step_results import begins_session, changed_tools, end_of, turn_metrics
+from trainer.rollout.step_results import changed_tools, end_of, turn_metrics
 from trainer.rollout.strategies import INSTANCE_LOST
 from trainer.types import Line
 
@@ -116,7 +117,7 @@ class AgentInstance:
             messages=result.observation.messages,
             finished=self.stop is not None,
             tools=changed_tools(result) if self.stop is None else None,
-            new_session=begins_session(result),
+            new_session=begins_session(result.info),
         )
 
 

@@ -40,7 +40,7 @@ def later_turns(records: Sequence[RecordedEpisode]) -> dict[PartKey, int]:
 
 
 def part_key(record: RecordedEpisode) -> PartKey:
-    """Return what tells a record from all others of the same data."""
+    """Return what distinguishes a record from all others of the same data."""
     return (record.origin, record.id, record.part)
 
 

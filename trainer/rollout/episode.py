@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox_contract.frames import begins_session
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.engines.seeds import turn_seed
@@ -22,7 +23,7 @@ from .attempt import EpisodeAttempt, PlayedConversation
 from .base_player import GRACE_S, BasePlayer
 from .conversation import Conversation
 from .forks import PlayedTurn
-from .step_results import begins_session, changed_tools, end_of, turn_metrics
+from .step_results import changed_tools, end_of, turn_metrics
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
@@ -220,7 +221,7 @@ class _OwnLoop:
         tools = changed_tools(result)
         self._tools = self._tools if tools is None else tools
         messages = result.observation.messages
-        if begins_session(result):
+        if begins_session(result.info):
             add = partial(self._conversation.begin, messages, self._tools)
         else:
             add = partial(self._conversation.add_observation, messages, tools)

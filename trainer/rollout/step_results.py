@@ -82,11 +82,6 @@ def end_of(result: StepResult) -> StopReason | None:
     return StopReason.TRUNCATED if result.truncated else None
 
 
-def begins_session(result: StepResult) -> bool:
-    """Return whether the observation begins another session, whose conversation has no history."""
-    return result.info.get("new_session") is True
-
-
 def _actions(info: JsonObject) -> list[JsonObject] | None:
     """Return the step's actions; None if the environment does not report them."""
     reported = info.get("actions", info.get("calls"))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sandbox_client.counterparts import awaited
+from sandbox_contract.frames import begins_session
 from trainer.errors import LabelFailed
-from trainer.rollout.step_results import begins_session, changed_tools
+from trainer.rollout.step_results import changed_tools
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
@@ -91,7 +92,7 @@ class RepeatedEpisode:
 def conversation_after(said: Sequence[Message], turn: Message, result: StepResult) -> Sequence[Message]:
     """Return the conversation after a step, which may have begun another one."""
     answer = result.observation.messages
-    return answer if begins_session(result) else (*said, turn, *answer)
+    return answer if begins_session(result.info) else (*said, turn, *answer)
 
 
 def tools_after(tools: Sequence[Tool], result: StepResult) -> Sequence[Tool]:

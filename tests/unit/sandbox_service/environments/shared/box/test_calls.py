@@ -84,8 +84,8 @@ def test_numbers_that_are_not_finite_are_a_problem(number):
     (call,) = parse_calls(native({"name": "f", "arguments": text}))
     (read,) = parse_calls(native({"name": "f", "arguments": json.loads(text)}))
     (same,) = parse_calls(tagged(f'{{"name": "f", "arguments": {text}}}'))
-    told = "The arguments hold a number that is not finite, such as NaN or Infinity."
-    assert call.problem == read.problem == same.problem == told
+    problem = "The arguments hold a number that is not finite, such as NaN or Infinity."
+    assert call.problem == read.problem == same.problem == problem
     assert call.arguments == read.arguments == same.arguments == {}
 
 
