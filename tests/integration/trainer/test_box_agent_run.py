@@ -25,7 +25,12 @@ pytestmark = [
 
 AGENT = """
 import json, os, subprocess, sys, urllib.request
-body = {"model": os.environ["AGENT_MODEL"], "messages": [{"role": "user", "content": sys.argv[1]}]}
+bash = {"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
+body = {
+    "model": os.environ["AGENT_MODEL"],
+    "messages": [{"role": "user", "content": sys.argv[1]}],
+    "tools": [{"type": "function", "function": bash}],
+}
 request = urllib.request.Request(
     os.environ["OPENAI_BASE_URL"] + "/chat/completions",
     json.dumps(body).encode(),
@@ -36,7 +41,7 @@ with urllib.request.urlopen(request, timeout=120) as answer:
 for call in said.get("tool_calls") or ():
     subprocess.run(json.loads(call["function"]["arguments"]).get("command", "true"), shell=True)
 """
-"""Asks the model once and runs the commands that it answers, in the workspace."""
+"""Asks the model once, with a tool, and runs the commands that it answers, in the workspace."""
 RUN = """
 extends = ["{sums}"]
 name = "box"
