@@ -186,6 +186,11 @@ def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
     return int(connection.execute(query).scalar_one())
 
 
+def environments_of(connection: Connection) -> frozenset[str]:
+    """Return the environments that have instances. Reads all of them: for command-line tools."""
+    return frozenset(connection.execute(sa.select(instances.c.environment).distinct()).scalars())
+
+
 def still_there(connection: Connection, instance_ids: Collection[str]) -> set[str]:
     """Return which of the instances are in the store now.
 

@@ -22,9 +22,12 @@ from .options import ApiKeyOption, JsonOption, http_address
 from .terminal import WRONG, explained, fail, notes, results, write_json
 from .times import EXAMPLES, unix_time
 from .trajectories_prune import prune_episodes
-from .trajectory_view import instances_list, trajectory_panels
+from .trajectory_view import instance_tree, instances_list, trajectory_panels
+from .unknown_names import unrecorded_environment
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from sandbox_contract.inspection import InstanceTrajectory
 
 
@@ -118,6 +121,7 @@ def list_episodes(
     tenant: Tenant = None,
     since: Since = None,
     until: Until = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List episodes, the latest first.
 
@@ -129,7 +133,12 @@ def list_episodes(
     with opened_store(url, config) as engine, engine.connect() as connection:
         found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
         rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
-    results().print(instances_list(rows) if rows else "No episodes.", soft_wrap=True)
+        if not rows:
+            _check_recorded(connection, environment)
+    if as_json:
+        write_json([instance_tree(*row) for row in rows])
+    else:
+        results().print(instances_list(rows) if rows else "No episodes.", soft_wrap=True)
 
 
 def export_episodes(
@@ -165,6 +174,8 @@ def export_episodes(
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
     columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with opened_store(url, config) as engine, Progress(*columns, console=notes()) as bar:
+        with engine.connect() as connection:
+            _check_recorded(connection, environment)
         task = bar.add_task("export", total=None)
 
         def show_progress(done: int, total: int) -> None:
@@ -177,6 +188,13 @@ def export_episodes(
         except OSError as error:
             raise fail(f"cannot write {output}: {error.strerror or error}") from error
     notes().print(f"{written} {rows.value} written to {output}")
+
+
+def _check_recorded(connection: Connection, environment: str | None) -> None:
+    """Raise Exit for an environment without episodes in a store that has those of others."""
+    found = reader.environments_of(connection) if environment is not None else frozenset[str]()
+    if environment is not None and found and environment not in found:
+        raise fail(unrecorded_environment(environment, found))
 
 
 def _format_of(output: Path, wanted: FileFormat | None) -> FileFormat:

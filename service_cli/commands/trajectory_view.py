@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.console import RenderableType
 
+    from sandbox_contract.base import JsonObject
     from sandbox_contract.inspection import Event, InstanceTrajectory
     from sandbox_service.trajectories.reader import StoredInstance
     from sandbox_service.trajectories.view import EpisodeOutcome
@@ -62,6 +63,27 @@ def instances_list(rows: Iterable[tuple[StoredInstance, EpisodeOutcome]]) -> Tex
         text.append(f"    {plain(', '.join(facts))}\n")
     text.rstrip()
     return text
+
+
+def instance_tree(stored: StoredInstance, outcome: EpisodeOutcome) -> JsonObject:
+    """Return what the list says of an instance, as JSON; times are unix times."""
+    record = stored.record
+    return {
+        "instance_id": public_id(record.instance_id),
+        "environment": record.environment,
+        "task_id": record.task_id,
+        "tenant": record.tenant,
+        "seed": record.seed,
+        "created_at": record.created_at,
+        "ended_at": stored.ended_at,
+        "ended_by": stored.ended_by.value if stored.ended_by else None,
+        "steps": len(outcome.step_rewards),
+        "terminated": outcome.terminated,
+        "truncated": outcome.truncated,
+        "reward": outcome.reward,
+        "score": outcome.score,
+        "success": outcome.success,
+    }
 
 
 def _heading(trajectory: InstanceTrajectory) -> Text:

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from trainer.evaluate.model_comparison import compare_models
-from trainer.evaluate.sources import read_named_evaluations
+from trainer.evaluate.sources import read_named_evaluations, source_files
 from trainer.report.model_comparison_text import comparison_markdown
 
 from .comparison_tables import comparison_view
 from .options import JsonOption
+from .output_files import check_apart, check_writable
 from .terminal import explained, results, write_json
 
 
@@ -54,6 +55,10 @@ def compare(
         sandbox-trainer compare sft=var/runs/mine@before rl=var/runs/mine reference.json --html compared.html
     """
     with explained():
+        compared = source_files(sources)
+        check_apart(html, compared)
+        check_apart(markdown, (*compared, *filter(None, (html,))))
+        check_writable(html, markdown)
         comparison = compare_models(read_named_evaluations(sources), pass_at or ())
         if html is not None:
             from trainer.report.model_comparison_page import write_model_comparison

@@ -13,6 +13,7 @@ from sandbox_settings import shown_toml
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
+from .output_files import check_apart, check_writable
 from .terminal import explained, notes, results
 
 _COMPARISON = "comparison.html"
@@ -72,10 +73,12 @@ def report(
         sandbox-trainer report var/runs/one var/runs/other -o both.html
     """
     with explained():
+        check_apart(output, (run,))
         folders = _folders(run, overrides or [])
         if serve:
             _serve(folders, episodes, port)
             return
+        check_writable(output)
         written = _write(folders, output, episodes)
     results().print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False, soft_wrap=True)
 

@@ -14,7 +14,7 @@ from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
 from .options import JsonOption, RunArgument, driver_of
-from .output_files import check_writable
+from .output_files import check_apart, check_writable
 from .terminal import FAILED, explained, notes, results, warn, write_json
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def sweep(
         axes, constants = parse_axes(words)
         trials = make_trials(axes)
         root, measured = _checked(run, constants, trials)
+        check_apart(html, (run,))
         check_writable(html)
         notes().print(f"{len(trials)} trials in {root}", markup=False, soft_wrap=True)
         failed = driver_of(context).train_trials(run, constants, trials, root, at_once)

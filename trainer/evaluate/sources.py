@@ -33,6 +33,11 @@ def read_named_evaluations(sources: Sequence[str]) -> dict[str, EvaluationResult
     return named
 
 
+def source_files(sources: Sequence[str]) -> list[Path]:
+    """Return the files among the sources, which no output may replace."""
+    return [path for source in sources if (path := Path(_named(source)[1])).is_file()]
+
+
 def read_evaluation(source: str) -> EvaluationResult:
     """Return the evaluation of a source without a name. Raises as ``read_named_evaluations``."""
     path, chosen = Path(source), ""

@@ -126,6 +126,29 @@ def test_list_of_nothing_says_so(run, url):
     assert "No episodes" in run("list", "--url", url, "--tenant", "nobody").stdout
 
 
+def test_list_as_json_has_the_outcome_of_each_episode(run, url):
+    latest, *_, first = json.loads(run("list", "--url", url, "--json").stdout)
+    assert (latest["instance_id"], latest["ended_by"], latest["success"]) == ("s1.c", None, None)
+    assert (first["instance_id"], first["created_at"]) == ("s1.long", START - 10)
+    until = datetime.fromtimestamp(START + 5, UTC).isoformat()
+    solved = json.loads(run("list", "--url", url, "--until", until, "--json").stdout)[0]
+    assert (solved["instance_id"], solved["steps"]) == ("s1.a", 2)
+    assert (solved["score"], solved["success"]) == (1.0, True)
+
+
+@pytest.mark.parametrize("words", [("list",), ("export", "-o", "data.jsonl")], ids=["list", "export"])
+def test_an_environment_without_episodes_comes_with_those_that_have_some(
+    run, url, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    refused = run(*words, "--url", url, "--environment", "ech")
+    assert refused.exit_code == 1
+    assert "no episodes of environment 'ech'; the store has those of: echo; did you mean echo?" in (
+        refused.stderr.replace("\n", " ")
+    )
+    assert not (tmp_path / "data.jsonl").exists()
+
+
 def test_export_writes_what_is_wanted(run, url, tmp_path):
     output = tmp_path / "solved.parquet"
     done = run("export", "--url", url, "--format", "parquet", "--output", output, "--success")

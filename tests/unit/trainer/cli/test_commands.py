@@ -291,6 +291,9 @@ def test_report_takes_a_folder_or_the_file_of_the_run(run_file, tmp_path):
     assert run("report", run_file, "-o", tmp_path / "other.html").exit_code == 0
     assert (tmp_path / "other.html").stat().st_size == (folder / "report.html").stat().st_size
     assert "is not the folder of a run" in run("report", tmp_path).stderr
+    settings = run_file.read_text()
+    assert run("report", run_file, "-o", run_file).exit_code == 2
+    assert run_file.read_text() == settings
 
 
 def test_several_folders_make_a_page_that_compares_them(tmp_path):

@@ -35,6 +35,21 @@ def test_compare_prints_json(files):
     assert (pair["first"], pair["second"], pair["wins"]) == ("before", "after", 8)
 
 
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_no_output_replaces_an_evaluation(files, option):
+    before = files[0].read_text()
+    refused = run(f"first={files[0]}", files[1], option, files[0])
+    assert refused.exit_code == 2
+    assert f"{files[0]} would replace {files[0]}" in refused.stderr.replace("\n", "")
+    assert files[0].read_text() == before
+
+
+def test_page_and_tables_are_two_files(files, tmp_path):
+    refused = run(*files, "--html", tmp_path / "both", "--markdown", tmp_path / "both")
+    assert refused.exit_code == 2
+    assert not (tmp_path / "both").exists()
+
+
 def test_one_evaluation_is_refused(files):
     done = run(files[0])
     assert done.exit_code == 2

@@ -86,6 +86,13 @@ def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_f
     assert driver.calls == []
 
 
+def test_the_page_does_not_replace_the_run_file(run_file):
+    before = run_file.read_text()
+    done = run(run_file, "seed=0,1", "--html", run_file)
+    assert (done.exit_code, run_file.read_text()) == (2, before)
+    assert "name another file" in done.stderr.replace("\n", " ")
+
+
 def test_a_finished_trial_of_another_sweep_is_not_taken_for_one_of_this_sweep(run_file, tmp_path):
     for seed in (0, 1):
         trial = SweepTrial(f"seed-{seed}", {"seed": str(seed)})
