@@ -298,6 +298,7 @@ class RunConfig(Branch):
             raise ValueError(f"the phases have {total} steps, and steps is {self.steps}: set steps={total}")
         if self.tasks.sources and self.evaluation.splits:
             raise ValueError("evaluation.splits is for runs without sources: set held_out in each source")
+        self.evaluation.splits_by_environment(self.tasks.environments[0])  # refuses one listed twice
         if self.tasks.replay.share and self.rollout.groups == 1:
             raise ValueError("tasks.replay needs rollout.groups of at least 2: one group is always fresh")
         if len(self.tasks.environments) > 1 and isinstance(self.agent, BoxAgent):

@@ -13,7 +13,7 @@ from .learner import OptimizerConfig
 from .preferences import DpoLoss, PreferenceLossConfig
 from .recorded import RecordedFiles
 from .selection import PairsConfig, SelectionConfig
-from .tasks import SplitNames
+from .tasks import SplitNames, each_once
 
 
 class WarmStartConfig(Branch):
@@ -76,12 +76,17 @@ class EvaluationConfig(Branch):
         return self
 
     def splits_by_environment(self, default: str) -> dict[str, tuple[str, ...]]:
-        """Return the splits of each environment; those that name none belong to ``default``."""
+        """Return the splits of each environment; those that name none belong to ``default``.
+
+        Raises ValueError for one that is there twice, with and without its environment.
+        """
         splits: dict[str, tuple[str, ...]] = {}
         for written in self.splits:
             environment, mark, split = written.partition("/")
             name, split = (environment, split) if mark else (default, written)
             splits[name] = (*splits.get(name, ()), split)
+        for listed in splits.values():
+            each_once(listed)
         return splits
 
 

@@ -11,14 +11,14 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from sandbox_settings import Branch, Count, NonNegative, Positive, Share
 
 
-def _each_once(splits: tuple[str, ...]) -> tuple[str, ...]:
+def each_once(splits: tuple[str, ...]) -> tuple[str, ...]:
     """Return the splits. Raises ValueError for one that is listed twice, whose tasks would be there twice."""
     if twice := next((name for place, name in enumerate(splits) if name in splits[:place]), None):
         raise ValueError(f"the split {twice} is listed twice; leave one out")
     return splits
 
 
-SplitNames: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_each_once)]
+SplitNames: TypeAlias = Annotated[tuple[str, ...], AfterValidator(each_once)]
 
 
 class HorizonConfig(Branch):

@@ -19,6 +19,7 @@ SOURCES = (
         (["algorithm.by_source=scale"], r"algorithm\.by_source=scale .* set tasks\.sources"),
         (["tasks.splits=['a','b','a']"], r"tasks\.splits: the split a is listed twice"),
         (["evaluation.splits=['a','a']"], r"evaluation\.splits: the split a is listed twice"),
+        (["evaluation.splits=['a','code/a']"], r"the split a is listed twice"),
         (
             ["tasks.sources=[{environment='code', held_out=['a','a']}]"],
             r"tasks\.sources\.0\.held_out: the split a is listed twice",
@@ -29,7 +30,16 @@ SOURCES = (
             r"algorithm\.constraints\.0: initial=5 is above most=2",
         ),
     ],
-    ids=["group_of_one", "by_source", "splits", "evaluation", "held_out", "shaping_cap", "initial"],
+    ids=[
+        "group_of_one",
+        "by_source",
+        "splits",
+        "evaluation",
+        "twice_by_environment",
+        "held_out",
+        "shaping_cap",
+        "initial",
+    ],
 )
 def test_settings_without_effect_are_refused(words, why) -> None:
     with pytest.raises(ConfigError, match=why):
