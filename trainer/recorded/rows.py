@@ -6,8 +6,10 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainer.errors import DataError
 
@@ -104,7 +106,7 @@ def _parquet_rows(path: Path, progress: BytesRead) -> Iterator[NumberedRow]:
             for batch in file.iter_batches(batch_size=_BATCH):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, row
+                    yield number, {column: _as_json(value) for column, value in row.items()}
                 progress(size * number // total)
     except ArrowInvalid as error:
         raise DataError(f"{path}: is not a Parquet file: {error}") from None
@@ -112,6 +114,23 @@ def _parquet_rows(path: Path, progress: BytesRead) -> Iterator[NumberedRow]:
         raise DataError(
             f"{path}: one of the {_BATCH} rows from row {number + 1} on has a text that is not UTF-8"
         ) from None
+
+
+def _as_json(value: Any) -> JsonValue:  # noqa: ANN401  # any value of Arrow's types
+    """Return a column's value as JSON, without the fields of structs that are null.
+
+    All structs of a column have the fields of every one of them: arguments that only another tool takes are
+    null, as is all that a tool's schema leaves out. Elements of lists that are null stay.
+    """
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return float(value) if isinstance(value, Decimal) else value
 
 
 _READERS: dict[str, Callable[[Path, BytesRead], Iterator[NumberedRow]]] = {

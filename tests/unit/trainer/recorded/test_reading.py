@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,6 +108,26 @@ def test_parquet_rows_are_read_like_lines(tmp_path: Path) -> None:
         ("t/2", 2, 0.5),
     ]
     assert episodes[0].tools[0].function.name == "go"
+
+
+def test_calls_and_tools_that_are_structs_have_their_own_arguments_only(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    properties = {"search": {"query": {"type": "string"}}, "open": {"page": {"type": "integer"}}}
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": each}}}
+        for name, each in properties.items()
+    ]
+    arguments = {"search": {"query": "cats"}, "open": {"page": 3}}
+    rows = []
+    for name, given in arguments.items():
+        call = {"id": "1", "type": "function", "function": {"name": name, "arguments": given}}
+        said = [ASK, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        rows.append({"messages": said, "tools": tools, "created_at": datetime(2026, 1, 1, tzinfo=UTC)})
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+    for episode, (name, given) in zip(read_episodes(files(path)), arguments.items(), strict=True):
+        (call,) = episode.turns[0].tool_calls or ()
+        assert (call.function.name, call.function.arguments) == (name, given)
+        assert [tool.function.parameters["properties"] for tool in episode.tools] == [*properties.values()]
 
 
 def test_an_agenttraj_entry_without_loss_is_skipped(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""Bytes of files that are no part of their rows."""
+"""Bytes of files that are no part of their rows, and values of Parquet that JSON does not have."""
 
 import json
 from codecs import BOM_UTF8
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyarrow import StringArray, py_buffer, table
+from pyarrow import StringArray, Table, py_buffer, table
 from pyarrow.parquet import write_table
 
 from trainer.errors import DataError
@@ -58,3 +60,38 @@ def test_a_text_of_parquet_that_is_no_text_is_an_error_with_its_place(tmp_path: 
     write_table(table({"a": half}), path)
     with pytest.raises(DataError, match=r"rows.parquet: one of the 256 rows from row 1 on"):
         list(file_rows(path))
+
+
+def parquet_rows(path: Path, *rows: dict[str, object]) -> list[object]:
+    write_table(Table.from_pylist([*rows]), path)
+    return [row for _, row in file_rows(path)]
+
+
+def test_fields_that_only_other_structs_of_a_column_have_are_left_out(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"calls": [{"name": "search", "arguments": {"query": "a"}}], "score": 1.0, "tool": {"a": {"x": "y"}}},
+        {"calls": [{"name": "open", "arguments": {"page": 3}}, {"name": "end"}], "score": None, "tool": None},
+        {"calls": [], "score": 0.0, "tool": {"b": {"enum": ["u", None]}}},
+    ]
+    assert parquet_rows(tmp_path / "rows.parquet", *rows) == rows
+
+
+def test_times_and_decimals_are_read_as_texts_and_numbers(tmp_path: Path) -> None:
+    row = {
+        "at": datetime(2026, 1, 2, 3, tzinfo=UTC),
+        "day": date(2026, 1, 2),
+        "hour": time(3, 4),
+        "took": timedelta(seconds=1.5),
+        "score": Decimal("0.50"),
+        "messages": [{"at": datetime(2026, 1, 2)}],
+    }
+    assert parquet_rows(tmp_path / "rows.parquet", row) == [
+        {
+            "at": "2026-01-02T03:00:00+00:00",
+            "day": "2026-01-02",
+            "hour": "03:04:00",
+            "took": 1.5,
+            "score": 0.5,
+            "messages": [{"at": "2026-01-02T00:00:00"}],
+        }
+    ]
