@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.serve_app import service_url
+from local_processes.readiness import reachable_host
 from service_cli.doctor.findings import MachineFinding, absent, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -22,14 +23,27 @@ def check_ports(config: ServiceConfig, machine: ExaminedMachine) -> list[Machine
     elif machine.find_service(service_url(config)):
         findings = [ok("ports", "service", f"a sandbox service answers on {where}")]
     else:
-        fix = "stop what listens there (ss -tlnp), or set server.host and server.port"
-        findings = [problem("ports", "service", error, fix)]
+        findings = [_unusable(error, config, machine)]
     ephemeral = machine.read_ephemeral_ports()
     if port in ephemeral:
         found = f"{port} is one of the ports of outgoing connections, which may take it"
         fix = f"set server.port below {ephemeral.start}, or add it to net.ipv4.ip_local_reserved_ports"
         findings.append(warning("ports", "range", found, fix))
     return findings
+
+
+def _unusable(error: str, config: ServiceConfig, machine: ExaminedMachine) -> MachineFinding:
+    """Judge an address that cannot be listened on.
+
+    In a cluster that is joined, Ray Serve keeps listening after a service has ended, and the next one uses
+    it. From outside the cluster its front cannot be told from another program.
+    """
+    fix = "stop what listens there (ss -tlnp), or set server.host and server.port"
+    there = f"{reachable_host(config.server.host)}:{config.server.port}"
+    if config.fleet.address is None or machine.try_connecting(there) is not None:
+        return problem("ports", "service", error, fix)
+    found = f"{error}; Ray Serve, which an earlier service left in the cluster, may listen there"
+    return warning("ports", "service", found, f"if it is another program, {fix}")
 
 
 def check_front(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:

@@ -181,6 +181,14 @@ FAULTS = {
         FakeMachine(listening="cannot listen on 127.0.0.1:8080: Address already in use"),
         [], "ports: service", Status.PROBLEM, "server.port",
     ),
+    "a port that Ray Serve may hold in a cluster that is joined": (
+        FakeMachine(listening="cannot listen on 127.0.0.1:8080: Address already in use"),
+        ["fleet.address=10.0.0.1:6379"], "ports: service", Status.WARNING, "if it is another program",
+    ),
+    "an address that a node of a cluster does not have": (
+        FakeMachine(listening="cannot listen on 10.9.9.9:8080", connecting="No route to host"),
+        ["fleet.address=10.0.0.1:6379"], "ports: service", Status.PROBLEM, "server.host",
+    ),
     "a port of outgoing connections": (
         FakeMachine(), ["server.port=40000"], "ports: range", Status.WARNING, "below 32768",
     ),
