@@ -112,7 +112,7 @@ def running_fleet(config: ServiceConfig, address: str | None = None) -> Iterator
     address = address or config.fleet.address
     try:
         ray.init(address=address or "auto", log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = address or "this machine"
         raise FleetUnreachableError(
             f"no Ray cluster answers on {where}: run this on a node of the cluster, in the environment that "

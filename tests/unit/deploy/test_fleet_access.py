@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import ray
 
-from deploy.fleet_access import RayFleet, placed_supervisor
+from deploy.fleet_access import FleetUnreachableError, RayFleet, placed_supervisor, running_fleet
 from sandbox_contract.inspection import PoolStats, SupervisorStats
+from sandbox_service.config import ServiceConfig
 from sandbox_service.supervisor.options import SupervisorAddress
 
 ADDRESS = SupervisorAddress("s1", "id-1", "/run/s1", "10.0.0.1", None, "secret")
@@ -123,3 +124,13 @@ def test_silent_supervisors_are_waited_for_together(monkeypatch):
 
 def test_a_fleet_without_supervisors_has_none_placed():
     assert RayFleet(LeftRoster()).placed() == []
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "foo:bar"], ids=["no port", "a port that is no number"])
+def test_an_address_that_ray_cannot_read_is_one_where_no_cluster_answers(address):
+    config = ServiceConfig.model_validate({"fleet": {"address": address}})
+    with (
+        pytest.raises(FleetUnreachableError, match=f"no Ray cluster answers on {address}"),
+        running_fleet(config),
+    ):
+        pass
