@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,11 +13,15 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
 from .engine import connect, shown_url, store_url
+from .rights import lacking_file_rights, lacking_rights
 from .schema import REVISION
 from .upgrade import StoreSchemaError, found_revision, known_revisions
 
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 """Encodings of a server that hold any text; SQL_ASCII keeps the bytes of the client's."""
+
+_NO_PRIVILEGE = "42501"
+"""PostgreSQL's code for what a user may not do."""
 
 
 class StoreState(StrEnum):
@@ -30,6 +35,8 @@ class StoreState(StrEnum):
     """It has the tables of an earlier release; the first start upgrades them."""
     FOREIGN = "foreign"
     """It belongs to a later release or to another application."""
+    DENIED = "denied"
+    """It does not let this user do what the service does with it, such as writing."""
     UNREACHABLE = "unreachable"
     """It does not answer, or refuses this user."""
     INVALID = "invalid"
@@ -62,20 +69,29 @@ def examine_store(url: str) -> StoreCondition:
     kind = parsed.get_backend_name()
     name = shown_url(parsed)
     file = store_file(url)
-    if file is not None and not file.exists():
-        return StoreCondition(StoreState.EMPTY, kind, name)
+    if file is not None:
+        if not os.path.exists(file):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
+            return StoreCondition(StoreState.EMPTY, kind, name)
+        if lacking := lacking_file_rights(file):
+            return StoreCondition(StoreState.DENIED, kind, lacking)
     # Not by ``connect``: its settings change the file, which may be that of another application.
     engine = connect(url) if file is None else sa.create_engine(_read_only(file))
     try:
         with engine.connect() as connection:
             state = _state(connection, name)
-            return StoreCondition(state, kind, name, _clock_ahead(connection))
+            ahead_s = _clock_ahead(connection)
+            lacking = _lacking(connection, state)
+            if lacking is not None:
+                return StoreCondition(StoreState.DENIED, kind, f"{name}: {lacking}", ahead_s)
+            return StoreCondition(state, kind, name, ahead_s)
     except StoreSchemaError as error:
         return StoreCondition(StoreState.FOREIGN, kind, str(error))
     except DatabaseError as error:
         if "not a database" in str(error.orig):
             return StoreCondition(StoreState.FOREIGN, kind, f"{name} is not an SQLite file")
-        return StoreCondition(StoreState.UNREACHABLE, kind, f"{name}: {_one_line(error)}")
+        refused = getattr(error.orig, "sqlstate", None) == _NO_PRIVILEGE
+        state = StoreState.DENIED if refused else StoreState.UNREACHABLE
+        return StoreCondition(state, kind, f"{name}: {_one_line(error)}")
     finally:
         engine.dispose()
 
@@ -121,6 +137,12 @@ def _state(connection: sa.Connection, name: str) -> StoreState:
     if found in known_revisions():
         return StoreState.OLDER
     raise StoreSchemaError(f"{name} has schema {found}, which this release does not know ({REVISION})")
+
+
+def _lacking(connection: sa.Connection, state: StoreState) -> str | None:
+    if connection.dialect.name == "sqlite":
+        return None
+    return lacking_rights(connection, current=state is StoreState.CURRENT)
 
 
 def _check_encoding(connection: sa.Connection, name: str) -> None:

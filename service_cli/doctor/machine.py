@@ -75,7 +75,7 @@ class DiskFacts:
     """None where the file system does not count them."""
     mount: Path
     writable: bool
-    """Whether this user may write in the path, or make it."""
+    """Whether the path is a folder, or does not exist, and this user may write in it or make it."""
 
 
 @dataclass(frozen=True, slots=True)

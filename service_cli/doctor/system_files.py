@@ -150,7 +150,7 @@ def disk(path: Path) -> DiskFacts:
         free_mib=size.f_bavail * size.f_frsize // _MIB,
         free_inodes=size.f_favail if size.f_files else None,
         mount=mount,
-        writable=os.access(there, os.W_OK | os.X_OK),
+        writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
     )
 
 

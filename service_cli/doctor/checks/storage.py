@@ -53,7 +53,8 @@ def _folder(check: str, path: Path, machine: ExaminedMachine, *, written: bool =
     facts = machine.read_disk(path)
     if written and not facts.writable:
         fix = f"make {path} and give it to the user of the service, or configure another path"
-        return problem("disk", check, f"{path} cannot be written by this user", fix)
+        found = f"{path} is not a folder that this user can write to or make"
+        return problem("disk", check, found, fix)
     found = f"{path}: {facts.free_mib} MiB free on {facts.mount}"
     if facts.free_mib >= _ENOUGH_MIB and _has_inodes(facts):
         return ok("disk", check, found)
@@ -92,11 +93,22 @@ def _schema(condition: StoreCondition) -> MachineFinding:
             return warning("store", "schema", f"{condition.detail}: schema of an earlier release", fix)
         case StoreState.FOREIGN:
             fix = "set store.url to the service's own database, or start the release that wrote this one"
+        case StoreState.DENIED:
+            fix = _rights_fix(condition.kind)
         case StoreState.UNREACHABLE:
             fix = "start the database, and correct host, user and password in store.url"
         case StoreState.INVALID:
             fix = "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
     return problem("store", condition.state.value, condition.detail, fix, "postgresql")
+
+
+def _rights_fix(kind: str) -> str:
+    if kind == "sqlite":
+        return "give the file, and those beside it, to the user of the service (chown)"
+    return (
+        "make the user of store.url the owner of the database (ALTER DATABASE ... OWNER TO ...) and of its "
+        "tables, or grant the rights; for a standby, name its primary server"
+    )
 
 
 def _apart(ahead_s: float | None) -> list[MachineFinding]:

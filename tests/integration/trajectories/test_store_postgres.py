@@ -90,6 +90,71 @@ def test_the_condition_of_a_server_is_seen_without_changing_it(url):
 
 
 @pytest.fixture
+def limited(url, admin):
+    """The URL of the same database as a user who has no rights in it, and the user's name."""
+    role = f"role_{uuid.uuid4().hex}"
+    admin.execute(f"CREATE ROLE {role}")
+    owner = connect(url)
+    with owner.begin() as connection:
+        connection.exec_driver_sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    yield f"{url}{'&' if '?' in url else '?'}options=-crole%3D{role}", role
+    with owner.begin() as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+    owner.dispose()
+    admin.execute(f"DROP ROLE {role}")
+
+
+def grant(url: str, right: str) -> None:
+    engine = connect(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"GRANT {right}")
+    engine.dispose()
+
+
+def test_an_empty_database_needs_the_right_to_create_tables(url, limited):
+    as_user, role = limited
+    condition = examine_store(as_user)
+    assert condition.state is StoreState.DENIED
+    assert "may not create tables in the schema public" in condition.detail
+    grant(url, f"CREATE ON SCHEMA public TO {role}")
+    assert examine_store(as_user).state is StoreState.EMPTY
+
+
+def test_tables_need_the_rights_of_a_running_service(url, limited):
+    as_user, role = limited
+    engine = connect(url)
+    prepare(engine)
+    engine.dispose()
+    assert examine_store(as_user).state is StoreState.DENIED
+    grant(url, f"SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    condition = examine_store(as_user)
+    assert condition.state is StoreState.DENIED
+    assert "INSERT on events" in condition.detail
+    grant(url, f"INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+    assert examine_store(as_user).state is StoreState.CURRENT
+
+
+def test_tables_of_an_earlier_release_can_be_upgraded_only_by_their_owner(url, limited):
+    as_user, role = limited
+    engine = connect(url)
+    migrate(engine, "0003")
+    engine.dispose()
+    grant(url, f"ALL ON ALL TABLES IN SCHEMA public TO {role}")
+    grant(url, f"CREATE ON SCHEMA public TO {role}")
+    condition = examine_store(as_user)
+    assert condition.state is StoreState.DENIED
+    assert "only their owner can upgrade the tables events, instances" in condition.detail
+    assert examine_store(url).state is StoreState.OLDER
+
+
+def test_a_database_whose_transactions_are_read_only_is_denied(url, admin):
+    admin.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only = on")
+    condition = examine_store(url)
+    assert condition.state is StoreState.DENIED
+    assert "read-only" in condition.detail
+
+
+@pytest.fixture
 def encoded(server, admin):
     """Makes databases of other encodings, which go with the test."""
     made = []

@@ -1,4 +1,6 @@
 import sqlite3
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from sandbox_service.trajectories.condition import (
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.trajectories.upgrade import prepare
+from tests.harness.forked import holds_without_root
 
 
 @pytest.fixture
@@ -92,3 +95,40 @@ def test_a_store_that_cannot_be_reached_is_one_sentence_without_its_password() -
     assert "Connection refused" in said
     assert said.endswith("start it, or correct store.url")
     assert "\n" not in said
+
+
+@pytest.fixture
+def others_file():
+    """The store of this release that another user owns, in a folder that every user may write in."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "t.sqlite"
+        engine = connect(f"sqlite:///{file}")
+        prepare(engine)
+        engine.dispose()
+        file.chmod(0o444)
+        folder.chmod(0o777)
+        yield file
+
+
+def test_a_file_that_this_user_may_only_read_is_denied(others_file) -> None:
+    def is_denied() -> bool:
+        condition = examine_store(f"sqlite:///{others_file}")
+        return condition.state is StoreState.DENIED and str(others_file) in condition.detail
+
+    assert holds_without_root(is_denied)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_a_file_beside_the_database_that_this_user_may_only_read_is_denied(others_file, suffix) -> None:
+    others_file.chmod(0o666)
+    beside = others_file.with_name(others_file.name + suffix)
+    beside.touch(mode=0o444)
+    assert holds_without_root(lambda: beside.name in examine_store(f"sqlite:///{others_file}").detail)
+
+
+def test_a_file_in_a_folder_that_this_user_may_not_enter_is_not_seen(others_file) -> None:
+    others_file.parent.chmod(0o000)
+    seen = holds_without_root(lambda: examine_store(f"sqlite:///{others_file}").state is StoreState.EMPTY)
+    others_file.parent.chmod(0o700)
+    assert seen

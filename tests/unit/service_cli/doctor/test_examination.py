@@ -149,6 +149,14 @@ FAULTS = {
         FakeMachine(condition=StoreCondition(StoreState.UNREACHABLE, "postgresql", "refused")),
         [], "store: unreachable", Status.PROBLEM, "start the database",
     ),
+    "a database in which this user may not create tables": (
+        FakeMachine(condition=StoreCondition(StoreState.DENIED, "postgresql", "may not create tables")),
+        [], "store: denied", Status.PROBLEM, "OWNER TO",
+    ),
+    "a store file of another user": (
+        FakeMachine(condition=StoreCondition(StoreState.DENIED, "sqlite", "cannot be written")),
+        [], "store: denied", Status.PROBLEM, "chown",
+    ),
     "a database of a later release": (
         FakeMachine(condition=StoreCondition(StoreState.FOREIGN, "postgresql", "schema 9999")),
         [], "store: foreign", Status.PROBLEM, "store.url",

@@ -1,6 +1,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from service_cli.doctor import system_files
 from service_cli.doctor.clock_facts import WallClock
 
@@ -62,6 +64,12 @@ def test_a_folder_that_does_not_exist_is_on_the_disk_of_the_one_above(tmp_path) 
     assert facts.writable
     assert facts.free_mib > 0
     assert os.path.ismount(facts.mount)
+
+
+@pytest.mark.parametrize("path", ["file", "file/below"])
+def test_a_file_is_no_folder_that_can_be_written_to(tmp_path, path) -> None:
+    (tmp_path / "file").touch(mode=0o777)
+    assert not system_files.disk(tmp_path / path).writable
 
 
 def test_ports_of_outgoing_connections_include_the_last(tmp_path) -> None:
