@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 
 from tests.fakes.receipts import receipt_of_file
 from trainer.engines.generation import Finish, Generation
@@ -78,6 +79,10 @@ class FakeEngine:
             raise EngineGone(f"{self.name} is buried")
         if self.dead:
             raise EngineLost(f"{self.name} is dead")
+
+
+ANSWER_S = 0.005
+"""Time that an answer takes: futures of engines in other processes are never done at once."""
 
 
 @dataclass
@@ -180,11 +185,12 @@ class FakeHandle:
                 self.incarnation += 1
                 self.took = None
                 self.version = self.synced if self.rises_with is None else self.rises_with
-            future.set_exception(EngineLost(f"{self.name} is away"))
+            answer, said = future.set_exception, EngineLost(f"{self.name} is away")
         elif verb == self.dies_at:
             self.dies_at, self.away = None, 2
-            future.set_exception(EngineLost(f"{self.name} died"))
+            answer, said = future.set_exception, EngineLost(f"{self.name} died")
         else:
             self.verbs.append(verb if note is None else (verb, note))
-            future.set_result(act())
+            answer, said = future.set_result, act()
+        Timer(ANSWER_S, answer, [said]).start()
         return future

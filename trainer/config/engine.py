@@ -109,4 +109,6 @@ class SyncConfig(Branch):
     until the next weight sync.
     """
     timeout_s: Seconds = 300.0
-    """Time limit of one weight sync."""
+    """Time limit of one weight sync, the wait for lost engines included; the checks after such a wait have it
+    again.
+    """

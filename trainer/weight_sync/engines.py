@@ -153,25 +153,37 @@ class Engines:
         return self.each("report its status", lambda handle: handle.get_status())
 
     def returned(self, retry_s: float = 0.5) -> Engines:
-        """Return the lost engines that are back before the deadline; the others stay lost."""
-        back = Engines([], self._left())
+        """Return the lost engines that are back before the deadline; the others stay lost.
+
+        Those that are back have the whole time limit for what follows.
+        """
+        back: list[EngineHandle] = []
+        asked: dict[str, Future[EngineStatus]] = {}
         gone_in_a_row = 0
         while self.lost and self._left() > 0 and gone_in_a_row < GONE_LIMIT:
             gone = 0
             for handle in list(self.lost):
+                status = asked.pop(handle.name, None) or handle.get_status()
                 try:
-                    handle.get_status().result(self._left())
+                    # Not longer: one that is still loading must not take the time of the others.
+                    status.result(min(retry_s, self._left()))
                 except EngineGone:
                     gone += 1
-                except (EngineLost, FutureTimeout):
+                except FutureTimeout:
+                    asked[handle.name] = status
+                except EngineLost:
                     continue
                 else:
                     self.lost.remove(handle)
-                    back.there.append(handle)
+                    back.append(handle)
             gone_in_a_row = gone_in_a_row + 1 if gone == len(self.lost) else 0
             if self.lost:
                 time.sleep(min(retry_s, self._left()))
-        return back
+        return Engines(back, self._timeout_s)
+
+    def restart_deadline(self) -> None:
+        """Give the engines that are there the whole time limit again."""
+        self._deadline = time.monotonic() + self._timeout_s
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.0)

@@ -2,7 +2,8 @@
 
 All ranks of the learner take part at the same time, since gathering weights is collective; rank 0 alone talks
 to the engines. An engine that dies during a weight sync does not block the others: it loads the newest
-snapshot when it is restarted. The weight sync waits for it until ``sync.timeout_s``.
+snapshot when it is restarted. The weight sync waits for it until ``sync.timeout_s``, and what follows has
+that time again.
 """
 
 from __future__ import annotations
@@ -221,6 +222,8 @@ class WeightSync:
         engines.lost.extend(back.lost)
         engines.there.extend(handle for handle in back.there if handle.name not in gone)
         engines.lost.extend(handle for handle in back.there if handle.name in gone)
+        # The wait may have taken all of it, and those that are there have receipts and scores to return.
+        engines.restart_deadline()
 
 
 def make_weight_sync(

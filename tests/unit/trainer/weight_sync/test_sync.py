@@ -241,20 +241,39 @@ def test_an_engine_that_died_is_waited_for_when_the_snapshot_is_complete(run, ow
     assert away == [2]
 
 
-def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
-    run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.3})})
+def limited(run, timeout_s):
+    return run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": timeout_s})})
+
+
+def test_a_sync_that_an_engine_stays_away_from_is_finished_with_the_others(run, owner):
     handles = [FakeHandle("gone", away=10**9), FakeHandle("there")]
-    report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
+    report = make_weight_sync(limited(run, 1.0).sync_settings, handles, owner, 0).report(3)
     assert report.lost == ("gone",)
     assert handles[1].version == 3
+    assert handles[1].verbs[-3:] == ["get_receipts", "get_status", "score_sequences"]
+
+
+def test_an_engine_that_is_back_is_not_lost_while_another_one_still_loads(run, owner):
+    class Loading(FakeHandle):
+        """Answers no question about its state."""
+
+        def get_status(self):
+            return Future()
+
+    handles = [Loading("loads", dies_at="pause_generation"), FakeHandle("back", dies_at="pause_generation")]
+    restarting_with(handles, 3, run)
+    settings = limited(run, 3.0).sync_settings
+    report = WeightSync(settings, handles, owner, 0, SharedFile(settings, owner, 0, "cpu"), None).report(3)
+    assert report.lost == ("loads",)
+    assert handles[1].version == 3
+    assert "get_receipts" in handles[1].verbs
 
 
 def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
-    run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.05})})
     handle = FakeHandle("mute")
     handle.begin_update = lambda contents: Future()
     with pytest.raises(Stalled, match="mute did not begin"):
-        make_weight_sync(run.sync_settings, [handle], owner, 0).sync_weights(3)
+        make_weight_sync(limited(run, 1.0).sync_settings, [handle], owner, 0).sync_weights(3)
 
 
 def test_an_adapter_is_taken_while_engines_go_on(run, owner):
