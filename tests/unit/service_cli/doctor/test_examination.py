@@ -228,6 +228,10 @@ FAULTS = {
         FakeMachine(environment_facts=replace(ENVIRONMENTS, broken={"maze": "no world"})),
         [], "environments: maze", Status.WARNING, "brings maze",
     ),
+    "an environment that another user set up": (
+        FakeMachine(environment_facts=replace(ENVIRONMENTS, broken={"textcraft": "Permission denied"})),
+        [], "environments: textcraft", Status.WARNING, "chown -R",
+    ),
     "a driver that fails": (
         FakeMachine(gpu_names=unavailable("nvidia-smi fails")), [], "gpu: driver", Status.WARNING, "driver",
     ),
@@ -357,3 +361,8 @@ def test_findings_are_plain_data_for_scripts() -> None:
     (first, *_) = as_json(findings_of(FakeMachine()))
     assert set(first) == {"subject", "check", "status", "found", "fix", "offers", "lacks"}
     assert first["status"] == "ok"
+
+
+def test_not_all_environments_are_set_up_where_one_cannot_be_read() -> None:
+    facts = replace(ENVIRONMENTS, broken={"textcraft": "Permission denied"})
+    assert "complete" not in {each.check for each in findings_of(FakeMachine(environment_facts=facts))}
