@@ -16,6 +16,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import MAX_BODY
 
 from .answer_sender import AnswerSender, PassedAnswer
 from .auth import Authenticator, check_rights
@@ -268,7 +269,9 @@ def _bounds(config: ServerConfig, quota: QuotaConfig, metrics: Metrics) -> Bound
     bodies = BodyReader(
         least, config.body_timeout_s, max(least, most), max(least, of_one), fronted=config.haproxy
     )
-    waiting = HeldBytes("answers that are being sent", max(least, most), max(least, of_one))
+    # A tenant that holds nothing finds room for an answer, while those with slow clients fill all the rest.
+    reserve = min(MAX_BODY, most // 4) if several else 0
+    waiting = HeldBytes("answers that are being sent", max(least, most), max(least, of_one), reserve)
     answers = AnswerSender(waiting, least, config.body_timeout_s)
     queue = FairQueue(quota, metrics.observe_wait) if several else None
     metrics.set_gauges(lambda: queue.waiting if queue else 0, lambda: bodies.held_bytes)

@@ -18,7 +18,7 @@ from sandbox_service.gateway.responses import HttpResponse
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_registry
-from tests.harness.waiting import settle
+from tests.harness.waiting import settle, until
 
 MIB = 1024 * 1024
 KIB = 1024
@@ -147,6 +147,27 @@ async def test_the_gateway_refuses_answers_beyond_those_that_are_not_read(method
     again.reads.set()
     await again.ask(app, "GET", files["k"])
     assert (again.status, len(again.body)) == (200, MIB)
+
+
+async def test_open_pages_that_are_not_read_take_no_room_from_tenants():
+    backend = EchoBackend()
+    config = ServerConfig(bodies_mib=8, api_keys={digest("k"): "ada"})
+    app = build_app(config, make_registry(), backend)
+    strangers = [SlowClient("unknown") for _ in range(50)]
+    reading = [asyncio.create_task(each.ask(app, "GET", "/openapi.json")) for each in strangers]
+    await until(lambda: strangers[-1].status != 0)
+    assert {each.status for each in strangers} == {200, 429}
+    file, reader = await instance_with_file(app, backend, "k", "ada"), SlowClient()
+    reader.reads.set()
+    await reader.ask(app, "GET", file)
+    assert (reader.status, len(reader.body)) == (200, MIB)
+    for each in strangers:
+        each.reads.set()
+    await asyncio.gather(*reading)
+    late = SlowClient("unknown")
+    late.reads.set()
+    await late.ask(app, "GET", "/openapi.json")
+    assert (late.status, late.complete) == (200, True)
 
 
 async def instance_with_file(app: Gateway, backend: EchoBackend, key: str, tenant: str) -> str:
