@@ -17,11 +17,12 @@ import numpy as np
 from trainer.errors import DataError
 
 from .intervals import DRAWS, Interval, are_equal, bootstrap_interval, equal_tasks_interval
+from .task_keys import tasks_by_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .results import EvaluationResult, TaskOutcome
+    from .results import EvaluationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,11 @@ def compare(
     before: EvaluationResult, after: EvaluationResult, *, draws: int = DRAWS, seed: int = 0
 ) -> Comparison:
     """Return the difference in success rate. Raises DataError when the two share no task."""
-    rates_P2 = common_rates(before, after)
+    return compare_rates(common_rates(before, after), draws=draws, seed=seed)
+
+
+def compare_rates(rates_P2: NDArray[np.float64], *, draws: int = DRAWS, seed: int = 0) -> Comparison:
+    """Return the difference between two success rates of the same tasks. Raises DataError without a task."""
     if not len(rates_P2):
         raise DataError("the two evaluations have no scored task in common")
     changes_P = rates_P2[:, 1] - rates_P2[:, 0]
@@ -60,13 +65,11 @@ def compare(
 
 def common_rates(before: EvaluationResult, after: EvaluationResult) -> NDArray[np.float64]:
     """Return the success rates of each task for which both have a score, of shape (tasks, 2)."""
-    earlier, later = _scored(before), _scored(after)
-    pairs = [(earlier[name], task) for name, task in later.items() if name in earlier]
+    earlier, later = tasks_by_key((before, after))
+    pairs = [
+        (earlier[key], task)
+        for key, task in later.items()
+        if task.episodes and key in earlier and earlier[key].episodes
+    ]
     rates = [[task.successes / task.episodes for task in pair] for pair in pairs]
     return np.array(rates, dtype=np.float64).reshape(-1, 2)
-
-
-def _scored(result: EvaluationResult) -> dict[tuple[str, str, str], TaskOutcome]:
-    """Return the tasks with a verdict by their names, which environments do not share."""
-    scored = (task for task in result.tasks if task.episodes)
-    return {(task.source, task.environment or result.environment, task.task_id): task for task in scored}

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trainer.errors import ConfigError, DataError
 
-from .comparison import compare
+from .comparison import compare_rates
 from .paired_tests import holm, sign_test
 from .summary import figures_of, pass_at_of
 from .task_keys import task_keys
@@ -102,7 +104,7 @@ def compare_models(results: Mapping[str, EvaluationResult], ks: Sequence[int] = 
         tasks=len(common),
         ks=chosen,
         models=_figures(shared, chosen),
-        pairs=_tested(results, named),
+        pairs=_tested(named),
         missing={name: keys for name, keys in missing.items() if keys},
         rates={
             _text(key): tuple(named[name][key].successes / named[name][key].episodes for name in named)
@@ -166,21 +168,14 @@ def _checked(ks: Sequence[int], shared: Mapping[str, Sequence[TaskOutcome]]) -> 
     return tuple(ks)
 
 
-def _tested(
-    results: Mapping[str, EvaluationResult], named: Mapping[str, Mapping[TaskKey, TaskOutcome]]
-) -> tuple[PairedTest, ...]:
+def _tested(named: Mapping[str, Mapping[TaskKey, TaskOutcome]]) -> tuple[PairedTest, ...]:
     """Return the test of every pair, on the tasks that the two have a score for."""
-    pairs = [_pair(first, second, results, named) for first, second in combinations(results, 2)]
+    pairs = [_pair(first, second, named) for first, second in combinations(named, 2)]
     adjusted = holm([pair.p_value for pair in pairs])
     return tuple(replace(pair, adjusted=value) for pair, value in zip(pairs, adjusted, strict=True))
 
 
-def _pair(
-    first: str,
-    second: str,
-    results: Mapping[str, EvaluationResult],
-    named: Mapping[str, Mapping[TaskKey, TaskOutcome]],
-) -> PairedTest:
+def _pair(first: str, second: str, named: Mapping[str, Mapping[TaskKey, TaskOutcome]]) -> PairedTest:
     shared = [
         (task, named[second][key])
         for key, task in named[first].items()
@@ -190,10 +185,7 @@ def _pair(
     wins = sum(two > one for one, two in rates)
     losses = sum(two < one for one, two in rates)
     single = all(one.episodes == two.episodes == 1 for one, two in shared)
-    before, after = (
-        replace(results[name], tasks=_keyed(named[name]), environment="") for name in (first, second)
-    )
-    change = compare(before, after)
+    change = compare_rates(np.array(rates, dtype=np.float64))
     p_value = sign_test(wins, losses)
     return PairedTest(
         first=first,
@@ -206,13 +198,6 @@ def _pair(
         test="McNemar" if single else "sign test",
         p_value=p_value,
         adjusted=p_value,
-    )
-
-
-def _keyed(tasks: Mapping[TaskKey, TaskOutcome]) -> tuple[TaskOutcome, ...]:
-    """Return the tasks with their keys as ids, by which ``compare`` pairs them."""
-    return tuple(
-        replace(task, task_id="\n".join(key), source="", environment="") for key, task in tasks.items()
     )
 
 

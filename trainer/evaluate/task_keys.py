@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ def task_keys(results: Iterable[EvaluationResult]) -> list[list[TaskKey]]:
     if all(len({key[1:] for key in keys}) == len(keys) for keys in every):
         return [[("", *key[1:]) for key in keys] for keys in every]
     return every
+
+
+def tasks_by_key(results: Sequence[EvaluationResult]) -> list[dict[TaskKey, TaskOutcome]]:
+    """Return the tasks of each evaluation by their keys, in order."""
+    found = zip(task_keys(results), results, strict=True)
+    return [dict(zip(keys, result.tasks, strict=True)) for keys, result in found]
 
 
 def _key(task: TaskOutcome, result: EvaluationResult) -> TaskKey:

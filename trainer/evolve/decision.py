@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from trainer.config.evolve import EvolvePreferences
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
+from trainer.evaluate.task_keys import tasks_by_key
 
 from .records import Decision
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from trainer.config.evolve import EvolveMethod
     from trainer.evaluate.comparison import Comparison
-    from trainer.evaluate.results import EvaluationResult, TaskOutcome
+    from trainer.evaluate.results import EvaluationResult
 
 
 Rule: TypeAlias = Literal["better", "higher", "not_worse", "always"]
@@ -33,10 +34,11 @@ def can_decide(evaluation: EvaluationResult, rule: Rule, before: EvaluationResul
     unless the model that was evaluated ``before`` got a verdict on them.
     """
     graded = sum(task.episodes > 0 for task in evaluation.tasks)
-    sound = {_key(task) for task in before.tasks if task.episodes} if before is not None else set()
+    tasks, *earlier = tasks_by_key([evaluation] if before is None else [evaluation, before])
+    sound = {key for found in earlier for key, task in found.items() if task.episodes}
     broken = sum(
-        task.failure_classes.keys() == {"task"} and _key(task) not in sound
-        for task in evaluation.tasks
+        task.failure_classes.keys() == {"task"} and key not in sound
+        for key, task in tasks.items()
         if not task.episodes
     )
     least = 0.0 if rule == "always" else LEAST_GRADED * (len(evaluation.tasks) - broken)
@@ -90,10 +92,6 @@ def rolled_back_in_a_row(decisions: Sequence[Decision]) -> int:
             break
         count += 1
     return count
-
-
-def _key(task: TaskOutcome) -> tuple[str, str, str]:
-    return task.source, task.environment, task.task_id
 
 
 def _reason(change: Comparison, rule: Rule, *, kept: bool) -> str:

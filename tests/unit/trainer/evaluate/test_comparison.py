@@ -95,3 +95,24 @@ def test_tasks_of_two_environments_with_one_name_are_two_tasks():
 
     comparison = compare(of_both(1, 0), of_both(1, 1))
     assert (comparison.tasks, comparison.before, comparison.after) == (2, 0.5, 1.0)
+
+
+def test_a_task_of_two_splits_counts_in_each():
+    def of_both(test, easy):
+        tasks = [
+            TaskOutcome(str(number), "", 1, solved, float(solved), environment="code", split=split)
+            for split, solved in (("test", test), ("easy", easy))
+            for number in range(10)
+        ]
+        return EvaluationResult(0, "alone", "test+easy", tuple(tasks), "code")
+
+    comparison = compare(of_both(0, 0), of_both(1, 0))
+    assert (comparison.tasks, comparison.before, comparison.after) == (20, 0.0, 0.5)
+
+
+def test_tasks_of_earlier_versions_have_environment_and_split_of_their_evaluation():
+    later = tuple(
+        replace(task, environment="code", split="test", source="mine") for task in result([1, 1]).tasks
+    )
+    comparison = compare(replace(result([0, 1]), environment="code"), replace(result([]), tasks=later))
+    assert (comparison.tasks, comparison.difference) == (2, 0.5)

@@ -84,3 +84,16 @@ def test_only_the_latest_roll_backs_are_counted() -> None:
     assert rolled_back_in_a_row([]) == 0
     assert rolled_back_in_a_row([rolled_back, kept, rolled_back, rolled_back]) == 2
     assert rolled_back_in_a_row([rolled_back, kept]) == 0
+
+
+def test_a_task_of_two_splits_decides_in_each() -> None:
+    def result(solved: int) -> EvaluationResult:
+        tasks = [
+            TaskOutcome(str(number), "", 1, count, float(count), environment="code", split=split)
+            for split, count in (("test", solved), ("easy", 0))
+            for number in range(10)
+        ]
+        return EvaluationResult(0, "alone", "test+easy", tuple(tasks), "code")
+
+    decision = decide(result(0), result(1), "higher")
+    assert (decision.kept, decision.tasks, decision.difference) == (True, 20, 0.5)
