@@ -1,9 +1,9 @@
 """Reserve Ray's resources for a run's engines, and for the learner's workers where they share GPUs.
 
 Separate GPUs: each engine has a bundle of a placement group, and the learner's workers use other resources.
-Shared GPUs: one placement group has a bundle for each whole GPU. Engine *i* uses its share of bundle *i*, or
-of as many bundles as it has tensor-parallel workers, and the learner's worker *i* uses its share of bundle
-*i* (``trainer.launch.shared_workers``).
+Shared GPUs: one placement group has a bundle for each whole GPU (``shared_bundles``). An engine uses its
+share of one bundle, or of as many bundles of one node as it has tensor-parallel workers, and the learner's
+worker *i* uses its share of bundle *i* (``trainer.launch.shared_workers``).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from trainer.errors import EngineError
 from trainer.weight_sync.choice import shares_gpus
 
 from .gpu_shares import check_shares
+from .shared_bundles import bundles_of_engines, engine_share, shared_bundles
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
@@ -111,36 +112,16 @@ def reserve(hardware: Hardware, device: Device, *, learner: bool = True) -> Rese
 
 
 def _shared(hardware: Hardware, workers: int) -> Reservation:
-    learner, engine = hardware.learner, hardware.engine
-    parts = engine.tensor_parallel
-    taken = tuple(tuple(range(n * parts, (n + 1) * parts)) for n in range(engine.count))
-    first = {bundles[0] for bundles in taken}
-    gpus = max(workers, engine.count * parts)
-    # A bundle asks for a whole GPU although learner and engine use shares of it: two bundles with shares
-    # could be placed on one GPU, and both engines or both workers would then be on it.
-    wanted = [
-        _positive(
-            {
-                "GPU": 1.0,
-                "CPU": learner.cpus * (index < workers) + engine.cpus * (index in first),
-                **part_of(engine.node_resource),
-            }
-        )
-        for index in range(gpus)
-    ]
-    what = f"{gpus} GPUs that learner and engines share"
-    group = _ready(wanted, what, engine.start_timeout_s)
-    # PACK prefers one machine, and does not promise it.
-    nodes = placement_group_table(group)["bundles_to_node_id"]
-    for index, bundles in enumerate(taken):
-        if len({nodes[bundle] for bundle in bundles}) > 1:
-            remove_placement_group(group)
-            raise EngineError(
-                f"the {parts} GPUs of engine {index} would be on different machines: free {parts} GPUs on "
-                "one of them, or lower engine.tensor_parallel"
-            )
-    resources = _positive({"CPU": float(engine.cpus), "GPU": float(engine.gpus or 0)})
-    return Reservation(group, resources, taken, shared=True)
+    engine, bundles = hardware.engine, shared_bundles(hardware, workers)
+    what = f"{len(bundles)} GPUs that learner and engines share"
+    group = _ready(bundles, what, engine.start_timeout_s)
+    try:
+        # PACK prefers one machine, and does not promise it.
+        taken = bundles_of_engines(engine, placement_group_table(group)["bundles_to_node_id"])
+    except EngineError:
+        remove_placement_group(group)
+        raise
+    return Reservation(group, engine_share(engine), taken, shared=True)
 
 
 def _positive(resources: dict[str, float]) -> dict[str, float]:
