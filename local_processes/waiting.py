@@ -70,6 +70,7 @@ async def retry(
     late: str,
     *,
     attempts: int | None = None,
+    uncounted: tuple[type[FailureT], ...] = (),
     waits: RetryWaits = REQUEST_WAITS,
 ) -> ResultT:
     """Return the result of the first attempt that succeeds.
@@ -81,17 +82,20 @@ async def retry(
         late: what is missing at the deadline, such as ``the judge was not done``, to which the time and the
             last failure are added.
         attempts: the most attempts; by default, as many as begin before the deadline.
+        uncounted: classes of failures that pass by themselves, whose attempts are not counted.
         waits: those between two attempts.
 
     Raises ``on``: the failure of the last attempt, or one that says ``late``.
     """
     last: FailureT | None = None
+    counted = 0
     for number in itertools.count(1):
         try:
             async with asyncio.timeout(deadline.left_s) as limit:
                 return await attempt()
         except on as failure:
-            if number == attempts:
+            counted += not isinstance(failure, uncounted)
+            if counted == attempts:
                 raise
             last = failure
         except TimeoutError:

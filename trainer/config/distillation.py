@@ -37,7 +37,9 @@ class ServerTeacher(Branch):
     timeout_s: Seconds = 120.0
     """Time limit for the log-probabilities of one episode, all attempts included, the wait for a turn not."""
     attempts: Positive = 3
-    """Attempts for one sequence, the first one included."""
+    """Attempts for one sequence, the first one included. While the server cannot be reached or is overloaded,
+    they are not counted: it is asked until ``timeout_s``.
+    """
     concurrency: Positive = 16
     """Episodes that are scored at a time, each by one request at a time."""
 

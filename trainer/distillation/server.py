@@ -2,8 +2,8 @@
 
 The request is a completion of one token with ``prompt_logprobs``, vLLM's extension of the interface, which
 answers for each token of the prompt with its id. Each id is compared with the one that was sent. A request
-that fails, times out or lacks a token is sent again, and in the end TeacherFailed, never a log-probability
-of 0.
+that fails, times out or lacks a token is sent again, until the deadline if the server is away or overloaded,
+and in the end TeacherFailed, never a log-probability of 0.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 _NOT_RETRYABLE = (401, 403, 404)
+_AWAY = (429, 502, 503, 504)
+"""Statuses of a server, or of a proxy before it, that is overloaded or restarting."""
 _REFUSED = 400
 _SHOWN = 300
+"""Characters of an answer that are quoted."""
 _GREATEST = 1e15
 """Greatest magnitude of a log-probability: samples hold them as float32."""
-"""Characters of an answer that are quoted."""
+
+
+class _TeacherAway(TeacherFailed):
+    """The server cannot be reached, or is overloaded."""
 
 
 class TeacherServer:
@@ -61,7 +67,7 @@ class TeacherServer:
         async def ask() -> tuple[float, ...]:
             return self._logprobs(await self._complete(list(token_ids)), token_ids)
 
-        return await self._retried(ask, deadline)
+        return await self._retried(ask, deadline, uncounted=(_TeacherAway,))
 
     async def check_tokenizer(self, text: str, token_ids: Sequence[int]) -> None:
         """Check that the server tokenizes a text as the policy does.
@@ -85,10 +91,21 @@ class TeacherServer:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _retried(self, ask: Callable[[], Awaitable[_Read]], deadline: Deadline) -> _Read:
-        late = f"{self._where} was not done"
-        attempts = self._config.attempts
-        return await retry(ask, TeacherFailed, deadline, late, attempts=attempts, waits=self._waits)
+    async def _retried(
+        self,
+        ask: Callable[[], Awaitable[_Read]],
+        deadline: Deadline,
+        uncounted: tuple[type[TeacherFailed], ...] = (),
+    ) -> _Read:
+        return await retry(
+            ask,
+            TeacherFailed,
+            deadline,
+            f"{self._where} was not done",
+            attempts=self._config.attempts,
+            uncounted=uncounted,
+            waits=self._waits,
+        )
 
     async def _complete(self, prompt: str | list[int]) -> Mapping[str, Any]:
         request = {
@@ -102,14 +119,15 @@ class TeacherServer:
         try:
             answer = await self._client.post("/completions", json=request)
         except httpx.HTTPError as error:
-            raise TeacherFailed(f"{self._where} cannot be asked: {type(error).__name__}: {error}") from error
+            raise _TeacherAway(f"{self._where} cannot be asked: {type(error).__name__}: {error}") from error
         if answer.status_code in _NOT_RETRYABLE:
             raise ConfigError(
                 f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}; check "
                 "algorithm.distillation.teacher"
             )
         if answer.status_code >= _REFUSED:
-            raise TeacherFailed(f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}")
+            failure = _TeacherAway if answer.status_code in _AWAY else TeacherFailed
+            raise failure(f"{self._where} answered {answer.status_code}: {answer.text[:_SHOWN]}")
         try:
             body = answer.json()
         except ValueError as error:

@@ -65,6 +65,24 @@ async def test_the_failure_of_the_last_attempt_is_raised_as_it_is():
     assert len(made) == 2
 
 
+async def test_failures_that_pass_by_themselves_do_not_count_as_attempts():
+    class AwayError(BusyError):
+        pass
+
+    attempt, made = attempts(AwayError(), AwayError(), BusyError("first"), AwayError(), BusyError("last"))
+    with pytest.raises(BusyError, match=r"^last$"):
+        await retry(
+            attempt,
+            BusyError,
+            Deadline.after(60),
+            "it was not done",
+            attempts=2,
+            uncounted=(AwayError,),
+            waits=AT_ONCE,
+        )
+    assert len(made) == 5
+
+
 @pytest.mark.parametrize("error", [KeyError("id"), TimeoutError("of its own")])
 async def test_any_other_error_ends_the_attempts(error):
     attempt, made = attempts(error, "done")

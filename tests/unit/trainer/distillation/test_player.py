@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.clock import FakeClock
 from tests.harness.episodes_played import FAILURE, played
 from trainer.batches.payloads import group_from_payload, group_to_payload
 from trainer.config import SamplingConfig
 from trainer.distillation.player import player_with_teacher
 from trainer.errors import ConfigError, TeacherFailed, TrainerError
-from trainer.rollout.completion import MOST_IN_A_ROW
+from trainer.rollout.completion import FAILING_S, MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
 from trainer.types import GroupSpec, Segment, TrajectoryGroup
@@ -116,11 +117,38 @@ async def test_held_out_and_failed_episodes_are_not_scored() -> None:
     assert teacher.asked == []
 
 
-async def test_the_run_ends_when_the_teacher_scores_nothing_or_cannot_be_used() -> None:
-    player = player_of(Teacher(TeacherFailed("it is down")), played({}))
-    for _ in range(MOST_IN_A_ROW - 1):
-        await player.play_episode(SPEC, 0, SamplingConfig())
-    with pytest.raises(TrainerError, match="scored none of 32 episodes in a row: it is down"):
-        await player.play_episode(SPEC, 0, SamplingConfig())
+class Outage:
+    """Episodes that a teacher is asked about while a clock goes on, and how many of them failed."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.teacher = Teacher(TeacherFailed("it is down"))
+        watch = ProgressMonitor(self.clock.monotonic)
+        self.player = player_with_teacher(OneEpisode(played({})), self.teacher, watch, 5.0, 16)
+
+    async def fail(self, episodes):
+        for _ in range(episodes):
+            assert (await self.player.play_episode(SPEC, 0, SamplingConfig())).failure is not None
+
+
+async def test_a_run_outlives_a_short_absence_of_its_teacher_however_many_episodes_end_meanwhile() -> None:
+    outage = Outage()
+    await outage.fail(1)
+    outage.clock.advance(FAILING_S - 1)
+    await outage.fail(10 * MOST_IN_A_ROW)
+    outage.teacher.error = None
+    assert (await outage.player.play_episode(SPEC, 0, SamplingConfig())).failure is None
+    outage.teacher.error = TeacherFailed("it is down again")
+    outage.clock.advance(FAILING_S)
+    await outage.fail(2 * MOST_IN_A_ROW)
+
+
+async def test_the_run_ends_when_the_teacher_scores_nothing_for_long_or_cannot_be_used() -> None:
+    outage = Outage()
+    await outage.fail(1)
+    outage.clock.advance(FAILING_S)
+    await outage.fail(MOST_IN_A_ROW - 2)
+    with pytest.raises(TrainerError, match="scored none of 32 episodes in a row, over 180 s: it is down"):
+        await outage.fail(1)
     with pytest.raises(ConfigError):
         await play(Teacher(ConfigError("no such model")), played({}))

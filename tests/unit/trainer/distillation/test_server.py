@@ -73,7 +73,6 @@ async def test_each_token_gets_its_log_probability_and_the_first_none() -> None:
         (httpx.Response(200, json={"choices": []}), "answered no completion"),
         (httpx.Response(500, text="out of memory"), "answered 500: out of memory"),
         (httpx.Response(400, text="too long"), "answered 400: too long"),
-        (httpx.ReadTimeout("late"), "cannot be asked: ReadTimeout"),
     ],
 )
 async def test_an_answer_without_all_tokens_is_a_failure_and_never_a_zero(answer, sentence) -> None:
@@ -84,8 +83,14 @@ async def test_an_answer_without_all_tokens_is_a_failure_and_never_a_zero(answer
 async def test_a_failed_request_is_sent_again() -> None:
     found, asked = await score(httpx.Response(503), httpx.ConnectError("refused"), completion(GOOD))
     assert (found, len(asked)) == ((0.0, -0.5, -2.0), 3)
-    with pytest.raises(TeacherFailed, match="answered 503"):
-        await score(*[httpx.Response(503)] * 3)
+    with pytest.raises(TeacherFailed, match="answered 500"):
+        await score(*[httpx.Response(500)] * 3)
+
+
+async def test_a_server_that_is_away_is_asked_until_the_deadline_however_few_the_attempts() -> None:
+    away = [httpx.ConnectError("refused"), httpx.Response(503), httpx.ReadError("closed")] * 2
+    found, asked = await score(*away, completion(GOOD), attempts=1)
+    assert (found, len(asked)) == ((0.0, -0.5, -2.0), 7)
 
 
 async def test_at_the_deadline_the_last_failure_is_told() -> None:
@@ -111,6 +116,14 @@ async def test_a_server_with_another_tokenizer_is_refused() -> None:
     await server.check_tokenizer("words", [5, 7, 9])
     with pytest.raises(ConfigError, match=r"another tokenizer than the model: it reads 'words' as 3 tokens"):
         await server.check_tokenizer("words", [5, 7, 8])
+    await server.close()
+
+
+async def test_a_server_that_is_not_there_fails_the_check_of_its_tokenizer_at_once() -> None:
+    server, asked = teacher(*[httpx.ConnectError("refused")] * 3)
+    with pytest.raises(TeacherFailed, match="cannot be asked: ConnectError: refused"):
+        await server.check_tokenizer("words", [5, 7, 9])
+    assert len(asked) == 3
     await server.close()
 
 

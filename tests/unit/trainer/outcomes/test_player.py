@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.clock import FakeClock
 from tests.harness.episodes_played import FAILURE, played
 from trainer.config import RewardConfig, SamplingConfig
 from trainer.errors import BudgetSpent, JudgeFailed, RewardFailed, TrainerError
 from trainer.outcomes.player import OutcomeRewards, rewarded_player
 from trainer.reward import score
-from trainer.rollout.completion import MOST_IN_A_ROW
+from trainer.rollout.completion import FAILING_S, MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
 from trainer.types import GroupSpec
 
@@ -78,9 +79,11 @@ async def test_held_out_and_failed_episodes_are_left_as_they_are() -> None:
 
 
 async def test_the_run_ends_when_no_episode_gets_a_reward() -> None:
-    source = Outcomes(RewardFailed("it raised"))
-    player = rewarded_player(OneEpisode(played({})), OutcomeRewards(source), ProgressMonitor())
-    for _ in range(MOST_IN_A_ROW - 1):
+    clock = FakeClock()
+    rewards = OutcomeRewards(Outcomes(RewardFailed("it raised")))
+    player = rewarded_player(OneEpisode(played({})), rewards, ProgressMonitor(clock.monotonic))
+    for _ in range(2 * MOST_IN_A_ROW):
         assert (await player.play_episode(SPEC, 0, SamplingConfig())).failure is not None
-    with pytest.raises(TrainerError, match=f"{MOST_IN_A_ROW} episodes in a row got no reward: it raised"):
+    clock.advance(FAILING_S)
+    with pytest.raises(TrainerError, match="65 episodes in a row got no reward, over 180 s: it raised"):
         await player.play_episode(SPEC, 0, SamplingConfig())
