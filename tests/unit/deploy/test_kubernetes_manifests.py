@@ -89,6 +89,7 @@ def test_pods_have_no_rights(documents) -> None:
             own = container["securityContext"]
             assert own["allowPrivilegeEscalation"] is False
             assert own["capabilities"] == {"drop": ["ALL"]}
+            assert own["readOnlyRootFilesystem"] is True
             assert "privileged" not in own
 
 
@@ -208,6 +209,14 @@ def test_a_cluster_that_was_replaced_gives_its_instances_up_at_once(documents) -
     head = spec["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]
     _, seconds = head["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     assert deadline.drain_s + deadline.release_s < int(seconds) < head["terminationGracePeriodSeconds"] - 60
+
+
+def test_kuberays_operator_reaches_the_dashboard_from_whatever_namespace(documents) -> None:
+    """Guides install it in ``default``; its label is that of KubeRay's chart and of its manifests."""
+    *_, operator = documents["NetworkPolicy", "sandbox"]["spec"]["ingress"]
+    selector = {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}}
+    assert operator["from"] == [{"namespaceSelector": {}, "podSelector": selector}]
+    assert 8265 in {each["port"] for each in operator["ports"]}
 
 
 def test_policies_select_the_pods_and_open_only_the_api_to_clients(documents) -> None:

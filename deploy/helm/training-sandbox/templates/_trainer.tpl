@@ -20,6 +20,7 @@ containers:
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     securityContext:
       allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
       capabilities: {drop: [ALL]}
     resources: {{- toYaml $resources | nindent 6 }}
     ports:
@@ -28,16 +29,17 @@ containers:
     volumeMounts:
       - {name: temporary, mountPath: /tmp}
       - {name: shared-memory, mountPath: /dev/shm}
-      {{- if $trainer.runsClaim }}
+      # Also the home, with the caches of engines and compilers.
       - {name: runs, mountPath: /srv/runs}
-      {{- end }}
 volumes:
   - name: temporary
     emptyDir: {}
   - name: shared-memory
     emptyDir: {medium: Memory, sizeLimit: {{ $trainer.sharedMemory }}}
-  {{- if $trainer.runsClaim }}
   - name: runs
+    {{- if $trainer.runsClaim }}
     persistentVolumeClaim: {claimName: {{ $trainer.runsClaim }}}
-  {{- end }}
+    {{- else }}
+    emptyDir: {}
+    {{- end }}
 {{- end -}}
