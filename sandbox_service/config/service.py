@@ -293,7 +293,9 @@ class FleetConfig(Branch):
     tls_key: Path | None = None
     """Private key of the certificate."""
     tls_authority: Path | None = None
-    """Certificate of the authority that signed those of all nodes."""
+    """Certificate of the authority that signed those of all nodes; processes trust a former one until they
+    end.
+    """
     node_resource: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")] | None = None
     """Custom resource of Ray that marks the nodes which get a supervisor; by default every node gets one."""
     scaling: ScalingConfig = ScalingConfig()

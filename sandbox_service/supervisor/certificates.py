@@ -1,7 +1,9 @@
 """Certificates of the connections between nodes, loaded again when their files were renewed.
 
 A certificate manager replaces the files weeks before the certificate in them ends, and no process may have to
-be restarted for that. Open connections stay as they are; new ones are made with the new certificate.
+be restarted for that. Open connections stay as they are; new ones are made with the new certificate. New
+authorities are added to the former ones, so that a node is understood whose files are not replaced yet: a
+process trusts those that it once loaded until it ends.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Certificates:
         """Load the files if they changed; such as cannot be used are logged, and the former ones stay."""
         try:
             stamp = self._stamp()
-            if stamp not in (self._loaded, self._refused):
+            # Refused ones, too: they become valid, or a right is given, without a change of the files.
+            if stamp != self._loaded:
                 self._load(stamp)
         except OSError as error:  # also of files that do not belong together; they may be half replaced
             self._refuse(str(error))

@@ -213,7 +213,10 @@ async def _standard_input() -> AsyncIterator[str]:
         chunk = b"more"
         with contextlib.suppress(RuntimeError, concurrent.futures.CancelledError):  # the loop has ended
             while chunk:
-                chunk = os.read(0, _CHUNK_BYTES)
+                try:
+                    chunk = os.read(0, _CHUNK_BYTES)
+                except OSError:  # standard input is closed
+                    chunk = b""
                 asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
@@ -224,6 +227,8 @@ async def _standard_input() -> AsyncIterator[str]:
             yield b"".join((*begun, line)).decode("utf-8", "replace")
             begun.clear()
         begun.append(rest)
+    if last := b"".join(begun):
+        yield last.decode("utf-8", "replace")
 
 
 def _is_the_agents(error: SandboxError) -> bool:

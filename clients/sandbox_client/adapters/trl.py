@@ -126,7 +126,12 @@ class _ServedClass(type):
     """Arguments of ``environment_class``."""
 
 
-copyreg.pickle(_ServedClass, lambda made: (_served_class, made.served))
+def _reduced(made: _ServedClass) -> str | tuple[object, ...]:
+    """Return the arguments of a class made here; the name of a subclass, which is in the user's module."""
+    return (_served_class, made.served) if "served" in vars(made) else made.__qualname__
+
+
+copyreg.pickle(_ServedClass, _reduced)
 
 
 def environment_class(

@@ -195,6 +195,22 @@ def test_the_command_prints_the_failure_in_place_of_a_verdict(address, backend):
     assert [episode.released for episode in backend.episodes.values()] == [True]
 
 
+def test_a_last_request_without_a_line_end_is_answered(address):
+    requests = [json.dumps({"jsonrpc": "2.0", **request}) for request in [*OPENING, SHOUT]]
+    with start_command(address) as command:
+        answers, notes = command.communicate("\n".join(requests), timeout=60)
+    assert command.returncode == 0, notes
+    assert [json.loads(line)["id"] for line in answers.splitlines()] == [1, 2]
+
+
+def test_the_command_ends_without_a_standard_input(address, backend):
+    words = ["mcp", "--env", "tools", "--task", "echo-10", "--server", address]
+    closed = 'exec "$0" "$@" <&-'
+    command = Path(sys.executable).with_name("sandbox-service")
+    subprocess.run(["sh", "-c", closed, command, *words], capture_output=True, timeout=60, check=False)
+    assert all(episode.released for episode in backend.episodes.values())
+
+
 class HeldBackend(EchoBackend):
     """Holds the answers to one operation until ``answer`` is set."""
 

@@ -1,6 +1,7 @@
 """TRL reads the tools of an environment from the class, and gets its rewards."""
 
 import inspect
+import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -59,6 +60,15 @@ def test_another_process_can_unpickle_the_class_and_play(address):
     # AsyncGRPOTrainer sends it in this way to a process that it spawns.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
         assert other.submit(first_message, environment_class(address, "tools")).result(60) == "Say something."
+
+
+def test_a_subclass_is_pickled_by_its_name_with_what_it_overrides(address, monkeypatch):
+    class Mine(environment_class(address, "tools")):
+        """Has a reward of its own."""
+
+    Mine.__qualname__ = "Mine"
+    monkeypatch.setitem(globals(), "Mine", Mine)
+    assert pickle.loads(pickle.dumps(Mine)) is Mine
 
 
 def first_message(factory: type[SandboxEnvironment]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import ssl
 from pathlib import Path
@@ -113,6 +114,34 @@ async def test_files_that_cannot_be_used_leave_the_former_certificate(
 
     certificates_in(tmp_path)
     certificates.renew()
+    assert await shown_certificate(port, files) == in_der(files.certificate)
+    await server.close()
+
+
+def content_of(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+def overwrite(file: Path, content: bytes) -> None:
+    """Change what is in a file, and nothing else that its status shows."""
+    times = file.stat()
+    with file.open("r+b") as opened:
+        opened.write(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+async def test_files_that_become_usable_without_a_change_are_loaded(tmp_path: Path):
+    """As those do that are not valid yet, or not readable."""
+    files = certificates_in(tmp_path)
+    certificates = Certificates(files, server=True)
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
+    certificates_in(tmp_path)
+    key = Path(files.key)
+    right = content_of(key)
+    for content in (right[:100] + right[101:] + b"\n", right):
+        overwrite(key, content)
+        certificates.renew()
     assert await shown_certificate(port, files) == in_der(files.certificate)
     await server.close()
 

@@ -231,7 +231,7 @@ async def test_sessions_that_end_are_exported_those_of_the_gateways_end_included
 
 
 async def test_an_idle_session_expires_and_one_with_a_call_in_progress_does_not():
-    async with owner(retention=Retention(idle_s=0.05)) as at:
+    async with owner(retention=Retention(idle_s=1)) as at:
         at.policy.gate = asyncio.Event()
         busy = await at.open()
         call = asyncio.create_task(at.call(busy))
