@@ -1,7 +1,8 @@
 """Find recorded episodes that overlap with evaluation tasks, by id, by split and by n-grams of words.
 
 The check by n-grams is that of GPT-3 (Brown et al. 2020, arXiv:2005.14165, appendix C). N-grams
-of many evaluation tasks, such as an environment's instructions, say nothing about a task and are left aside.
+of many evaluation tasks, such as an environment's instructions, say nothing about a task and are left aside;
+a task that has no others, and one that is shorter than an n-gram, is looked for as a whole.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,13 +69,12 @@ class EvaluationTasks:
         for task in tasks:
             texts.setdefault(tuple(words_of(task.text)), task.name)
         self._names = list(texts.values())
+        every = [" ".join(words) for words in texts]
         self._short = {
-            place: " ".join(words) for place, words in enumerate(texts) if 0 < len(words) < config.words
+            place: every[place] for place, words in enumerate(texts) if 0 < len(words) < config.words
         }
         grams = {
-            place: ngrams(" ".join(words), config.words)
-            for place, words in enumerate(texts)
-            if place not in self._short
+            place: ngrams(text, config.words) for place, text in enumerate(every) if place not in self._short
         }
         seen = Counter(gram for each in grams.values() for gram in each)
         bound = max(3, math.ceil(_COMMON * len(texts)))
@@ -83,6 +83,8 @@ class EvaluationTasks:
         for place, each in self._own.items():
             for gram in each:
                 self._tasks_of.setdefault(gram, []).append(place)
+        common = {place: every[place] for place, each in grams.items() if each and not self._own[place]}
+        self._common = _by_rarest(common, grams, seen)
 
     def __len__(self) -> int:
         return self._count
@@ -95,9 +97,11 @@ class EvaluationTasks:
         if self._is_named(record):
             return Contaminated(record, record.task_id, 1.0)
         text = _text_of(record)
-        shares = self._overlaps(text)
+        grams = ngrams(text, self._config.words)
+        common = (each for gram in grams for each in self._common.get(gram, ()))
         said = f" {' '.join(words_of(text))} "
-        shares |= {place: 1.0 for place, short in self._short.items() if f" {short} " in said}
+        shares = self._overlaps(grams)
+        shares |= {place: 1.0 for place, task in (*self._short.items(), *common) if f" {task} " in said}
         place, share = max(shares.items(), key=lambda item: item[1], default=(0, 0.0))
         return Contaminated(record, self._names[place], share) if share > self._config.share else None
 
@@ -112,8 +116,7 @@ class EvaluationTasks:
         unknown = bool(environments) if not record.environment else "" in environments
         return unknown and not record.task_id.isdecimal()
 
-    def _overlaps(self, text: str) -> dict[int, float]:
-        grams = ngrams(text, self._config.words)
+    def _overlaps(self, grams: Iterable[int]) -> dict[int, float]:
         hits = Counter(place for gram in grams for place in self._tasks_of.get(gram, ()))
         return {place: count / len(self._own[place]) for place, count in hits.items()}
 
@@ -123,6 +126,17 @@ def find_contaminated(
 ) -> tuple[Contaminated, ...]:
     """Return the records that overlap with evaluation tasks, in order."""
     return tuple(found for record in records if (found := tasks.overlap(record)) is not None)
+
+
+def _by_rarest(
+    tasks: Mapping[int, str], grams: Mapping[int, frozenset[int]], seen: Mapping[int, int]
+) -> dict[int, list[tuple[int, str]]]:
+    """Return tasks, with their places, under the n-gram of theirs that the fewest tasks have."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for place, text in tasks.items():
+        rarest = min(grams[place], key=lambda gram: seen[gram])
+        found.setdefault(rarest, []).append((place, text))
+    return found
 
 
 def _text_of(record: RecordedEpisode | Preference) -> str:

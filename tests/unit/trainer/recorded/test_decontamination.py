@@ -93,6 +93,17 @@ def test_instructions_that_many_tasks_share_are_no_overlap() -> None:
     assert overlap(asked(f"{head} {QUESTION}"), [*tasks, *others]) != []
 
 
+def test_a_copy_of_a_task_whose_words_all_occur_in_others_is_found() -> None:
+    longer = (QUESTION, f"{QUESTION} and explain it", f"{QUESTION} in one line")
+    tasks = [EvaluationTask(f"t{number}", text) for number, text in enumerate(longer)]
+    assert overlap(asked(f"Please: {QUESTION}!"), tasks) == [("t0", 1.0)]
+    assert overlap(asked(QUESTION.removesuffix(" seven")), tasks) == []
+
+
+def test_a_task_without_words_overlaps_with_nothing() -> None:
+    assert overlap(asked("Say hello."), [EvaluationTask("empty", "?!"), *TASKS]) == []
+
+
 def test_the_systems_message_is_no_overlap() -> None:
     messages = (message("system", QUESTION), message("user", "hello"), message("assistant", "hi"))
     assert overlap(episode(messages=messages)) == []
