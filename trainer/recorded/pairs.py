@@ -14,7 +14,7 @@ from .episode_parts import in_parts
 from .measures import by_task, measured
 from .reading import check_labels
 from .types import LabelledCompletion, Preference
-from .value_rules import ranked
+from .value_rules import exceeds, ranked, reaches
 
 if TYPE_CHECKING:
     from trainer.config.selection import LabelsConfig, PairsConfig
@@ -85,7 +85,7 @@ def make_labels(episodes: Sequence[RecordedEpisode], config: LabelsConfig) -> tu
         LabelledCompletion(
             each.prompt,
             each.completion,
-            value >= config.least,
+            reaches(value, config.least),
             each.origin,
             each.environment,
             each.task_id,
@@ -123,7 +123,7 @@ def _all_apart(values: Sequence[float], group: Sequence[int], margin: float) -> 
 
 
 def _apart(difference: float, margin: float) -> bool:
-    return difference > 0 and difference >= margin
+    return exceeds(difference, 0.0) and reaches(difference, margin)
 
 
 _CANDIDATES: Mapping[str, Callable[[Sequence[float], Sequence[int], float], Iterator[tuple[int, int]]]] = {

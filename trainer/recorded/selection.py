@@ -33,7 +33,7 @@ from .episode_parts import in_parts, whole
 from .measures import MEASURES, by_task, measured
 from .quality import reason_to_drop
 from .similarity import NearDuplicateIndex, ngrams
-from .value_rules import alike, at_least, best_of_each, ranked, softmax_weights
+from .value_rules import alike, at_least, best_of_each, ranked, reaches, softmax_weights
 
 if TYPE_CHECKING:
     from trainer.config.selection import Measure, SelectionConfig
@@ -122,7 +122,7 @@ def _percentiles(kept: _Kept, values: _Values, rule: PercentileRule) -> _Places:
     if not values:
         return []
     low, high = np.percentile(values, [rule.low, rule.high])
-    return [place for place, value in enumerate(values) if low <= value <= high]
+    return [place for place, value in enumerate(values) if reaches(value, low) and reaches(high, value)]
 
 
 def _ranking(kept: _Kept, values: _Values, rule: RankingRule) -> _Places:

@@ -9,6 +9,19 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 
+_ROUNDING = 1e-9
+"""Values are sums and differences of decimals, which floats are not exactly."""
+
+
+def reaches(value: float, least: float) -> bool:
+    """Return whether a value is at least ``least``, up to rounding: 0.7 - 0.2 is at least 0.5."""
+    return value >= least - _ROUNDING
+
+
+def exceeds(value: float, other: float) -> bool:
+    """Return whether a value is above another one by more than rounding."""
+    return value > other + _ROUNDING
+
 
 def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
     """Return places by descending value; of equal ones the first comes first."""
@@ -17,7 +30,7 @@ def ranked(values: Sequence[float], places: Sequence[int]) -> list[int]:
 
 def at_least(values: Sequence[float], least: float) -> list[int]:
     """Return the places of values from ``least`` on."""
-    return [place for place, value in enumerate(values) if value >= least]
+    return [place for place, value in enumerate(values) if reaches(value, least)]
 
 
 def best_of_each(

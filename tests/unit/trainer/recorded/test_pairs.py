@@ -32,6 +32,24 @@ def test_all_pairs_above_the_margin_come_in_order_of_their_distance() -> None:
     assert texts(pairs) == [("0.75", "0.0"), ("0.5", "0.0")]
 
 
+@pytest.mark.parametrize("kind", ["best_worst", "all"])
+def test_scores_that_are_exactly_the_margin_apart_are_a_pair(kind: str) -> None:
+    assert texts(made(scored(0.7, 0.2), kind=kind, margin=0.5)) == [("0.7", "0.2")]
+
+
+@pytest.mark.parametrize("kind", ["best_worst", "all"])
+def test_episodes_that_rounding_sets_apart_are_equal(kind: str) -> None:
+    given = [episode(said="long", step_rewards=(0.1,) * 10), episode(said="short", step_rewards=(1.0,))]
+    with pytest.raises(DataError, match="in 1 tasks no two episodes differ enough"):
+        made(given, by="return", kind=kind)
+
+
+def test_an_episode_of_exactly_the_least_value_is_wanted() -> None:
+    given = [episode(step_rewards=(0.1,) * 10), episode(step_rewards=(0.9,))]
+    made_of = make_labels(given, LabelsConfig(by="return", least=1.0))
+    assert [each.desirable for each in made_of] == [True, False]
+
+
 def test_pairs_of_a_task_are_bounded_and_those_furthest_apart_are_kept() -> None:
     assert texts(made(scored(0.0, 0.5, 0.75), kind="all", per_task=1)) == [("0.75", "0.0")]
 

@@ -48,6 +48,11 @@ def test_rules_select_by_score(rule: dict[str, object], kept: list[int]) -> None
     assert rows(scored(0.1, 1.0, 0.2, 0.9, 0.5), rule=rule) == kept
 
 
+def test_an_episode_exactly_at_a_percentile_is_kept() -> None:
+    given = scored(*(place / 100 for place in range(101)))
+    assert rows(given, rule={"kind": "percentiles", "low": 29, "high": 57}) == [*range(30, 59)]
+
+
 def test_rules_within_a_task_keep_some_of_every_task() -> None:
     given = [*scored(0.9, 0.8), *(episode("t/2", f"other {row}", row, score=row / 10) for row in (3, 4))]
     assert rows(given, rule={"kind": "ranking"}) == [1, 4]

@@ -17,6 +17,10 @@ def test_a_threshold_itself_is_enough():
     assert at_least(VALUES, 0.5) == [0, 1, 2, 4]
 
 
+def test_a_threshold_that_rounding_alone_misses_is_enough():
+    assert at_least([sum([0.1] * 10), 0.99], 1.0) == [0]
+
+
 def test_the_best_of_each_group_keep_their_order():
     groups = alike("aabab")
     assert groups == [[0, 1, 3], [2, 4]]
