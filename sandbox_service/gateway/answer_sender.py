@@ -2,7 +2,7 @@
 
 A large answer counts until the client has read it, but for what the connection itself holds. One that finds
 no room is not sent: a read is refused and may be repeated, while an operation that was executed has an
-unknown outcome for its caller, which the idempotency key settles. The connection of a client that reads too
+unknown outcome for its caller, which an idempotency key settles. The connection of a client that reads too
 slowly is closed.
 """
 
@@ -17,7 +17,6 @@ from sandbox_service.errors import OverCapacityError, ServiceError
 
 from .body_reader import ClientDisconnected
 from .exchange import ABANDONED
-from .operations import PROFILE
 from .responses import problem_response, send_response, start_response
 
 if TYPE_CHECKING:
@@ -49,9 +48,12 @@ class AnswerSender:
         try:
             self._held.take_bytes(exchange.tenant, size)
         except OverCapacityError as error:
-            if exchange.method in ("GET", "HEAD") or exchange.route == PROFILE.path:
+            if not exchange.executed:
                 raise
-            detail = f"{error.detail}, so the answer was not sent; retry with the same idempotency key"
+            detail = (
+                f"{error.detail}, so the answer of the executed operation was not sent; retry with the same "
+                "idempotency key (without one, a retry executes it again)"
+            )
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, detail, error.retry_after_s) from None
         exchange.answer_bytes += size
 
@@ -87,6 +89,21 @@ class AnswerSender:
         except TimeoutError:
             exchange.status = ABANDONED
             raise ClientDisconnected from None
+
+
+class GrowingAnswer:
+    """Counts the parts of an answer as they come, which wait in memory until the last of them is there."""
+
+    def __init__(self, sender: AnswerSender, exchange: HttpExchange) -> None:
+        self._sender = sender
+        self._exchange = exchange
+        self._uncounted = 0
+
+    def admit(self, size: int) -> None:
+        """Count a further part. Raises ServiceError if it has no room."""
+        size += self._uncounted
+        self._sender.admit(self._exchange, size)
+        self._uncounted = size if size <= LARGE else 0
 
 
 class PassedAnswer:

@@ -143,7 +143,8 @@ class Gateway:
             return
         try:
             response = await self._handle(route, exchange, receive)
-            self._answers.admit(exchange, len(response.body))
+            if not response.counted:
+                self._answers.admit(exchange, len(response.body))
         except ServiceError as error:
             response = route.error_response(exchange, error)
         except ClientDisconnected:
@@ -242,7 +243,7 @@ def build_app(
     bounds = _bounds(config, quota or QuotaConfig(), metrics)
     queue = bounds.queue
     parser = BodyParser(config.max_json_depth, config.max_json_values)
-    native = NativeRoutes(dispatcher, registry, metrics, log, parser, queue)
+    native = NativeRoutes(dispatcher, registry, metrics, log, parser, bounds.answers, queue)
     compat = CompatRoutes(dispatcher, registry, parser)
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)

@@ -162,6 +162,7 @@ class Dispatcher:
         key = _common_key(request.key, key)
         if key is not None:
             meta["key"] = key
+        exchange.executed = True
         return await self._backend.call(
             request.op,
             tenant=exchange.tenant,

@@ -53,6 +53,8 @@ class HttpExchange:
     """Bytes of its body that BodyReader counts."""
     answer_bytes: int = 0
     """Bytes of its answer that AnswerSender counts."""
+    executed: bool = False
+    """An operation was sent to the fleet, so that without a key a repetition executes it again."""
     hang_up: bool = False
     """Its body was not read completely, so the connection closes after the response."""
     span: Span | None = None

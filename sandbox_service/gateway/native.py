@@ -12,6 +12,7 @@ from sandbox_contract.episodes import EnvProfile, GetEnvProfileRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .answer_sender import GrowingAnswer
 from .dispatch import EncodedRequest, encode_request, idempotency_header
 from .operations import BATCH, INSTANCE_OPERATIONS, PROFILE, Operation
 from .responses import JSON, HttpResponse, problem_response, server_timing, timing_of
@@ -20,6 +21,7 @@ from .schema_errors import SchemaError
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
 
+    from .answer_sender import AnswerSender
     from .bodies import BodyParser
     from .dispatch import Dispatcher
     from .exchange import HttpExchange
@@ -74,6 +76,7 @@ class NativeRoutes:
         metrics: Metrics,
         log: RequestLog,
         parser: BodyParser,
+        answers: AnswerSender,
         queue: FairQueue | None = None,
     ) -> None:
         self._dispatcher = dispatcher
@@ -81,6 +84,7 @@ class NativeRoutes:
         self._metrics = metrics
         self._log = log
         self._parser = parser
+        self._answers = answers
         self._queue = queue
 
     def list_routes(self) -> Iterable[HotRoute]:
@@ -107,7 +111,10 @@ class NativeRoutes:
         return HttpResponse(200, env_profile(self._registry, request).model_dump_json().encode())
 
     async def batch(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
-        """Run operations concurrently; the result of a failed one is its problem, and the others go on."""
+        """Run operations concurrently; the result of a failed one is its problem, and the others go on.
+
+        Results wait in memory for the slowest operation. One that finds no room there is a problem, too.
+        """
         if b"idempotency-key" in exchange.headers:
             raise SchemaError.of_field(
                 "Idempotency-Key", "is not allowed for a batch; set the idempotency_key of each operation"
@@ -116,10 +123,11 @@ class NativeRoutes:
         if self._queue is not None and exchange.permit is not None:
             # Each operation acquires a permit of its own, or a batch would count as a single request.
             self._queue.release(exchange.permit)
-        results = await asyncio.gather(*[self._run_item(exchange, item) for item in items])
-        return HttpResponse(200, b'{"results":[%s]}' % b",".join(results))
+        room = GrowingAnswer(self._answers, exchange)
+        results = await asyncio.gather(*[self._run_item(exchange, item, room) for item in items])
+        return HttpResponse(200, b'{"results":[%s]}' % b",".join(results), counted=True)
 
-    async def _run_item(self, exchange: HttpExchange, item: _BatchItem) -> bytes:
+    async def _run_item(self, exchange: HttpExchange, item: _BatchItem, room: GrowingAnswer) -> bytes:
         """Return an operation's JSON in the batch's result; the bytes of its own result are not parsed."""
         permit = None
         if isinstance(item.request, ServiceError):
@@ -128,6 +136,7 @@ class NativeRoutes:
             if self._queue is not None:
                 permit = await self._queue.acquire(exchange.tenant)
             reply = await self._dispatcher.send(exchange, item.request)
+            room.admit(len(reply.body))
         except ServiceError as error:
             return self._item_problem(exchange, item, error)
         except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation leaves the others alone

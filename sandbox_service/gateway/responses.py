@@ -32,6 +32,8 @@ class HttpResponse:
     body: bytes
     media_type: bytes = JSON
     headers: tuple[Header, ...] = ()
+    counted: bool = False
+    """Its parts were counted when they came, among the answers in memory."""
 
 
 def problem_response(exchange: HttpExchange, error: ServiceError) -> HttpResponse:

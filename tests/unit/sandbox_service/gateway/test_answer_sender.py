@@ -9,7 +9,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import QuotaConfig, ServerConfig
 from sandbox_service.errors import OverCapacityError, ServiceError
-from sandbox_service.gateway.answer_sender import AnswerSender
+from sandbox_service.gateway.answer_sender import AnswerSender, GrowingAnswer
 from sandbox_service.gateway.app import Gateway, build_app
 from sandbox_service.gateway.body_reader import ClientDisconnected
 from sandbox_service.gateway.exchange import HttpExchange
@@ -18,57 +18,19 @@ from sandbox_service.gateway.responses import HttpResponse
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_registry
+from tests.harness.slow_client import SlowClient
 from tests.harness.waiting import settle, until
 
 MIB = 1024 * 1024
 KIB = 1024
 
 
-def exchange(tenant: str = "ada", method: str = "GET") -> HttpExchange:
-    return HttpExchange("r", method, "/v1/x", {}, tenant=tenant)
+def exchange(tenant: str = "ada", *, executed: bool = False) -> HttpExchange:
+    return HttpExchange("r", "POST", "/v1/x", {}, tenant=tenant, executed=executed)
 
 
 def sender(most: int = 2 * MIB, of_one: int = MIB, unit_s: float = 60.0) -> AnswerSender:
     return AnswerSender(HeldBytes("answers", most, of_one), MIB, unit_s)
-
-
-class SlowClient:
-    """A connection that takes the head of an answer and some bytes, and the rest when ``reads`` is set."""
-
-    def __init__(self, key: str = "k") -> None:
-        self.reads = asyncio.Event()
-        self.status = 0
-        self.body = b""
-        self.complete = False
-        self._key = key
-
-    async def send(self, message: dict) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            return
-        if self.body:
-            await self.reads.wait()
-        self.body += message.get("body", b"")
-        self.complete = not message.get("more_body", False)
-
-    async def ask(self, app: Gateway, method: str, path: str, body: bytes = b"") -> None:
-        sent = asyncio.Event()
-
-        async def receive() -> dict:
-            if sent.is_set():
-                return await asyncio.get_running_loop().create_future()
-            sent.set()
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        headers = [(b"x-api-key", self._key.encode()), (b"host", b"localhost")]
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "headers": headers,
-        }
-        await app({**scope, "query_string": b"", "root_path": ""}, receive, self.send)
 
 
 def test_small_answers_are_not_counted():
@@ -100,8 +62,21 @@ def test_an_operation_whose_answer_finds_no_room_has_an_unknown_outcome():
     answers = sender()
     answers.admit(exchange(), MIB)
     with pytest.raises(ServiceError, match="idempotency key") as caught:
-        answers.admit(exchange(method="POST"), MIB)
+        answers.admit(exchange(executed=True), MIB)
     assert caught.value.code is ErrorCode.OUTCOME_UNKNOWN
+
+
+def test_an_answer_that_is_put_together_from_parts_counts_as_they_come():
+    answers, growing = sender(), exchange(executed=True)
+    parts = GrowingAnswer(answers, growing)
+    for _ in range(20):
+        parts.admit(50 * KIB)
+    assert growing.answer_bytes == 1000 * KIB
+    with pytest.raises(ServiceError, match=r"quota\.bodies_mib"):
+        parts.admit(100 * KIB)
+    parts.admit(20 * KIB)
+    answers.release(growing)
+    answers.admit(exchange(), MIB)
 
 
 async def test_a_client_that_does_not_read_in_time_is_given_up():

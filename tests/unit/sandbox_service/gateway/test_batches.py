@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
 from sandbox_contract.batches import MAX_BATCH, BatchResult
+from sandbox_service.config import QuotaConfig, ServerConfig
 from sandbox_service.errors import OverCapacityError
+from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
+from tests.harness.gateway import digest, make_registry
+from tests.harness.slow_client import SlowClient
+from tests.harness.waiting import until
+
+MIB = 1024 * 1024
 
 
 def step(instance: str, **fields: object) -> dict[str, object]:
@@ -91,3 +101,29 @@ async def test_an_unknown_operation_is_refused_without_an_echo_of_it(client):
     reply = await client.post("/v1/batch", json={"operations": [{"operation": "x" * 5000, "request": {}}]})
     assert reply.status_code == 422
     assert len(reply.content) < 1000
+
+
+def create(key: str) -> dict[str, str]:
+    return {"environment": "echo", "task_id": "echo-1", "idempotency_key": key}
+
+
+async def test_results_beyond_the_room_for_answers_are_refused_one_by_one_and_can_be_asked_for_again(backend):
+    config = ServerConfig(max_body_bytes=MIB, bodies_mib=8, api_keys={digest("k"): "ada", digest("q"): "bob"})
+    app = build_app(config, make_registry(), backend, quota=QuotaConfig(bodies_mib=2))
+    backend.images = ["x" * (MIB // 2)]
+    operations = [{"operation": "create_instance", "request": create(f"k{number}")} for number in range(8)]
+    slow, other, again = SlowClient("k"), SlowClient("q"), SlowClient("k")
+    body = json.dumps({"operations": operations}).encode()
+    batch = asyncio.create_task(slow.ask(app, "POST", "/v1/batch", body))
+    await until(lambda: slow.body)
+    other.reads.set()
+    await other.ask(app, "POST", "/v1/create_instance", json.dumps(create("k")).encode())
+    assert (other.status, len(backend.episodes)) == (200, 9)
+    slow.reads.set()
+    await batch
+    results = BatchResult.model_validate_json(slow.body).results
+    assert (slow.status, [each.status for each in results]) == (200, [200] * 3 + [503] * 5)
+    assert results[3].body["code"] == "outcome_unknown"
+    again.reads.set()
+    await again.ask(app, "POST", "/v1/create_instance", json.dumps(create("k3")).encode())
+    assert (again.status, len(backend.episodes)) == (200, 9)
