@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from types import SimpleNamespace
 
 
@@ -64,6 +66,9 @@ class Mlflow:
         return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
 
     def log_batch(self, run_id, metrics=(), params=()):
+        for name, *_ in (*metrics, *params):
+            if not re.fullmatch(r"[/\w.\- :]{1,250}", name) or posixpath.normpath(name) != name:
+                raise ValueError(f"invalid name {name!r}")
         self.batches.append((len(metrics), len(params)))
         self.metrics.extend(metrics)
         self.params.update(params)

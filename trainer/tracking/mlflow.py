@@ -1,8 +1,14 @@
-"""Log to MLflow through its client only: no global state, any tracking address, files included."""
+"""Log to MLflow through its client only: no global state, and any tracking address.
+
+Difficulties, sources and keys of parameters are part of names, and may have characters that MLflow refuses,
+which become underscores. A folder of files cannot have ``success`` and ``success/easy``, a file and a folder
+of one name: only the first slash of a name stays there, and the others become points.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +20,8 @@ _BATCH = 500
 _PARAMETERS = 100
 _LONGEST = 500
 """Characters of a parameter that every MLflow version keeps."""
+_LONGEST_NAME = 250
+_REFUSED = re.compile(r"[^/\w.\- :]")
 
 
 class MlflowTracker:
@@ -30,6 +38,7 @@ class MlflowTracker:
     ) -> None:
         self._entities: Any = mlflow.entities
         self._client: Any = mlflow.MlflowClient(tracking_uri=uri)
+        self._separator = "." if _is_folder(uri) else "/"
         self._open = True
         file = folder / "mlflow_run"
         if file.exists():
@@ -37,13 +46,14 @@ class MlflowTracker:
             self._client.set_terminated(self._run_id, status="RUNNING")
             return
         self._run_id = self._client.create_run(self._experiment(experiment), run_name=name).info.run_id
-        file.write_text(f"{self._run_id}\n", encoding="utf-8")
         self._describe(settings)
+        # Last: a run that could not be described would be continued without its settings.
+        file.write_text(f"{self._run_id}\n", encoding="utf-8")
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
         logged = [
-            self._entities.Metric(name, value, now, step)
+            self._entities.Metric(_accepted(name, self._separator), value, now, step)
             for name, value in metrics.items()
             if math.isfinite(value)
         ]
@@ -61,6 +71,20 @@ class MlflowTracker:
         return str(made)
 
     def _describe(self, settings: Mapping[str, object]) -> None:
-        parameters = [self._entities.Param(name, str(value)[:_LONGEST]) for name, value in settings.items()]
+        # As a dictionary, since a second value for one name is refused.
+        named = {_accepted(name, self._separator): str(value)[:_LONGEST] for name, value in settings.items()}
+        parameters = [self._entities.Param(name, value) for name, value in named.items()]
         for first in range(0, len(parameters), _PARAMETERS):
             self._client.log_batch(self._run_id, params=parameters[first : first + _PARAMETERS])
+
+
+def _is_folder(uri: str) -> bool:
+    return uri.startswith("file:") or (":" not in uri and not uri.startswith("databricks"))
+
+
+def _accepted(name: str, separator: str) -> str:
+    """Return a name as MLflow accepts it, with ``separator`` after its second part and all later ones."""
+    parts = _REFUSED.sub("_", name).split("/")
+    group, *rest = ("_" if part in ("", ".", "..") else part for part in parts)
+    accepted = f"{group}/{separator.join(rest)}" if rest else group
+    return accepted[:_LONGEST_NAME].rstrip("/")

@@ -83,6 +83,50 @@ def test_mlflow_gets_experiment_settings_and_finite_metrics(tmp_path):
     assert mlflow.runs["run0"][2] == "FINISHED"
 
 
+def test_names_that_mlflow_refuses_are_changed(tmp_path):
+    mlflow = Mlflow()
+    words = [*MLFLOW, 'rollout.params={"a+b"=1, "a,b"=1}']
+    tracker = open_tracker(read_run(None, words).tracker_settings, tmp_path, importer=only("mlflow", mlflow))
+    names = ["success/level+5", "success/", "success/../a", "success/a (b)/c", f"success/{'x' * 300}"]
+    tracker.log(0, dict.fromkeys(names, 1.0))
+    tracker.close()
+    assert mlflow.params["rollout.params.a_b"] == "1"
+    assert [name for name, _, _ in mlflow.metrics] == [
+        *("success/level_5", "success/_", "success/_/a", "success/a _b_/c", f"success/{'x' * 242}")
+    ]
+
+
+def test_a_run_that_mlflow_could_not_describe_is_not_continued(tmp_path):
+    class Full(Mlflow):
+        def log_batch(self, run_id, metrics=(), params=()):
+            raise OSError("no space")
+
+    settings = read_run(None, MLFLOW).tracker_settings
+    with pytest.raises(TrainerError, match="cannot open tracker mlflow: no space"):
+        open_tracker(settings, tmp_path, importer=only("mlflow", Full()))
+    mlflow = Mlflow()
+    open_tracker(settings, tmp_path, importer=only("mlflow", mlflow)).close()
+    assert mlflow.params["rollout.group_size"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file:mlruns", "evaluation/success.easy"),
+        ("mlruns", "evaluation/success.easy"),
+        ("sqlite:///mlflow.db", "evaluation/success/easy"),
+        ("databricks", "evaluation/success/easy"),
+    ],
+)
+def test_a_metric_and_its_parts_have_different_files_in_a_folder(tmp_path, uri, name):
+    mlflow = Mlflow()
+    settings = read_run(None, [f"tracking.mlflow_uri={uri}"]).tracker_settings
+    tracker = open_tracker(settings, tmp_path, importer=only("mlflow", mlflow))
+    tracker.log(0, {"evaluation/success": 0.5, "evaluation/success/easy": 1.0})
+    tracker.close()
+    assert [each for each, _, _ in mlflow.metrics] == ["evaluation/success", name]
+
+
 def test_a_service_that_cannot_be_opened_stops_the_run_before_it_begins(tmp_path):
     class Unreachable:
         def init(self, **given):
@@ -117,8 +161,11 @@ def test_the_real_mlflow_keeps_metrics_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a database needs packages that the client has not
     uri = f"file:{tmp_path}/mlruns"
     tracker = open_tracker(read_run(None, [f"tracking.mlflow_uri={uri}"]).tracker_settings, tmp_path / "run")
-    tracker.log(3, {"reward/mean": 0.5})
+    tracker.log(3, {"reward/mean": 0.5, "reward/mean/level+5": 1.0})
+    tracker.log(4, {"reward/mean": 0.75, "reward/mean/level+5": 0.0})
     tracker.close()
     run_id = (tmp_path / "run" / "mlflow_run").read_text().strip()
-    history = mlflow.MlflowClient(tracking_uri=uri).get_metric_history(run_id, "reward/mean")
-    assert [(metric.step, metric.value) for metric in history] == [(3, 0.5)]
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    for name, values in (("reward/mean", [0.5, 0.75]), ("reward/mean.level_5", [1.0, 0.0])):
+        history = client.get_metric_history(run_id, name)
+        assert [(metric.step, metric.value) for metric in history] == [*zip((3, 4), values, strict=True)]
