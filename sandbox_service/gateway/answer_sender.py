@@ -106,6 +106,18 @@ class GrowingAnswer:
         self._uncounted = size if size <= LARGE else 0
 
 
+class AnswerEnded(Exception):  # noqa: N818 - the client has what there is to send
+    """An answer of FastAPI's application is over: it was refused, cut off, or its client reads too slowly.
+
+    The application has no handler for it: to its framework, an answer that was refused has begun.
+    """
+
+    def __init__(self, code: ErrorCode | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        """The error, if it is one of the answer."""
+
+
 class PassedAnswer:
     """Passes on the messages of an application's answer, which begins when its first bytes have room."""
 
@@ -116,13 +128,10 @@ class PassedAnswer:
         self._exchange = exchange
         self._send = send
         self._start: Message | None = None
-        self._refused = False
 
     async def send(self, message: Message) -> None:
-        """Send a message of the answer. Raises ServiceError if a later part of it has no room."""
+        """Send a message of the answer. Raises AnswerEnded once there is nothing more to send."""
         exchange = self._exchange
-        if self._refused:
-            return
         if message["type"] == "http.response.start":
             own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
             self._start = {**message, "headers": [*message["headers"], *own]}
@@ -132,15 +141,18 @@ class PassedAnswer:
         try:
             self._sender.admit(exchange, len(message.get("body", b"")))
         except ServiceError as error:
-            if self.started:
-                raise
-            self._refused = self.started = True
-            await send_response(self._send, exchange, problem_response(exchange, error))
-            return
+            # Without its end, the client knows that an answer which has begun is incomplete.
+            if not self.started:
+                self.started = True
+                await send_response(self._send, exchange, problem_response(exchange, error))
+            raise AnswerEnded(error.code) from None
         if self._start is not None:
             start, self._start = self._start, None
             self.started = True
             exchange.status = start["status"]
             await self._send(start)
-        await self._sender.send_body(self._send, exchange, message)
+        try:
+            await self._sender.send_body(self._send, exchange, message)
+        except ClientDisconnected:
+            raise AnswerEnded from None
         self._sender.release(exchange)

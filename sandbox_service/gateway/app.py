@@ -18,7 +18,7 @@ from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import MAX_BODY
 
-from .answer_sender import AnswerSender, PassedAnswer
+from .answer_sender import AnswerEnded, AnswerSender, PassedAnswer
 from .auth import Authenticator, check_rights
 from .bodies import BodyParser
 from .body_reader import BodyReader, ClientDisconnected
@@ -193,6 +193,9 @@ class Gateway:
         except ServiceError as error:
             respond = error_page if is_console(exchange.path) else problem_response
             await send_response(send, exchange, respond(exchange, error))
+        except AnswerEnded as ended:
+            # FastAPI's application has taken it for a defect.
+            exchange.error = ended.code
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
