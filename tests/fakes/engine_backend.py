@@ -1,5 +1,7 @@
 """An engine's backend without a model."""
 
+import asyncio
+
 from trainer.engines.generation import Finish, Generation
 from trainer.types import VersionSpan
 
@@ -14,6 +16,10 @@ class FakeBackend:
         self.requests = []
         self.adapters = []
         self.refuses = None
+        self.free = asyncio.Event()
+        """Unless it is set, calls that occupy the model and checks of its health wait."""
+        self.free.set()
+        self.checks = 0
 
     async def generate(self, request):
         self.requests.append(request)
@@ -32,16 +38,19 @@ class FakeBackend:
 
     async def enter_sleep(self, mode):
         self.calls.append(("enter_sleep", mode))
+        await self.free.wait()
 
     async def wake_up(self, part):
         if part == self.refuses:
             raise RuntimeError("no room")
         self.calls.append(("wake_up", part))
+        await self.free.wait()
 
     async def call_engine(self, method, arguments):
         if method == self.refuses:
             raise RuntimeError("no")
         self.calls.append((method, arguments))
+        await self.free.wait()
         return (f"of {method}",)
 
     async def set_weight_version(self, version):
@@ -49,9 +58,11 @@ class FakeBackend:
 
     async def load_adapter(self, adapter):
         self.adapters.append(adapter)
+        await self.free.wait()
 
     async def check_health(self):
-        pass
+        self.checks += 1
+        await self.free.wait()
 
     def find_failure(self):
         return None

@@ -12,7 +12,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ class Engine:
         self._paused = False
         self._asleep = False
         self._updating = False
+        self._occupied: list[float] = []
+        """Monotonic times since which calls keep the model's loop from answering."""
         self._failure: str | None = None
         self._receipts: tuple[Mapping[str, object], ...] = ()
 
@@ -136,7 +139,8 @@ class Engine:
         """
         if not self._asleep:
             self._paused = True
-            await self._backend.enter_sleep(mode)
+            with self._occupying():
+                await self._backend.enter_sleep(mode)
             self._asleep = True
 
     async def wake_up(self, part: Part) -> None:
@@ -150,7 +154,8 @@ class Engine:
         if not self._asleep:
             return
         try:
-            await self._backend.wake_up(part)
+            with self._occupying():
+                await self._backend.wake_up(part)
         except Exception as error:
             raise self._broken(f"it could not restore its memory: {type(error).__name__}: {error}") from error
         if part == "kv_cache":
@@ -159,11 +164,11 @@ class Engine:
 
     async def connect_learner(self, info: Mapping[str, object]) -> None:
         """Join the learner's transfer group, for transports that have one."""
-        await self._backend.call_engine("init_weight_transfer_engine", {"init_info": dict(info)})
+        await self._call_model("init_weight_transfer_engine", {"init_info": dict(info)})
 
     async def disconnect_learner(self) -> None:
         """Leave the transfer group of a former learner."""
-        await self._backend.call_engine("shutdown_weight_transfer_engine", {})
+        await self._call_model("shutdown_weight_transfer_engine", {})
 
     async def begin_update(self, contents: bool) -> None:
         """Prepare for an update; ``contents``: receipts have checksums of the contents.
@@ -195,8 +200,9 @@ class Engine:
         """Sample with a LoRA adapter from the next request on; requests in progress keep theirs."""
         # A new number each time: vLLM caches adapters by it, and requests in progress keep theirs.
         adapter = Adapter(next(self._numbers), version, folder)
-        await self._backend.load_adapter(adapter)
-        self._receipts = await self._backend.call_engine(
+        with self._occupying():
+            await self._backend.load_adapter(adapter)
+        self._receipts = await self._call_model(
             "adapter_receipt", {"number": adapter.number, "folder": adapter.folder}
         )
         self._adapter = adapter
@@ -207,10 +213,15 @@ class Engine:
         return self._version, self._receipts
 
     async def get_status(self) -> EngineStatus:
-        """Return the state, after the model's loop has answered. Raises EngineLost when it is gone."""
+        """Return the state, after the model's loop has answered. Raises EngineLost when it is gone.
+
+        The loop is not asked while it loads weights, sleeps or wakes, unless that has taken as long as a
+        weight sync may: a health check would take a long load for a hung loop.
+        """
         if (why := self.find_failure()) is not None:
             raise EngineLost(why)
-        await self._backend.check_health()
+        if not self._occupied or time.monotonic() - min(self._occupied) >= self._options.sync_s:
+            await self._backend.check_health()
         return EngineStatus(
             version=self._version,
             incarnation=self._incarnation,
@@ -232,9 +243,23 @@ class Engine:
 
     async def _update(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         try:
-            return await self._backend.call_engine(method, arguments)
+            return await self._call_model(method, arguments)
         except Exception as error:
             raise self._broken(f"{method} failed: {type(error).__name__}: {error}") from error
+
+    async def _call_model(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+        with self._occupying():
+            return await self._backend.call_engine(method, arguments)
+
+    @contextmanager
+    def _occupying(self) -> Iterator[None]:
+        """Note that the call in the block keeps the model's loop from answering."""
+        since = time.monotonic()
+        self._occupied.append(since)
+        try:
+            yield
+        finally:
+            self._occupied.remove(since)
 
     def _broken(self, why: str) -> EngineError:
         self._failure = why

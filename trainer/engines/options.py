@@ -63,6 +63,8 @@ class EngineOptions:
     """The engine frees its GPU's memory while the learner updates."""
     keep_cache: bool = False
     """Requests in progress keep their prefix cache at a weight sync."""
+    sync_s: float = 300.0
+    """Time limit of a weight sync."""
     further: Mapping[str, Any] = field(default_factory=dict)
     """``engine.args``, passed to vLLM unchanged."""
 
@@ -202,6 +204,7 @@ def engine_options(settings: EngineSettings, model: Path, device: Device) -> Eng
         seeded=device == "cpu" if engine.seeded is None else engine.seeded,
         sleep=engine.sleep,
         keep_cache=engine.keep_cache,
+        sync_s=settings.sync.timeout_s,
         further=engine.args,
     )
 

@@ -1,6 +1,10 @@
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.engine_backend import FakeBackend
+from tests.harness.waiting import until
 from trainer.engines.engine import Engine
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.engines.options import EngineOptions
@@ -137,6 +141,53 @@ async def test_an_update_that_fails_leaves_an_engine_of_no_use(backend, options,
     assert engine.find_failure() is not None
     with pytest.raises(EngineLost):
         await engine.get_status()
+
+
+OCCUPYING = {
+    "update": lambda engine: engine.update_weights({"path": "there"}),
+    "snapshot": lambda engine: engine.load_newest_snapshot(),
+    "connection": lambda engine: engine.connect_learner({}),
+    "adapter": lambda engine: engine.load_adapter(1, "there"),
+    "sleep": lambda engine: engine.enter_sleep("keep"),
+}
+
+
+@pytest.mark.parametrize("call", OCCUPYING.values(), ids=OCCUPYING)
+async def test_an_engine_that_loads_or_sleeps_answers_for_its_model_which_cannot(backend, options, call):
+    note_snapshot(options.snapshots, WeightSnapshot(5, "weights", options.snapshots / "five"))
+    engine = Engine(backend, options)
+    backend.free.clear()
+    occupying = asyncio.create_task(call(engine))
+    await until(lambda: backend.calls or backend.adapters)
+    assert (await asyncio.wait_for(engine.get_status(), 30)).version == 0
+    assert backend.checks == 0
+    backend.free.set()
+    await occupying
+    await engine.get_status()
+    assert backend.checks == 1
+
+
+async def test_an_engine_whose_wake_up_takes_long_answers_meanwhile(backend, options):
+    engine = Engine(backend, options)
+    await engine.enter_sleep("keep")
+    backend.free.clear()
+    waking = asyncio.create_task(engine.wake_up("kv_cache"))
+    await until(lambda: ("wake_up", "kv_cache") in backend.calls)
+    await asyncio.wait_for(engine.get_status(), 30)
+    backend.free.set()
+    await waking
+
+
+async def test_a_load_that_passes_the_limit_of_a_weight_sync_excuses_no_a_silent_model(backend, options):
+    engine = Engine(backend, replace(options, sync_s=0.0))
+    backend.free.clear()
+    loading = asyncio.create_task(engine.update_weights({"path": "there"}))
+    await until(lambda: backend.calls)
+    asked = asyncio.create_task(engine.get_status())
+    await until(lambda: backend.checks)
+    assert not asked.done()
+    backend.free.set()
+    await asyncio.gather(loading, asked)
 
 
 async def test_half_an_update_is_never_sampled_with(backend, options):
