@@ -31,6 +31,8 @@ class FakeVllmServer:
     """Whether its tokenizer answers at all."""
     faults: list[int | str] = field(default_factory=list)
     """Of the next requests for tokens: a status, "drop" the connection, or "garbage"."""
+    before_fault_s: float = 0.0
+    """Time that a request takes until its fault."""
     cut: list[int] = field(default_factory=list)
     """The next requests come back aborted after so many tokens."""
     slow: asyncio.Event | None = None
@@ -39,6 +41,7 @@ class FakeVllmServer:
     """Bodies of requests for tokens."""
     sessions: list = field(default_factory=list)
     aborted: dict = field(default_factory=dict)
+    """Whether slow requests are, by name; those of unknown names have no effect."""
     gone: int = 0
     """Requests that their client gave up."""
 
@@ -93,13 +96,16 @@ class FakeVllmServer:
 
     async def _abort(self, request):
         for name in (await request.json())["request_ids"]:
-            self.aborted.setdefault(name, asyncio.Event()).set()
+            if name in self.aborted:
+                self.aborted[name].set()
         return web.Response()
 
     async def _sampled(self, request, body, prompt, params):
         self.asked.append(body)
         self.sessions.append(request.headers.get("X-Session-ID"))
         fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            await asyncio.sleep(self.before_fault_s)
         if fault == "drop":
             request.transport.close()
         if isinstance(fault, int):

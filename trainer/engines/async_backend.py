@@ -14,6 +14,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from trainer.errors import EngineError, EngineLost
 
+from .time_limit import aborted_after
 from .vllm_requests import (
     generation_of,
     lora_request,
@@ -116,16 +117,16 @@ class AsyncBackend:
     ) -> RequestOutput:
         last: RequestOutput | None = None
         name = uuid4().hex
-        cutting = None if limit_s is None else asyncio.create_task(self._cut(name, limit_s))
         with _lost_when_dead():
             try:
-                async for output in self._llm.generate(
-                    prompt_of(token_ids, self._version if self._keep_cache else None),
-                    params,
-                    name,
-                    lora_request=lora_request(adapter) if adapter else None,
-                ):
-                    last = output
+                async with aborted_after(limit_s, lambda: self._llm.abort(name)):
+                    async for output in self._llm.generate(
+                        prompt_of(token_ids, self._version if self._keep_cache else None),
+                        params,
+                        name,
+                        lora_request=lora_request(adapter) if adapter else None,
+                    ):
+                        last = output
             except ValueError as error:
                 raise EngineError(f"vLLM refused a request: {error}") from error
             except asyncio.CancelledError:
@@ -133,14 +134,6 @@ class AsyncBackend:
                 if self._llm.errored:
                     raise EngineLost("the model's process died") from None
                 raise
-            finally:
-                if cutting is not None:
-                    cutting.cancel()
         if last is None:
             raise EngineError("vLLM ended a request without an output")
         return last
-
-    async def _cut(self, name: str, limit_s: float) -> None:
-        """End a request at its time limit; its tokens so far come as its last output."""
-        await asyncio.sleep(limit_s)
-        await self._llm.abort(name)

@@ -25,6 +25,7 @@ from .continuation import Continuation
 from .generation import Finish, Generation, GenerationRequest, Sampling
 from .http_requests import HttpRequests
 from .http_routes import ROUTES, samples_plainly
+from .time_limit import aborted_after
 
 if TYPE_CHECKING:
     from .http_requests import HttpAnswer
@@ -170,18 +171,14 @@ class HttpPolicy:
     async def _part(self, request: GenerationRequest, deadline: float) -> Generation:
         name = uuid4().hex
         body = self._route.body(self.model, request, name)
-        cutting = asyncio.create_task(self._cut(name, deadline)) if self._route.abort_path else None
-        try:
+        limit_s = max(0.0, deadline - time.monotonic()) if self._route.abort_path else None
+        async with aborted_after(limit_s, lambda: self._abort(name)):
             headers = {"X-Session-ID": request.key.trajectory_id}
             answer = await self._requests.send("POST", self._route.path, body, headers)
-        finally:
-            if cutting is not None:
-                cutting.cancel()
         return self._route.read(answer.accepted()).generation
 
-    async def _cut(self, name: str, deadline: float) -> None:
-        """End a request at its limit. vLLM knows it by the route's prefix and its name."""
-        await asyncio.sleep(max(0.0, deadline - time.monotonic()))
+    async def _abort(self, name: str) -> None:
+        """End a request. vLLM knows it by the route's prefix and its name."""
         with contextlib.suppress(EngineError):
             await self._requests.send(
                 "POST", self._route.abort_path or "", {"request_ids": [f"generate-tokens-{name}"]}

@@ -54,7 +54,8 @@ class HttpRequests:
         Args:
             http: the session, with the server's address.
             retry_s: the first pause before a request is repeated; each further one is twice as long.
-            unreachable_s: time for which a request is repeated.
+            unreachable_s: time for which a request is repeated after it has failed. It begins again where an
+                attempt failed later than that: the server has worked on it for so long.
         """
         self._http = http
         self._retry_s = retry_s
@@ -72,8 +73,9 @@ class HttpRequests:
         Raises EngineLost when the server stays away.
         """
         pause_s = self._retry_s
-        until = time.monotonic() + self._unreachable_s
+        until: float | None = None
         while True:
+            began = time.monotonic()
             try:
                 answer = await self._once(method, path, body, headers)
                 if answer.status not in _TRY_AGAIN:
@@ -81,7 +83,10 @@ class HttpRequests:
                 why = answer.refusal
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
                 why = f"{type(error).__name__}: {error}"
-            if time.monotonic() + pause_s >= until:
+            now = time.monotonic()
+            if until is None or now - began > self._unreachable_s:
+                pause_s, until = self._retry_s, now + self._unreachable_s
+            if now + pause_s >= until:
                 raise EngineLost(f"the server did not serve {path} for {self._unreachable_s:g} s: {why}")
             logger.warning("retrying %s in %g s: %s", path, pause_s, why)
             await asyncio.sleep(pause_s)

@@ -122,6 +122,15 @@ async def test_a_refusal_is_an_error_with_the_servers_words(status):
         assert len(fake.asked) == asked + 1
 
 
+@pytest.mark.parametrize("fault", ["drop", 504])
+async def test_a_turn_that_breaks_off_after_long_sampling_is_repeated(fault):
+    fake = FakeVllmServer()
+    limits = replace(LIMITS, unreachable_s=0.5)
+    async with fake.serving() as url, open_http_policy(url, limits=limits) as policy:
+        fake.faults, fake.before_fault_s = [fault, fault], 0.6
+        assert (await policy.generate(request())).token_ids == (4, 5, 6, 7)
+
+
 async def test_a_server_that_stays_away_is_lost():
     limits = replace(LIMITS, unreachable_s=0.02)
     fake = FakeVllmServer()
@@ -141,6 +150,15 @@ async def test_a_turn_ends_at_its_limit_with_the_tokens_so_far_where_the_server_
     async with fake.serving() as url, open_http_policy(url, limits=LIMITS) as policy:
         fake.slow = asyncio.Event()
         generation = await policy.generate(request(limit_s=0.05))
+        assert (generation.token_ids, generation.finish) == ((4, 5), Finish.TIMEOUT)
+
+
+async def test_a_limit_that_passes_before_the_server_has_the_request_ends_it_all_the_same():
+    fake = FakeVllmServer()
+    limits = replace(LIMITS, retry_s=0.2)
+    async with fake.serving() as url, open_http_policy(url, limits=limits) as policy:
+        fake.slow, fake.faults = asyncio.Event(), [503]
+        generation = await policy.generate(request(limit_s=0.01))
         assert (generation.token_ids, generation.finish) == ((4, 5), Finish.TIMEOUT)
 
 
