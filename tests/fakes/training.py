@@ -38,7 +38,9 @@ class FakeRun:
 class FakeDriver:
     """Keeps the calls; raises ``error`` in place of working, if there is one."""
 
-    def __init__(self, error=None, metrics=(), result=None, warnings=(), gpus=0, wrong_name=None):
+    def __init__(
+        self, error=None, metrics=(), result=None, warnings=(), gpus=0, wrong_name=None, recovered=None
+    ):
         self.calls = []
         self.error = error
         self.metrics = metrics
@@ -46,6 +48,7 @@ class FakeDriver:
         self.result = result
         self.gpus = gpus
         self.wrong_name = wrong_name
+        self.recovered = recovered
 
     def usable_gpus(self):
         return self.gpus
@@ -55,16 +58,16 @@ class FakeDriver:
         if self.error is not None:
             raise self.error
 
-    def train(self, config, *, resume, on_metrics, on_warning):
-        self._asked("train", config, resume, on_metrics is not None)
+    def train(self, config, *, resume, replace, on_metrics, on_warning):
+        self._asked("replace and train" if replace else "train", config, resume, on_metrics is not None)
         for sentence in self.warnings:
             on_warning(sentence)
         for step, metrics in self.metrics:
             on_metrics(step, metrics)
         return FakeRun(config.folder, before=evaluation("before", 2), after=evaluation("after", 9))
 
-    def evolve(self, config, *, resume, listener):
-        self._asked("evolve", config, resume)
+    def evolve(self, config, *, resume, replace, listener):
+        self._asked("replace and evolve" if replace else "evolve", config, resume)
         for sentence in self.warnings:
             listener.note_warning(sentence)
         listener.begin_phase(1, "explore", "64 tasks, 4 episodes each")
@@ -83,12 +86,12 @@ class FakeDriver:
     def with_counted_steps(self, config, *, resume):
         return config
 
-    def check_name(self, config, *, resume):
+    def recover(self, config):
+        return self.recovered
+
+    def check_name(self, config, *, resume, replace):
         if self.wrong_name is not None:
             raise self.wrong_name
-
-    def remove(self, config):
-        self._asked("remove", config.name)
 
     def serve_gateway(self, settings, on_ready):
         self._asked("serve_gateway", settings)

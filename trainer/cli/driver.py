@@ -42,31 +42,39 @@ class Driver:
         counted = with_counted_steps(config)
         return with_stored_steps(counted) if resume else counted
 
-    def remove(self, config: RunConfig) -> None:
-        """Delete an earlier run of this name."""
+    def recover(self, config: RunConfig) -> str | None:
+        """Put back an earlier run of this name that a killed start set aside; return a sentence about it."""
+        from trainer.launch.replacing import recover
+
+        return recover(config)
+
+    def check_name(self, config: RunConfig, *, resume: bool, replace: bool) -> None:
+        """Check that a new run's folder is free, or that a run to resume or to replace is there."""
         from trainer.launch.folder import RunFolder
 
-        RunFolder.remove(config)
-
-    def check_name(self, config: RunConfig, *, resume: bool) -> None:
-        """Check that a new run's folder is free, or that a run to resume is there."""
-        from trainer.launch.folder import RunFolder
-
-        RunFolder.check_name(config, resume=resume)
+        RunFolder.check_name(config, resume=resume, replace=replace)
 
     def train(
-        self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
+        self,
+        config: RunConfig,
+        *,
+        resume: bool,
+        replace: bool,
+        on_metrics: OnMetrics | None,
+        on_warning: OnWarning,
     ) -> RunResult:
-        """Train, or resume an interrupted run."""
+        """Train, resume an interrupted run, or replace one of the same name."""
         from trainer.launch.run import train
 
-        return train(config, resume=resume, on_metrics=on_metrics, on_warning=on_warning)
+        return train(config, resume=resume, replace=replace, on_metrics=on_metrics, on_warning=on_warning)
 
-    def evolve(self, config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionResult:
-        """Evolve a model, or resume an interrupted evolution."""
+    def evolve(
+        self, config: RunConfig, *, resume: bool, replace: bool, listener: EvolutionListener
+    ) -> EvolutionResult:
+        """Evolve a model, resume an interrupted evolution, or replace one of the same name."""
         from trainer.evolve.running import evolve
 
-        return evolve(config, resume=resume, listener=listener)
+        return evolve(config, resume=resume, replace=replace, listener=listener)
 
     def train_trials(
         self,

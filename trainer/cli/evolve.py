@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from trainer.config.reading import read_run
-from trainer.errors import ConfigError
 
+from .earlier_run import choose_run
 from .evolution_progress import EvolutionProgress
 from .evolution_tables import evolution_json, evolution_view
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
@@ -45,16 +45,14 @@ def evolve(
     """
     with explained():
         config = read_run(run, overrides or ())
-        if force and resume:
-            raise ConfigError("--force starts over and --resume continues: choose one of them")
     driver = driver_of(context)
     with explained(f"interrupted in {config.folder}: continue with --resume"):
+        choose_run(driver, config, run, resume=resume, force=force)
         config = on_this_machine(driver, config, resume=resume)
-        if force:
-            driver.remove(config)
+        driver.check_name(config, resume=resume, replace=force)
         shown = config.tracking.progress
         with EvolutionProgress(config.evolve.iterations, notes(), shown=shown) as progress:
-            result = driver.evolve(config, resume=resume, listener=progress)
+            result = driver.evolve(config, resume=resume, replace=force, listener=progress)
     if as_json:
         write_json(evolution_json(result))
     else:

@@ -22,7 +22,10 @@ OverridesArgument: TypeAlias = Annotated[
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ForceOption: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Delete an earlier run of the same name first.")
+    bool,
+    typer.Option(
+        "--force", help="Replace an earlier run of the same name: it is deleted once this one has started."
+    ),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -73,6 +74,7 @@ class StartProgress:
         self._clock = clock
         self._began = self._printed_at = clock()
         self._position = log.stat().st_size if log.exists() else 0
+        self._files = [log.stat().st_ino] if log.exists() else []
         self._service = service
         self._doing = "starting the sandbox service, Ray, the engine and the learner"
         if service is not None:
@@ -108,11 +110,22 @@ class StartProgress:
         if not self._log.exists():
             return []
         with self._log.open("rb") as file:
+            if not self._is_current(os.fstat(file.fileno()).st_ino):
+                return []
             file.seek(self._position)
             fresh = file.read()
         whole = fresh[: fresh.rfind(b"\n") + 1]
         self._position += len(whole)
         return whole.decode(errors="replace").splitlines()
+
+    def _is_current(self, file: int) -> bool:
+        """Return whether a file is the log of this start, and not of an earlier run, which has the name until
+        that run is set aside, and again after a start that failed.
+        """
+        if file not in self._files:
+            self._files.append(file)
+            self._position = 0
+        return file == self._files[-1]
 
     def _say(self, line: str) -> None:
         self._printed_at = self._clock()

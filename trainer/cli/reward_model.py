@@ -59,7 +59,7 @@ def train(
     kind: StageKind = "process_reward_model" if of_steps else "reward_model"
     with explained():
         config = only_stages(read_run(run, overrides or ()), kind, data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, run, resume=resume, force=force, as_json=as_json)
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +10,8 @@ import typer
 
 from trainer.config.reading import read_run
 from trainer.config.stage_selection import only_stages
-from trainer.errors import ConfigError
 
+from .earlier_run import choose_run
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .progress import RunProgress, StartProgress
@@ -62,7 +63,7 @@ def train(
     """
     with explained():
         config = read_run(run, overrides or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, run, resume=resume, force=force, as_json=as_json)
 
 
 def sft(
@@ -90,7 +91,7 @@ def sft(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "sft", data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, run, resume=resume, force=force, as_json=as_json)
 
 
 def preferences(
@@ -116,19 +117,19 @@ def preferences(
     """
     with explained():
         config = only_stages(read_run(run, overrides or ()), "preferences", data or ())
-    run_training(driver_of(context), config, resume=resume, force=force, as_json=as_json)
+    run_training(driver_of(context), config, run, resume=resume, force=force, as_json=as_json)
 
 
-def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
-    """Train, and show progress and results."""
+def run_training(
+    driver: Driver, config: RunConfig, run: Path, *, resume: bool, force: bool, as_json: bool
+) -> None:
+    """Train what a run file asks for, and show progress and results."""
     interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
     with explained(interrupted):
-        if force and resume:
-            raise ConfigError("--force starts over and --resume continues: choose one of them")
+        choose_run(driver, config, run, resume=resume, force=force)
         config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume), resume=resume)
-        if force:
-            driver.remove(config)
-        driver.check_name(config, resume=resume)
+        driver.check_name(config, resume=resume, replace=force)
+        train = partial(driver.train, config, resume=resume, replace=force)
         if config.tracking.progress:
             console = notes()
             with (
@@ -142,9 +143,9 @@ def run_training(driver: Driver, config: RunConfig, *, resume: bool, force: bool
                     start.stop_printing()
                     progress(step, metrics)
 
-                result = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
+                result = train(on_metrics=on_metrics, on_warning=progress.warn)
         else:
-            result = driver.train(config, resume=resume, on_metrics=None, on_warning=warn)
+            result = train(on_metrics=None, on_warning=warn)
     if as_json:
         write_json(run_json(result))
     else:

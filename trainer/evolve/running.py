@@ -10,6 +10,7 @@ from trainer.config.agent import located
 from trainer.errors import TrainerError
 from trainer.launch.folder import RunFolder
 from trainer.launch.locking import locked
+from trainer.launch.replacing import replacing
 from trainer.launch.service import sandbox_service
 
 from .checks import check_evolution, check_feedback, check_training
@@ -32,30 +33,47 @@ repeated.
 """
 
 
-def evolve(config: RunConfig, *, resume: bool, listener: EvolutionListener) -> EvolutionResult:
+def evolve(
+    config: RunConfig, *, resume: bool, replace: bool = False, listener: EvolutionListener
+) -> EvolutionResult:
     """Run all iterations of an evolution, or what an interrupted one has left to do.
 
-    One sandbox service serves all phases. Raises TrainerError; results so far stay in the folder.
+    ``replace`` deletes an earlier run of this name once the evolution can begin. One sandbox service serves
+    all phases. Raises TrainerError; results so far stay in the folder.
     """
     check_evolution(config)
     for sentence in config.doubts:
         listener.note_warning(sentence)
     config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
-    run_folder = RunFolder.open(config, resume=resume, fixed=EVALUATED)
-    folder = EvolutionFolder(run_folder.path)
+    with replacing(config, listener.note_warning, wanted=replace) as delete_earlier:
+        run_folder = _opened(config, resume=resume)
+        folder = EvolutionFolder(run_folder.path)
+        write_report = partial(write_evolution_report, folder, config.name, shown_toml(config))
+        with (
+            locked(folder.path),
+            sandbox_service(config.service, config.environments, run_folder.logs) as url,
+        ):
+            delete_earlier()
+            served = config.model_copy(
+                update={"service": config.service.model_copy(update={"url": url, "start": ()})}
+            )
+            phases = LaunchedPhases(served, listener)
+            kept = Evolution(served.evolution_settings, folder, phases, listener, write_report).run()
+    write_report()
+    return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
+
+
+def _opened(config: RunConfig, *, resume: bool) -> RunFolder:
+    """Return the folder of an evolution, with its sources of feedback and its training checked.
+
+    Raises TrainerError.
+    """
+    folder = RunFolder.open(config, resume=resume, fixed=EVALUATED)
     try:
         check_feedback(config, folder.path)
         check_training(config, folder.path)
     except TrainerError:
         if not resume:
-            run_folder.release_name()
+            folder.release_name()
         raise
-    write_report = partial(write_evolution_report, folder, config.name, shown_toml(config))
-    with locked(folder.path), sandbox_service(config.service, config.environments, run_folder.logs) as url:
-        served = config.model_copy(
-            update={"service": config.service.model_copy(update={"url": url, "start": ()})}
-        )
-        phases = LaunchedPhases(served, listener)
-        kept = Evolution(served.evolution_settings, folder, phases, listener, write_report).run()
-    write_report()
-    return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
+    return folder

@@ -59,6 +59,8 @@ is made once, evaluations stay comparable, and what samples is one policy.
 """
 
 
+_OF_A_START = ("logs", "run.json.draft", "driver.lock")
+"""All that a start leaves that ended before the run had its configuration."""
 _OF_A_PLACE = ("name", "root", "tracking", "ray", "service")
 """Settings and branches that do not change what is trained."""
 
@@ -68,6 +70,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._is_new = not self.path.exists()
 
     @property
     def checkpoints(self) -> Path:
@@ -123,11 +126,13 @@ class RunFolder:
         return folder
 
     @classmethod
-    def check_name(cls, config: RunConfig, *, resume: bool) -> None:
-        """Check that there is no run of this name, or that there is one to resume. Raises ConfigError."""
+    def check_name(cls, config: RunConfig, *, resume: bool, replace: bool = False) -> None:
+        """Check that no run has this name, or one to ``resume`` or to ``replace``. Raises ConfigError."""
         path = cls(config.folder).path
         is_there = (path / _CONFIG).exists()
-        if is_there and not resume:
+        if replace:
+            _check_replaceable(config)
+        elif is_there and not resume:
             raise ConfigError(
                 f"a run exists already in {path}; continue it with --resume, replace it "
                 "with --force, or choose another name=..."
@@ -139,24 +144,10 @@ class RunFolder:
 
     def release_name(self) -> None:
         """Let another run begin in the folder: this one ended before it had done anything."""
-        (self.path / _CONFIG).unlink()
-
-    @staticmethod
-    def remove(config: RunConfig) -> None:
-        """Delete a run. Raises ConfigError for a folder that is not a run's, or has what the run reads."""
-        if not config.folder.exists():
-            return
-        if not (config.folder / _CONFIG).exists():
-            raise ConfigError(
-                f"{config.folder} is not the folder of a run and is not deleted; remove it yourself"
-            )
-        for name, path in inputs_within(config.model_dump(), config.folder):
-            raise ConfigError(
-                f"{name} names {path}, which would be deleted with the earlier run in {config.folder}: "
-                "move it, or choose another name=..."
-            )
-        _refuse_locked(config.folder)
-        shutil.rmtree(config.folder)
+        if self._is_new:
+            shutil.rmtree(self.path)
+        else:
+            (self.path / _CONFIG).unlink()
 
     @staticmethod
     def config_of(path: Path) -> RunConfig:
@@ -221,6 +212,23 @@ def _differing(one: RunConfig, other: RunConfig) -> list[str]:
     """Return the dotted names of the settings that differ."""
     ours, theirs = (dict(_settings(each.model_dump(mode="json"))) for each in (one, other))
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+def _check_replaceable(config: RunConfig) -> None:
+    """Raise ConfigError for a folder that is not a run's, is in use, or has what the new run reads."""
+    folder = config.folder
+    if not folder.exists():
+        return
+    if folder.is_symlink():
+        raise ConfigError(f"{folder} is a link and is not deleted; remove it yourself")
+    if not (folder / _CONFIG).exists() and any(each.name not in _OF_A_START for each in folder.iterdir()):
+        raise ConfigError(f"{folder} is not the folder of a run and is not deleted; remove it yourself")
+    for name, path in inputs_within(config.model_dump(), folder):
+        raise ConfigError(
+            f"{name} names {path}, which would be deleted with the earlier run in {folder}: "
+            "move it, or choose another name=..."
+        )
+    _refuse_locked(folder)
 
 
 def _refuse_locked(folder: Path) -> None:

@@ -19,7 +19,7 @@ def inputs_within(settings: Mapping[str, object], folder: Path) -> Iterator[tupl
     exists.
     """
     for name, path in _paths(settings, ""):
-        if not name.startswith(_WRITTEN) and not name.endswith(_CACHE) and _is_within(path, folder):
+        if not name.startswith(_WRITTEN) and not name.endswith(_CACHE) and is_within(path, folder):
             yield name, path
 
 
@@ -36,7 +36,7 @@ def _paths(value: object, name: str) -> Iterator[tuple[str, Path]]:
         yield name, Path(value).expanduser() if value.startswith("~/") else Path(value)
 
 
-def _is_within(path: Path, folder: Path) -> bool:
+def is_within(path: Path, folder: Path) -> bool:
     """Return whether a path is there and leads into the folder, by its name or by a link."""
     if not os.path.lexists(path):
         return False

@@ -43,6 +43,7 @@ from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
 from .plugin_check import check_plugins
 from .preflight import check_chat, check_machine, check_model, check_optimizers, check_sampled_model
+from .replacing import replacing
 from .service import sandbox_service
 from .stage_check import check_later_stages
 from .teacher_check import teacher_folder
@@ -88,6 +89,7 @@ def train(
     config: RunConfig,
     *,
     resume: bool = False,
+    replace: bool = False,
     on_metrics: OnMetrics | None = None,
     on_warning: OnWarning | None = None,
 ) -> RunResult:
@@ -96,6 +98,7 @@ def train(
     Args:
         config: the run's configuration.
         resume: continue the run of this name.
+        replace: delete an earlier run of this name once everything that this one needs is running.
         on_metrics: called with each step's metrics, as they are written.
         on_warning: called with warnings, such as reports of stalled episodes.
     """
@@ -109,34 +112,40 @@ def train(
             on_warning(sentence)
     config = _with_full_paths(config)
     config, data = read_stages(config)
-    if config.warm_start_settings is not None:
-        check_demonstrations(config.warm_start_settings, config.folder)
     if resume:
         check_same_data(config.folder, data)
         config = with_stored_steps(config)
-    folder = RunFolder.open(config, resume=resume)
-    write_origin(folder.path)
-    with (
-        warned(folder.logs / "batches.log", on_warning),
-        started_run(config, folder, on_warning=on_warning) as started,
-        following(folder.metrics, on_metrics),
-    ):
-        write_data_note(folder.path, data)
-        write_base_note(folder.path, started.model)
-        if config.engine.sleep:
-            sleep_engines(started.engines, config.sync.timeout_s)
-        settings = WorkerSettings(
-            config=config.model_dump_json(),
-            model=str(started.model),
-            folder=str(folder.path),
-            batch_actor=started.batches.name,
-            namespace=NAMESPACE,
-            teacher=str(started.teacher) if started.teacher is not None else None,
-        )
-        fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
+    with replacing(config, on_warning, wanted=replace) as delete_earlier:
+        if config.warm_start_settings is not None:
+            check_demonstrations(config.warm_start_settings, config.folder)
+        folder = RunFolder.open(config, resume=resume)
+        write_origin(folder.path)
+        with (
+            warned(folder.logs / "batches.log", on_warning),
+            started_run(config, folder, on_warning=on_warning) as started,
+            following(folder.metrics, on_metrics),
+        ):
+            delete_earlier()
+            write_data_note(folder.path, data)
+            write_base_note(folder.path, started.model)
+            if config.engine.sleep:
+                sleep_engines(started.engines, config.sync.timeout_s)
+            settings = _worker_settings(config, folder, started)
+            fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
     if config.tracking.report:
         _write_report(folder.path)
     return _result(config, folder)
+
+
+def _worker_settings(config: RunConfig, folder: RunFolder, started: StartedRun) -> WorkerSettings:
+    return WorkerSettings(
+        config=config.model_dump_json(),
+        model=str(started.model),
+        folder=str(folder.path),
+        batch_actor=started.batches.name,
+        namespace=NAMESPACE,
+        teacher=str(started.teacher) if started.teacher is not None else None,
+    )
 
 
 def _write_report(folder: Path) -> None:
@@ -153,10 +162,11 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
             'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
         )
     config = evaluation_run(_with_full_paths(config))
-    RunFolder.remove(config)
-    folder = RunFolder.open(config, resume=False)
-    with started_run(config, folder, model, learner=False) as started:
-        started.batches.evaluate(0, config.evaluation.timeout_s)
+    with replacing(config) as delete_earlier:
+        folder = RunFolder.open(config, resume=False)
+        with started_run(config, folder, model, learner=False) as started:
+            delete_earlier()
+            started.batches.evaluate(0, config.evaluation.timeout_s)
     evaluated = str(model) if model is not None else "initial model"
     return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
 

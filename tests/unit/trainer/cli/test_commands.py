@@ -66,10 +66,29 @@ def test_resume_goes_on_and_force_begins_anew(run_file):
     assert driver.calls[0][2] is True
     driver = FakeDriver()
     run("train", run_file, "--force", driver=driver)
-    assert [call[0] for call in driver.calls] == ["remove", "train"]
+    assert [call[0] for call in driver.calls] == ["replace and train"]
     both = run("train", run_file, "--force", "--resume")
     assert both.exit_code == 2
     assert "choose one of them" in both.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "evolve"])
+def test_a_run_file_in_the_folder_of_the_earlier_run_is_not_deleted_with_it(run_file, tmp_path, command):
+    kept = tmp_path / "runs" / "mine" / "run.toml"
+    kept.parent.mkdir(parents=True)
+    run_file.rename(kept)
+    driver = FakeDriver()
+    refused = run(command, kept, "--force", driver=driver)
+    assert refused.exit_code == 2
+    assert f"{kept} would be deleted with the earlier run" in refused.stderr
+    assert driver.calls == []
+    assert run(command, kept, "name=other", "--force", driver=driver).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["train", "evolve"])
+def test_an_earlier_run_that_a_killed_command_set_aside_is_back(run_file, command):
+    done = run(command, run_file, driver=FakeDriver(recovered="the earlier run is back"))
+    assert "warning: the earlier run is back" in done.stderr
 
 
 def test_progress_can_be_switched_off(run_file):

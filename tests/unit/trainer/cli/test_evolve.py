@@ -66,7 +66,7 @@ def test_a_model_without_a_verdict_has_no_interval(run_file: Path) -> None:
 def test_force_starts_over_and_excludes_resuming(run_file: Path) -> None:
     driver = FakeDriver()
     assert run("evolve", run_file, "--force", driver=driver).exit_code == 0
-    assert [call[0] for call in driver.calls] == ["remove", "evolve"]
+    assert [call[0] for call in driver.calls] == ["replace and evolve"]
     both = run("evolve", run_file, "--force", "--resume")
     assert both.exit_code == 2
     assert "choose one of them" in both.stderr

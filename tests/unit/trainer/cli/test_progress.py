@@ -148,6 +148,20 @@ def test_it_says_which_sandboxes_are_used_and_why(tmp_path: Path, screen: io.Str
     assert screen.getvalue() == "sandboxes: no docker sandboxes, since no Docker engine answers\n"
 
 
+def test_the_log_of_a_run_that_is_replaced_is_not_taken_for_its_own(tmp_path: Path, screen: io.StringIO):
+    log, aside = tmp_path / "service.log", tmp_path / "aside.log"
+    log.write_text("of an earlier run\n" * 9)
+    begun = beginning(log, screen, Clock())
+    log.rename(aside)
+    begun.poll()
+    log.write_text("process sandboxes\n")
+    begun.poll()
+    log.unlink()
+    aside.rename(log)
+    begun.poll()
+    assert screen.getvalue() == "sandboxes: process sandboxes\n"
+
+
 def test_where_nothing_happens_there_is_a_line_every_ten_seconds(tmp_path: Path, screen: io.StringIO):
     clock = Clock()
     begun = beginning(tmp_path / "service.log", screen, clock)

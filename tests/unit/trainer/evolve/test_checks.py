@@ -13,6 +13,7 @@ from trainer.config import RunConfig
 from trainer.errors import ConfigError, DataError, JudgeFailed
 from trainer.evolve.checks import check_evolution, check_feedback, check_training
 from trainer.evolve.running import evolve
+from trainer.launch.folder import RunFolder
 
 
 def config(**settings: object) -> RunConfig:
@@ -78,7 +79,20 @@ def test_a_reward_model_that_is_not_there_is_refused_before_anything_starts(tmp_
     run = config(root=tmp_path, name="critic", reward={"learned": {"models": [str(missing)]}})
     with pytest.raises(ConfigError, match=f"{missing}"):
         evolve(run, resume=False, listener=FakeEvolutionListener())
-    assert not (run.folder / "iteration_0").exists()
+    assert not run.folder.exists()
+
+
+def test_an_evolution_that_is_refused_keeps_the_one_that_it_was_to_replace(tmp_path: Path) -> None:
+    run = config(root=tmp_path, name="critic", reward={"learned": {"models": [str(tmp_path / "critic.x")]}})
+    result = RunFolder.open(run, resume=False).path / "iteration_1" / "decision.json"
+    result.parent.mkdir()
+    result.touch()
+    listener = FakeEvolutionListener()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"critic\.x"):
+            evolve(run, resume=False, replace=True, listener=listener)
+        assert result.exists()
+    assert f"the earlier one is kept in {run.folder}" in str(listener.told[-1])
 
 
 def test_a_judge_that_does_not_grade_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -88,7 +102,7 @@ def test_a_judge_that_does_not_grade_is_refused_before_anything_starts(tmp_path:
         run = config(**judged(f"{address}/v1", root=tmp_path, name="judged"))
         with pytest.raises(JudgeFailed, match=r"answered 503.*or change evolve\.feedback\.judge"):
             evolve(run, resume=False, listener=FakeEvolutionListener())
-    assert not (run.folder / "iteration_0").exists()
+    assert not run.folder.exists()
 
 
 def test_a_judge_that_grades_is_asked_once(tmp_path: Path) -> None:

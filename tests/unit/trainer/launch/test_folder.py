@@ -158,16 +158,32 @@ def test_what_decides_about_weights_and_held_out_tasks_is_kept(config, branches,
         RunFolder.open(with_words(config, **branches), resume=True)
 
 
-def test_only_a_run_is_removed(config, tmp_path):
+def test_only_a_run_is_replaced(config, tmp_path):
+    config.folder.mkdir()
+    (config.folder / "precious").touch()
+    with pytest.raises(ConfigError, match="not the folder of a run"):
+        RunFolder.check_name(config, resume=False, replace=True)
+
+
+def test_a_link_to_a_run_is_not_replaced(config, tmp_path):
+    elsewhere = config.model_copy(update={"root": tmp_path / "elsewhere"})
+    config.folder.symlink_to(RunFolder.open(elsewhere, resume=False).path)
+    with pytest.raises(ConfigError, match="is a link and is not deleted"):
+        RunFolder.check_name(config, resume=False, replace=True)
+
+
+def test_what_a_start_left_that_ended_early_is_replaced(config):
+    RunFolder.open(config, resume=False)
+    (config.folder / "run.json").unlink()
+    RunFolder.check_name(config, resume=False, replace=True)
+
+
+def test_a_released_folder_is_as_it_was_before(config):
+    RunFolder.open(config, resume=False).release_name()
+    assert not config.folder.exists()
     config.folder.mkdir()
     precious = config.folder / "precious"
     precious.touch()
-    with pytest.raises(ConfigError, match="not the folder of a run"):
-        RunFolder.remove(config)
+    RunFolder.open(config, resume=False).release_name()
     assert precious.exists()
-
-
-def test_a_removed_run_is_gone(config):
-    RunFolder.open(config, resume=False)
-    RunFolder.remove(config)
-    assert not config.folder.exists()
+    RunFolder.check_name(config, resume=False)

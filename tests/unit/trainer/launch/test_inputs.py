@@ -38,11 +38,9 @@ def test_an_earlier_run_is_kept_while_the_new_one_reads_of_it(tmp_path: Path, na
     place.mkdir()
     again = config(tmp_path, **settings_naming(str(place))[name])
     with pytest.raises(ConfigError, match=f"{name} names {place}, which would be deleted"):
-        RunFolder.remove(again)
-    assert place.exists()
+        RunFolder.check_name(again, resume=False, replace=True)
     elsewhere = config(tmp_path, **settings_naming(str(tmp_path / "other"))[name])
-    RunFolder.remove(elsewhere)
-    assert not folder.exists()
+    RunFolder.check_name(elsewhere, resume=False, replace=True)
 
 
 def test_a_relative_path_and_a_link_lead_into_the_folder_too(

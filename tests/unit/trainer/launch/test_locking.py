@@ -48,12 +48,11 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
         with pytest.raises(ConfigError, match="is in progress; end it first"):
             RunFolder.open(config, resume=True)
         with pytest.raises(ConfigError, match="is in progress; end it first"):
-            RunFolder.remove(config)
+            RunFolder.check_name(config, resume=False, replace=True)
         with pytest.raises(ConfigError, match="another process uses"), locked(folder.path):
             pass
     assert RunFolder.open(config, resume=True).path == folder.path
-    RunFolder.remove(config)
-    assert not folder.path.exists()
+    RunFolder.check_name(config, resume=False, replace=True)
 
 
 def test_synced_weights_go_with_the_run(config):
