@@ -69,8 +69,8 @@ async def build(
         go_on: continue at once in place of a producer that died during the run.
 
     Raises:
-        ConfigError: the model has no chat template or no context, a tracker's package is missing, or the
-            agent cannot be run.
+        ConfigError: the model has no chat template or no context, a tracker's package is missing at the start
+            of a run, or the agent cannot be run.
         DataError: there are no tasks.
         ServiceUnavailable: the service does not answer.
     """
@@ -94,7 +94,7 @@ async def build(
             player=await _completed(player, config, folder, model, chat, watch, opened),
             watch=watch,
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
-            tracker=open_tracker(config.tracker_settings, folder),
+            tracker=open_tracker(config.tracker_settings, folder, go_on=go_on),
             prepare=player.prepare_instance,
             recorded=stage_data(config, folder, client, chat, watch),
             close=opened.aclose,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -28,44 +30,63 @@ if TYPE_CHECKING:
 
 
 Importer: TypeAlias = "Callable[[str], ModuleType]"
+OpenTracker: TypeAlias = "Callable[[], Tracker]"
+
+logger = logging.getLogger(__name__)
 
 
 def open_tracker(
-    settings: TrackerSettings, folder: Path, importer: Importer = importlib.import_module
+    settings: TrackerSettings,
+    folder: Path,
+    importer: Importer = importlib.import_module,
+    *,
+    go_on: bool = False,
 ) -> Tracker:
     """Return all trackers of a run as one.
 
     They are opened before the first step, so that a run fails early: raises ConfigError for a missing
-    package, and TrainerError for a service that cannot be reached.
+    package, and TrainerError for a service that cannot be reached. A run that is to ``go_on`` goes on without
+    them, as it does when a tracker fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = JsonlTracker(folder / "metrics.jsonl")
     opened: list[Tracker] = []
-    try:
-        for tracker in _optional_trackers(settings, folder, importer):
-            # One by one, so that those already open are closed when the next one fails.
-            opened.append(tracker)
-    except TrainerError:
-        CompositeTracker(own, opened).close()
-        raise
+    for open_it in _optional_trackers(settings, folder, importer):
+        try:
+            opened.append(open_it())
+        except TrainerError as error:
+            if go_on:
+                logger.warning("the run goes on without this tracker: %s", error)
+                continue
+            CompositeTracker(own, opened).close()
+            raise
     return CompositeTracker(own, opened)
 
 
-def _optional_trackers(settings: TrackerSettings, folder: Path, importer: Importer) -> Iterator[Tracker]:
+def _optional_trackers(settings: TrackerSettings, folder: Path, importer: Importer) -> Iterator[OpenTracker]:
     name, tracking, run = settings.name, settings.tracking, _kept(settings.run)
-    if tracking.tensorboard:
+
+    def tensorboard() -> Tracker:
         _package("tensorboard", "tracking.tensorboard", importer)
-        yield TensorboardTracker(folder / "tensorboard")
-    if tracking.wandb_project is not None:
+        return _opened("tensorboard", lambda: TensorboardTracker(folder / "tensorboard"))
+
+    def wandb(project: str) -> Tracker:
         package = _package("wandb", "tracking.wandb_project", importer)
-        project = tracking.wandb_project
-        yield _opened("wandb", lambda: WandbTracker(package, project, name, folder, run))
-    if tracking.mlflow_uri is not None:
+        return _opened("wandb", lambda: WandbTracker(package, project, name, folder, run))
+
+    def mlflow(uri: str) -> Tracker:
         package = _package("mlflow", "tracking.mlflow_uri", importer)
-        uri, experiment = tracking.mlflow_uri, tracking.mlflow_experiment
-        yield _opened("mlflow", lambda: MlflowTracker(package, uri, experiment, name, folder, run))
+        experiment = tracking.mlflow_experiment
+        return _opened("mlflow", lambda: MlflowTracker(package, uri, experiment, name, folder, run))
+
+    if tracking.tensorboard:
+        yield tensorboard
+    if tracking.wandb_project is not None:
+        yield partial(wandb, tracking.wandb_project)
+    if tracking.mlflow_uri is not None:
+        yield partial(mlflow, tracking.mlflow_uri)
     for plugin in tracking.plugins:
-        yield _plugin_tracker(plugin, TrackerSetup(name, folder, run))
+        yield partial(_plugin_tracker, plugin, TrackerSetup(name, folder, run))
 
 
 def _plugin_tracker(plugin: PluginTracker, setup: TrackerSetup) -> Tracker:

@@ -14,6 +14,11 @@ def missing(name):
     raise ImportError(f"No module named {name!r}")
 
 
+class Unreachable:
+    def init(self, **given):
+        raise OSError("no route")
+
+
 def only(name, package):
     def give(asked):
         assert asked == name
@@ -68,6 +73,24 @@ def test_a_resumed_run_goes_on_at_the_services_under_its_id(tmp_path):
     assert wandb.runs[0].given["id"] == wandb.runs[1].given["id"]
     assert wandb.runs[1].given["resume"] == "allow"
     assert mlflow.runs == {"run0": ["0", "first", "FINISHED"]}
+
+
+def test_a_run_that_goes_on_does_so_without_a_tracker_that_cannot_be_opened(tmp_path, caplog):
+    words = [*MLFLOW, "tracking.tensorboard=true", "tracking.wandb_project=mine"]
+    mlflow = Mlflow()
+
+    def importer(name):
+        if name == "wandb":
+            return Unreachable()
+        return mlflow if name == "mlflow" else missing(name)
+
+    tracker = open_tracker(read_run(None, words).tracker_settings, tmp_path, importer, go_on=True)
+    tracker.log(4, {"a": 1.0})
+    tracker.close()
+    assert read_metrics(tmp_path / "metrics.jsonl")[4]["a"] == 1.0
+    assert mlflow.runs == {"run0": ["0", "first", "FINISHED"]}
+    assert "goes on without this tracker: cannot open tracker wandb" in caplog.text
+    assert "the package tensorboard cannot be imported" in caplog.text
 
 
 def test_mlflow_gets_experiment_settings_and_finite_metrics(tmp_path):
@@ -128,10 +151,6 @@ def test_a_metric_and_its_parts_have_different_files_in_a_folder(tmp_path, uri, 
 
 
 def test_a_service_that_cannot_be_opened_stops_the_run_before_it_begins(tmp_path):
-    class Unreachable:
-        def init(self, **given):
-            raise OSError("no route")
-
     with pytest.raises(TrainerError, match="cannot open tracker wandb: no route"):
         open_tracker(read_run(None, WANDB).tracker_settings, tmp_path, importer=only("wandb", Unreachable()))
 
