@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from trainer.tracking.stored_run import OFFLINE_LOSSES
+
 from .figures import rate_text, success_interval_text
 from .terminal import warn
 
@@ -77,8 +79,9 @@ class EvolutionProgress:
 
     def note_step(self, step: int, metrics: dict[str, float]) -> None:
         """Show a training step."""
-        if "loss/sft" in metrics:
-            self._show(step + 1, None, f"loss {metrics['loss/sft']:.3f}")
+        for name in OFFLINE_LOSSES:
+            if name in metrics:
+                self._show(step + 1, None, f"loss {metrics[name]:.3f}")
 
     def note_warning(self, sentence: str) -> None:
         """Print a warning."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trainer.tracking.step_phases import STEP_PHASES
+from trainer.tracking.stored_run import OFFLINE_LOSSES
 
 from .figures import clock_text, percent, sparkline
 from .terminal import warn
@@ -253,7 +254,7 @@ class RunProgress:
             parts.append(f"reward {metrics['reward/mean']:.2f} {sparkline(self._rewards)}")
         if "success/mean" in metrics:
             parts.append(f"success {percent(metrics['success/mean'])}")
-        for name in ("loss/sft", "loss/preferences"):
+        for name in OFFLINE_LOSSES:
             if name in metrics:
                 parts.append(f"loss {metrics[name]:.3f}")
         if "preferences/accuracy" in metrics:

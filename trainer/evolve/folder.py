@@ -6,6 +6,7 @@ phase leaves none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +22,9 @@ from .records import BaseModel, Decision, Explored, Selected, Trained
 if TYPE_CHECKING:
     from trainer.types import Trajectory
 
+
+_ITERATION = re.compile(r"iteration_(0|[1-9][0-9]*)")
+"""Name of an iteration's folder; a copy beside it has another one."""
 
 Record = TypeVar("Record", BaseModel, Explored, Selected, Trained, Decision)
 
@@ -89,7 +93,8 @@ class EvolutionFolder:
 
     def iterations(self) -> Sequence[IterationFolder]:
         """Return the folders of all iterations that have begun, in order."""
-        numbers = sorted(int(each.name.rpartition("_")[2]) for each in self.path.glob("iteration_*"))
+        named = (_ITERATION.fullmatch(each.name) for each in self.path.glob("iteration_*"))
+        numbers = sorted(int(match[1]) for match in named if match is not None)
         return [IterationFolder(self.path / f"iteration_{number}", number) for number in numbers]
 
     def keep_model(self, model: Path) -> None:

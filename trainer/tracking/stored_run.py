@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
 
 
-_OFFLINE = frozenset({"loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model"})
+OFFLINE_LOSSES = ("loss/sft", "loss/preferences", "loss/reward_model", "loss/process_reward_model")
 """Metrics of stages on given data, one of which each of their steps has."""
 
 
@@ -27,5 +27,6 @@ def stored_config(folder: Path) -> RunConfig | None:
 def first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
     """Return the step at which reinforcement learning begins, as metrics and evaluations count in files."""
     if config is None:
-        return max((step + 1 for step, values in metrics.items() if _OFFLINE & values.keys()), default=0)
+        offline = (step for step, values in metrics.items() if any(name in values for name in OFFLINE_LOSSES))
+        return max((step + 1 for step in offline), default=0)
     return config.offline_steps

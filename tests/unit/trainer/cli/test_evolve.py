@@ -1,11 +1,14 @@
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.fakes.training import FakeDriver, evaluation
 from trainer.cli.app import build_cli
+from trainer.cli.evolution_progress import EvolutionProgress
 from trainer.config.reading import read_run
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
 
@@ -45,6 +48,15 @@ def test_progress_of_phases_goes_to_standard_error(run_file: Path) -> None:
     quiet = run("evolve", run_file, "tracking.progress=false", driver=driver)
     assert "iteration" not in quiet.stderr
     assert "warning: slow" in quiet.stderr
+
+
+@pytest.mark.parametrize("loss", ["loss/sft", "loss/preferences"])
+def test_the_loss_of_a_training_is_shown_whatever_its_method(loss: str) -> None:
+    screen = io.StringIO()
+    with EvolutionProgress(3, Console(file=screen, width=80)) as progress:
+        progress.begin_phase(1, "train", "40 steps")
+        progress.note_step(0, {loss: 0.5})
+    assert "train step 1: loss 0.500" in screen.getvalue()
 
 
 def test_evolve_prints_json_for_programs(run_file: Path) -> None:

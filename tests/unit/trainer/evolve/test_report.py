@@ -25,6 +25,16 @@ def test_the_report_shows_success_by_iteration_and_why_models_were_kept(tmp_path
     assert "%%" not in page.partition("<script>")[0]
 
 
+def test_a_copy_of_an_iteration_is_none_of_the_evolution(tmp_path: Path) -> None:
+    folder = EvolutionFolder(tmp_path)
+    for number in (0, 1, 10):
+        folder.open_iteration(number)
+    for copy in ("iteration_1.bak", "iteration_1_old", "iteration_01", "iteration_"):
+        (tmp_path / copy).mkdir()
+    assert [each.number for each in folder.iterations()] == [0, 1, 10]
+    assert [each.number for each in read_history(folder)] == [0, 1, 10]
+
+
 def test_the_report_of_an_evolution_that_has_just_begun_has_no_plots(tmp_path: Path) -> None:
     folder = EvolutionFolder(tmp_path)
     folder.open_iteration(0)
