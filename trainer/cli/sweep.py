@@ -20,12 +20,14 @@ from .terminal import FAILED, explained, notes, results, warn, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from trainer.config import RunConfig
     from trainer.report.sweep_page import SweepRow
     from trainer.sweep.grid import SweepTrial
     from trainer.sweep.trial_results import SweepTrialResult
 
 
-_COLUMNS = ("steps", "held-out success", "reward", "seconds", "state")
+_SUCCESS = "held-out success"
+_REWARD = "reward"
 
 
 def sweep(
@@ -70,79 +72,115 @@ def sweep(
     with explained("interrupted; the same command resumes the sweep"):
         axes, constants = parse_axes(words)
         trials = make_trials(axes)
-        root, measured = _checked(run, constants, trials)
+        root, played = _checked(run, constants, trials)
         check_apart(html, (run,))
         check_writable(html)
         notes().print(f"{len(trials)} trials in {root}", markup=False, soft_wrap=True)
         failed = driver_of(context).train_trials(run, constants, trials, root, at_once)
         found = read_trials(root, trials)
         page = html if html is not None else root / "sweep.html"
-        measure = "held-out success" if measured else "reward, mean of the last steps"
-        write_sweep(f"Sweep {root.stem}", measure, _COLUMNS, [_row(each, measured) for each in found], page)
+        measure = played or _measured(found)
+        title = measure if measure == _SUCCESS else f"{measure}, mean of the last steps"
+        rows = [_row(each, measure) for each in found]
+        write_sweep(f"Sweep {root.stem}", title, _columns(measure), rows, page)
     for name, error in failed.items():
         warn(f"{name}: {error}")
     if as_json:
         write_json({"folder": str(root), "trials": [each.tree() for each in found], "failed": failed})
     else:
-        results().print(_view(found))
+        results().print(_view(found, measure))
         results().print(f"wrote {page}", markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) -> tuple[Path, bool]:
+def _checked(run: Path, constants: Sequence[str], trials: Sequence[SweepTrial]) -> tuple[Path, str | None]:
     """Read the run file with the values of every trial, so that all errors come before the first trial.
 
-    Return the folder of the sweep, and whether the trials have held-out tasks.
+    Return the folder of the sweep, and what ranks its trials; None where no trial plays.
     """
     from trainer.launch.folder import check_same_settings
     from trainer.sweep.trial_results import DONE, settings_of
 
     config = read_run(run, constants)
     root = (config.root / f"{config.name}.sweep").absolute()
+    wanted: list[RunConfig] = []
     for trial in trials:
         if any(word.partition("=")[0] in ("name", "root") for word in trial.overrides):
             raise ConfigError("name and root cannot be swept: each trial has a folder of its own")
-        wanted = read_run(run, [*constants, *trial.overrides, f"name={trial.name}", f"root={root}"])
-        if (wanted.folder / DONE).exists():
-            check_same_settings(wanted.folder, wanted, settings_of(wanted.folder))
-    return root, config.has_held_out
+        wanted.append(read_run(run, [*constants, *trial.overrides, f"name={trial.name}", f"root={root}"]))
+        if (wanted[-1].folder / DONE).exists():
+            check_same_settings(wanted[-1].folder, wanted[-1], settings_of(wanted[-1].folder))
+    _check_pushes(wanted)
+    playing = [each for each in wanted if each.steps]
+    if not playing:
+        return root, None
+    return root, _SUCCESS if any(each.has_held_out for each in playing) else _REWARD
 
 
-def _row(trial: SweepTrialResult, measured: bool) -> SweepRow:
+def _check_pushes(trials: Sequence[RunConfig]) -> None:
+    """Raise ConfigError for trials that would push their models to the same place."""
+    places = [each.checkpoint.push_to for each in trials if each.checkpoint.push_to is not None]
+    if len(set(places)) < len(places):
+        raise ConfigError(
+            f"several trials would push their models to {places[0]}: leave checkpoint.push_to out, and push "
+            "the model of the trial that you keep afterwards, for example by hf upload"
+        )
+
+
+def _measured(trials: Sequence[SweepTrialResult]) -> str:
+    """Return what ranks trials on given data: the first metric that all of those that began have."""
+    begun = [trial.given for trial in trials if trial.given]
+    names = begun[0] if begun else {}
+    return next((name for name in names if all(name in each for each in begun)), "loss")
+
+
+def _row(trial: SweepTrialResult, measure: str) -> SweepRow:
     from trainer.report.sweep_page import SweepRow
 
-    interval = trial.interval if measured else None
-    value = trial.success if measured else trial.reward
+    interval = trial.interval if measure == _SUCCESS else None
+    value = _value(trial, measure)
     return SweepRow(
         name=trial.name,
         values=trial.values,
         value=value if trial.done else None,  # a trial on the way would lower the mean of its values
         low=interval.low if interval is not None else None,
         high=interval.high if interval is not None else None,
-        cells=_cells(trial),
+        cells=_cells(trial, measure),
     )
 
 
-def _cells(trial: SweepTrialResult) -> tuple[str, ...]:
-    success = "-"
+def _value(trial: SweepTrialResult, measure: str) -> float | None:
+    if measure == _SUCCESS:
+        return trial.success
+    return trial.reward if measure == _REWARD else trial.given.get(measure)
+
+
+def _columns(measure: str) -> tuple[str, ...]:
+    shown = (_SUCCESS, _REWARD) if measure in (_SUCCESS, _REWARD) else (measure,)
+    return ("steps", *shown, "seconds", "state")
+
+
+def _cells(trial: SweepTrialResult, measure: str) -> tuple[str, ...]:
+    cells = {
+        "steps": str(trial.steps),
+        _SUCCESS: "-",
+        _REWARD: f"{trial.reward:.3f}" if trial.reward is not None else "-",
+        "seconds": f"{trial.seconds:.0f}",
+        "state": "done" if trial.done else "unfinished",
+    }
     if trial.success is not None and trial.interval is not None:
         low, high = 100 * trial.interval.low, 100 * trial.interval.high
-        success = f"{100 * trial.success:.1f}% ({low:.1f} to {high:.1f})"
-    return (
-        str(trial.steps),
-        success,
-        f"{trial.reward:.3f}" if trial.reward is not None else "-",
-        f"{trial.seconds:.0f}",
-        "done" if trial.done else "unfinished",
-    )
+        cells[_SUCCESS] = f"{100 * trial.success:.1f}% ({low:.1f} to {high:.1f})"
+    given = {name: f"{value:.3f}" for name, value in trial.given.items()}
+    return tuple({**cells, **given}.get(column, "-") for column in _columns(measure))
 
 
-def _view(trials: Sequence[SweepTrialResult]) -> RenderableType:
+def _view(trials: Sequence[SweepTrialResult], measure: str) -> RenderableType:
     table = Table(box=SIMPLE_HEAD)
     table.add_column("trial", overflow="fold")
-    for column in _COLUMNS:
+    for column in _columns(measure):
         table.add_column(column, justify="right", overflow="fold")
     for trial in trials:
-        table.add_row(trial.name, *_cells(trial))
+        table.add_row(trial.name, *_cells(trial, measure))
     return table

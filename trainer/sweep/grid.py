@@ -46,15 +46,15 @@ def parse_axes(words: Sequence[str]) -> tuple[tuple[SweepAxis, ...], tuple[str, 
     constants: list[str] = []
     for word in words:
         key, _, written = word.partition("=")
-        values = split_values(written)
+        values = tuple(value.strip() for value in split_values(written))
         if len(values) < 2:
             constants.append(word)
             continue
-        if any(not value.strip() for value in values) or len(set(values)) < len(values):
+        if "" in values or len(set(values)) < len(values):
             raise ConfigError(f"{word!r} has an empty or a repeated value; write {key}=A,B")
         if key in (axis.key for axis in axes):
             raise ConfigError(f"{key} is swept twice; list all its values at once, as in {key}=A,B,C")
-        axes.append(SweepAxis(key, tuple(value.strip() for value in values)))
+        axes.append(SweepAxis(key, values))
     if not axes:
         raise ConfigError("nothing to sweep; give a setting several values, as in rollout.group_size=4,8")
     return tuple(axes), tuple(constants)

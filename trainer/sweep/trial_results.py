@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import DataError, TrainerError
 from trainer.evaluate.summary import figures_of
 from trainer.report.run_data import read_run_data
+from trainer.tracking.stored_run import OFFLINE_LOSSES
 
 if TYPE_CHECKING:
     from trainer.evaluate.intervals import Interval
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 DONE = "trial.json"
 """File in the folder of a trial that came to its end."""
 _LAST = 5
+_QUALITY = {
+    "loss/preferences": ("preferences/accuracy",),
+    "loss/reward_model": ("pairs/held_out_accuracy", "pairs/accuracy"),
+    "loss/process_reward_model": ("steps/held_out_accuracy", "steps/accuracy"),
+}
+"""What ranks trials better than the loss of their last stage, by that loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class SweepTrialResult:
     values: dict[str, str]
     done: bool
     steps: int = 0
-    """Steps of reinforcement learning."""
+    """Steps of reinforcement learning; in a run without it, those on given data."""
     reward: float | None = None
     """Mean of the last steps."""
     success: float | None = None
@@ -40,6 +47,9 @@ class SweepTrialResult:
     episodes rank no trial."""
     interval: Interval | None = None
     """95% interval of the held-out success."""
+    given: dict[str, float] = field(default_factory=dict)
+    """By metric, the mean of the last steps of the last stage on given data, in a run without reinforcement
+    learning; the metric that ranks trials best comes first."""
     seconds: float = 0.0
     """Wall clock between the first and the last step."""
 
@@ -93,6 +103,8 @@ def _read(folder: Path, trial: SweepTrial) -> SweepTrialResult:
         if math.isfinite(values.get("reward/mean", math.nan))
     ]
     clocks = [values["clock"] for values in run.steps if "clock" in values]
+    plays = run.config is None or run.config.steps > 0
+    trained = run.learning if plays else run.warm
     # An unfinished trial has evaluations of the base model and of weights on the way, which rank no trial.
     last = max(run.evaluations, key=lambda each: each.step) if done and run.evaluations else None
     final = figures_of(last.tasks, by_task=True).success if last is not None else None
@@ -100,9 +112,26 @@ def _read(folder: Path, trial: SweepTrial) -> SweepTrialResult:
         name=trial.name,
         values=trial.values,
         done=done,
-        steps=sum("time/update" in values for values in run.learning.values()),
-        reward=sum(rewards[-_LAST:]) / len(rewards[-_LAST:]) if rewards else None,
+        steps=sum("time/update" in values for values in trained.values()),
+        reward=_mean_of_last(rewards) if rewards else None,
         success=final.value if final is not None else None,
         interval=final.interval if final is not None else None,
         seconds=max(clocks) - min(clocks) if clocks else 0.0,
+        given={} if plays else _given(list(run.warm.values())),
     )
+
+
+def _given(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return what the last stage on given data measured."""
+    last = next((name for values in reversed(steps) for name in OFFLINE_LOSSES if name in values), None)
+    if last is None:
+        return {}
+    found = {
+        name: [values[name] for values in steps if math.isfinite(values.get(name, math.nan))]
+        for name in (*_QUALITY.get(last, ()), last)
+    }
+    return {name: _mean_of_last(values) for name, values in found.items() if values}
+
+
+def _mean_of_last(values: Sequence[float]) -> float:
+    return sum(values[-_LAST:]) / len(values[-_LAST:])

@@ -12,6 +12,7 @@ from trainer.config.reading import read_run
 from trainer.launch.gpu_selection import on_visible_gpus
 from trainer.sweep.grid import SweepTrial
 from trainer.sweep.trial_results import mark_done
+from trainer.tracking.jsonl import JsonlTracker
 
 
 @pytest.fixture
@@ -76,6 +77,7 @@ def test_the_plots_have_finished_trials_only(tmp_path, held_out):
         (["name=a,b"], "name and root cannot be swept"),
         (["seed=0,1", "rollout.group_size=4,-8"], "group_size"),
         (["seed=0,1", "--html", "/dev/null/page.html"], "cannot be written"),
+        (["seed=0,1", "checkpoint.push_to=lab/model"], "several trials would push their models to lab/model"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_file, words, sentence):
@@ -84,6 +86,49 @@ def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_started(run_f
     assert refused.exit_code == 2
     assert sentence in " ".join(refused.stderr.split())
     assert driver.calls == []
+
+
+def test_each_trial_may_push_to_a_place_of_its_own(run_file):
+    done = run(run_file, "checkpoint.push_to=lab/one,lab/two")
+    assert done.exit_code == 0, done.output
+
+
+def leave_offline_trial(folder, losses):
+    """What a finished trial on given data leaves: SFT, then a reward model."""
+    tracker = JsonlTracker(folder / "metrics.jsonl")
+    tracker.log(0, {"loss/sft": 9.0, "time/update": 1.0})
+    for step, loss in enumerate(losses, 1):
+        values = {"loss/reward_model": loss, "pairs/held_out_accuracy": 1 - loss, "time/update": 1.0}
+        tracker.log(step, values)
+    tracker.close()
+
+
+def test_trials_without_reinforcement_learning_are_ranked_by_what_their_last_stage_measured(tmp_path):
+    run_file, root = tmp_path / "run.toml", tmp_path / "mine.sweep"
+    run_file.write_text(
+        f'name = "mine"\nroot = "{tmp_path}"\nsteps = 0\n[evaluation]\nsplits = ["test"]\n'
+        '[[stages]]\nkind = "sft"\ndata = { files = ["e.jsonl"] }\nsteps = 1\n'
+        '[[stages]]\nkind = "reward_model"\ndata = { files = ["p.jsonl"] }\nsteps = 3\n'
+    )
+    for seed, losses in enumerate(([0.5, 0.25], [0.5, 0.0])):
+        trial = SweepTrial(f"seed-{seed}", {"seed": str(seed)})
+        finish(root, trial, read_run(run_file, [f"seed={seed}"]))
+        leave_offline_trial(root / trial.name, losses)
+    done = run(run_file, "seed=0,1,2", "--json")
+    assert done.exit_code == 0, done.output
+    trials = json.loads(done.stdout)["trials"]
+    assert [trial["steps"] for trial in trials] == [3, 3, 0]
+    measured = {"pairs/held_out_accuracy": 0.625, "loss/reward_model": 0.375}
+    assert [trial["given"] for trial in trials] == [
+        measured,
+        {"pairs/held_out_accuracy": 0.75, "loss/reward_model": 0.25},
+        {},
+    ]
+    shown = run(run_file, "seed=0,1,2").stdout
+    assert "0.625" in shown
+    assert "held-out success" not in shown
+    page = (root / "sweep.html").read_text()
+    assert "pairs/held_out_accuracy, mean of the last steps over seed" in page
 
 
 def test_the_page_does_not_replace_the_run_file(run_file):

@@ -58,6 +58,7 @@ def test_names_that_are_too_long_or_equal_become_numbers():
         (["steps=3"], "nothing to sweep"),
         (["seed=1,"], "has an empty or a repeated value; write seed=A,B"),
         (["seed=1,1"], "has an empty or a repeated value"),
+        (["seed=1, 1"], "has an empty or a repeated value"),
         (["seed=1,2", "seed=3,4"], "seed is swept twice"),
     ],
 )
