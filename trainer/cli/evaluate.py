@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from trainer.config.derived_runs import evaluation_run
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 from trainer.evaluate.summary import summary_of
@@ -89,6 +90,8 @@ def evaluate(
             raise ConfigError(
                 'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
             )
+        if policy is None:
+            _check_outside(evaluation_run(config).folder, output, html)
         check_apart(output, (run,))
         check_apart(html, (run, *filter(None, (output,))))
         check_writable(output, html)
@@ -107,6 +110,13 @@ def evaluate(
         results().print(evaluation_view(result, summary))
     if not result.episodes:
         raise typer.Exit(FAILED)
+
+
+def _check_outside(folder: Path, *files: Path | None) -> None:
+    """Raise ConfigError for a file in the folder that each evaluation of the run replaces."""
+    for file in files:
+        if file is not None and file.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"{file} is in {folder}, which the next evaluation replaces: name another file")
 
 
 def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str | None) -> EvaluationResult:

@@ -70,6 +70,16 @@ def test_evaluate_does_not_replace_its_run_file(run_file, option):
     assert (run_file.read_text(), driver.calls) == (before, [])
 
 
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_a_result_is_not_kept_where_the_next_evaluation_would_delete_it(run_file, tmp_path, option):
+    driver, file = FakeDriver(), tmp_path / "run.evaluation" / "before.json"
+    refused = run("evaluate", run_file, option, file, driver=driver)
+    assert refused.exit_code == 2
+    assert "which the next evaluation replaces" in refused.stderr.replace("\n", " ")
+    assert (file.parent.exists(), driver.calls) == (False, [])
+    assert run("evaluate", run_file, "--policy", "random", option, file, driver=driver).exit_code == 0
+
+
 def test_results_and_page_of_an_evaluation_are_two_files(run_file, tmp_path):
     driver, file = FakeDriver(), tmp_path / "both"
     assert run("evaluate", run_file, "-o", file, "--html", file, driver=driver).exit_code == 2
