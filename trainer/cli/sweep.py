@@ -65,7 +65,6 @@ def sweep(
 
         sandbox-trainer sweep RUN.toml rollout.group_size=4,8 seed=0,1,2 steps=50 name=groups
     """
-    from trainer.report.sweep_page import write_sweep
     from trainer.sweep.grid import make_trials, parse_axes
     from trainer.sweep.trial_results import read_trials
 
@@ -78,11 +77,8 @@ def sweep(
         notes().print(f"{len(trials)} trials in {root}", markup=False, soft_wrap=True)
         failed = driver_of(context).train_trials(run, constants, trials, root, at_once)
         found = read_trials(root, trials)
-        page = html if html is not None else root / "sweep.html"
         measure = played or _measured(found)
-        title = measure if measure == _SUCCESS else f"{measure}, mean of the last steps"
-        rows = [_row(each, measure) for each in found]
-        write_sweep(f"Sweep {root.stem}", title, _columns(measure), rows, page)
+        page = _write_page(root, found, measure, html)
     for name, error in failed.items():
         warn(f"{name}: {error}")
     if as_json:
@@ -133,6 +129,15 @@ def _measured(trials: Sequence[SweepTrialResult]) -> str:
     begun = [trial.given for trial in trials if trial.given]
     names = begun[0] if begun else {}
     return next((name for name in names if all(name in each for each in begun)), "loss")
+
+
+def _write_page(root: Path, trials: Sequence[SweepTrialResult], measure: str, html: Path | None) -> Path:
+    from trainer.report.sweep_page import write_sweep
+
+    title = measure if measure == _SUCCESS else f"{measure}, mean of the last steps"
+    rows = [_row(each, measure) for each in trials]
+    page = html if html is not None else root / "sweep.html"
+    return write_sweep(f"Sweep {root.stem}", title, _columns(measure), rows, page)
 
 
 def _row(trial: SweepTrialResult, measure: str) -> SweepRow:

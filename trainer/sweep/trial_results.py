@@ -28,7 +28,7 @@ _QUALITY = {
     "loss/reward_model": ("pairs/held_out_accuracy", "pairs/accuracy"),
     "loss/process_reward_model": ("steps/held_out_accuracy", "steps/accuracy"),
 }
-"""What ranks trials better than the loss of their last stage, by that loss."""
+"""Metrics that rank trials better than the loss of their last stage, by that loss."""
 
 
 @dataclass(frozen=True, slots=True)
