@@ -17,7 +17,7 @@ from .host import boxes_of, host_memory
 from .needs import gpu_groups, needs_of, teacher_model
 from .problems import problems_of, warnings_of
 from .reward_models import reward_model_bytes
-from .storage import checkpoint_bytes, storage_of
+from .storage import SNAPSHOTS, checkpoint_bytes, snapshot_bytes, storage_of
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -83,9 +83,9 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
     storage = storage_of(
         hardware,
         config.checkpoint,
-        needs.base,
-        needs.device,
-        tied=needs.tied,
+        snapshots=snapshot_bytes(
+            hardware, needs.base, needs.device, tied=needs.tied, trained=needs.shape.trained
+        ),
         checkpoint_size=checkpoint,
         object_store=store,
         downloaded=_downloaded(config, needs),
@@ -95,6 +95,9 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
     storage = replace(storage, disk=storage.disk | exports)
     scoring = reward_model_bytes(config.reward, needs.base) if config.steps else 0
     host |= {"reward models": scoring} if scoring else {}
+    # What is in /dev/shm takes the machine's memory, and counts for the limit of a container.
+    in_memory = storage.shared_memory.get(SNAPSHOTS, 0)
+    host |= {f"{SNAPSHOTS} in /dev/shm": in_memory} if in_memory else {}
     return CapacityPlan(
         name=config.name,
         model=getattr(config.model, "path", "a tiny model, made on the spot"),

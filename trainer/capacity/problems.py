@@ -12,6 +12,7 @@ from trainer.weight_sync.choice import shares_gpus
 
 from .engine_memory import unknown_sizes
 from .machine import GIB
+from .storage import SNAPSHOTS
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -172,12 +173,7 @@ def _known(needs: Needs) -> bool:
 def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, needs: Needs) -> Iterator[str]:
     exports = " and checkpoint.export_keep" if needs.config.checkpoint.export_every else ""
     rows = (
-        (
-            "host memory",
-            sum(host.values()),
-            machine.host_memory,
-            "lower learner.workers, engine.count or pool.max_boxes, or use a larger machine",
-        ),
+        ("host memory", sum(host.values()), machine.host_memory, _host_remedy(storage)),
         ("/dev/shm", sum(storage.shared_memory.values()), machine.shared_memory, _shared_remedy(needs)),
         (
             "disk",
@@ -189,6 +185,11 @@ def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, need
     for what, wanted, there, remedy in rows:
         if there is not None and wanted > there:
             yield f"the run needs {_size(wanted)} of {what}, and there are {_size(there)}: {remedy}"
+
+
+def _host_remedy(storage: StorageNeeds) -> str:
+    folder = "set sync.folder to a folder on disk, " if SNAPSHOTS in storage.shared_memory else ""
+    return f"lower learner.workers, engine.count or pool.max_boxes, {folder}or use a larger machine"
 
 
 def _shared_remedy(needs: Needs) -> str:

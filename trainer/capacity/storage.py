@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer.weight_sync.choice import resolve_transport
+from trainer.weight_sync.snapshots import ADAPTERS_KEPT, are_in_memory
 
 from .engine_memory import number_bytes
 from .exports import DISK_DTYPE
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 
 _MIB = 1 << 20
-_SNAPSHOTS = 3
-"""Files at the peak: the newest, the one before, which may be being read, and the one being written."""
+SNAPSHOTS = "weight snapshots"
+_FILES = 2
+"""Files of weights at the peak: the newest, and the one being written. Those before are removed first."""
 _FLOAT32 = 4
 _CHANNELS = 64 * _MIB
 """Shared memory per process for NCCL, vLLM's workers and torch. An estimate."""
@@ -36,10 +38,8 @@ class StorageNeeds:
 def storage_of(
     hardware: Hardware,
     checkpoint: CheckpointConfig,
-    base: ModelShape,
-    device: Device,
     *,
-    tied: bool,
+    snapshots: int,
     checkpoint_size: int,
     object_store: int,
     downloaded: Mapping[str, ModelShape],
@@ -49,37 +49,45 @@ def storage_of(
     Args:
         hardware: settings of learner and engines.
         checkpoint: settings of checkpoints.
-        base: the model that engines sample from.
-        device: what engines run on.
-        tied: the output layer is the embedding, which a weight sync then holds twice.
+        snapshots: bytes of weight snapshots.
         checkpoint_size: bytes of a checkpoint.
         object_store: bytes of Ray's object store, 0 where the run does not start Ray.
         downloaded: models that come from the hub, by their part in the run.
     """
     shared = {"Ray's object store": object_store} if object_store else {}
     disk: dict[str, int] = {}
-    snapshot = _snapshot_bytes(hardware, base, device, tied=tied)
-    learns = hardware.learner.most_workers > 0
-    if hardware.steps and snapshot and learns:
-        place = shared if hardware.sync.folder is None else disk
-        place["weight snapshots"] = _SNAPSHOTS * snapshot
+    if snapshots:
+        place = shared if are_in_memory(hardware.sync.folder) else disk
+        place[SNAPSHOTS] = snapshots
     processes = hardware.learner.most_workers + hardware.engine.count * hardware.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
     # kept checkpoints and the one being written
-    if learns:
+    if hardware.learner.most_workers > 0:
         disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
     disk |= {f"the {part} from the hub": DISK_DTYPE * each.parameters for part, each in downloaded.items()}
     return StorageNeeds(shared, disk)
 
 
-def _snapshot_bytes(hardware: Hardware, base: ModelShape, device: Device, *, tied: bool) -> int:
-    """Bytes of a file with the weights; 0 where none is written, or an adapter alone."""
+def snapshot_bytes(hardware: Hardware, base: ModelShape, device: Device, *, tied: bool, trained: int) -> int:
+    """Return the bytes of weight snapshots at the peak; 0 where none is written.
+
+    Args:
+        hardware: settings of learner and engines.
+        base: the model that engines sample from.
+        device: what engines run on.
+        tied: the output layer is the embedding, which a weight sync then holds twice.
+        trained: trained parameters, of which adapters consist.
+    """
+    if not hardware.steps or not hardware.learner.most_workers:
+        return 0
     transport = resolve_transport(hardware, device)
-    if transport == "adapter" or (transport in ("nccl", "ipc") and not hardware.sync.recovery):
+    if transport == "adapter":
+        return (ADAPTERS_KEPT + 1) * _FLOAT32 * trained
+    if transport in ("nccl", "ipc") and not hardware.sync.recovery:
         return 0
     head = base.vocabulary * base.layer.hidden if tied else 0
-    return number_bytes(hardware.engine.dtype, device) * (base.parameters + head)
+    return _FILES * number_bytes(hardware.engine.dtype, device) * (base.parameters + head)
 
 
 def checkpoint_bytes(trained: ModelShape, *, reference: bool) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file
 
-from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot, snapshot_folder
+from trainer.weight_sync.snapshots import ADAPTERS_KEPT, WeightSnapshot, note_snapshot, snapshot_folder
 
 from .receipt import Delivery
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 ADAPTER_FILE = "adapter_model.safetensors"
-KEPT = 4
-"""Adapters kept on disk: requests in progress finish with the one that they began with."""
 
 
 class AdapterFolder:
@@ -71,6 +69,6 @@ class AdapterFolder:
 
     def _forget(self, newest: Path) -> None:
         there = sorted(self._folder.glob("adapter-*"), key=lambda folder: folder.stat().st_mtime)
-        for folder in there[:-KEPT]:
+        for folder in there[:-ADAPTERS_KEPT]:
             if folder != newest:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -18,6 +18,8 @@ from typing import Literal
 MANIFEST = "manifest.json"
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "trainer-"
+ADAPTERS_KEPT = 4
+"""Adapters whose folders are kept: requests in progress finish with the one that they began with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ def snapshot_folder(run: Path, base: Path | None) -> Path:
         base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     digest = hashlib.sha256(str(run).encode()).hexdigest()[:10]
     return base / f"{PREFIX}{run.name}-{digest}"
+
+
+def are_in_memory(base: Path | None) -> bool:
+    """Return whether the snapshots of a run with this ``sync.folder`` take memory, not space on a disk."""
+    return base is None or base.absolute().is_relative_to(SHARED_MEMORY)
 
 
 def spare_snapshot_folder(run: Path) -> Path:
