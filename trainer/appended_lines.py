@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 _BLOCK = 64 * 1024
 
@@ -12,14 +13,24 @@ def cut_torn_line(file: Path) -> None:
     if not file.exists():
         return
     with file.open("r+b") as lines:
-        end = size = lines.seek(0, 2)
-        while end:
-            begin = max(0, end - _BLOCK)
-            lines.seek(begin)
-            found = lines.read(end - begin).rfind(b"\n")
-            if found >= 0:
-                end = begin + found + 1
-                break
-            end = begin
-        if end < size:
-            lines.truncate(end)
+        lines.truncate(_end_of_lines(lines))
+
+
+def torn_line(file: Path) -> bytes:
+    """Return what is behind the last line feed of a file."""
+    with file.open("rb") as lines:
+        lines.seek(_end_of_lines(lines))
+        return lines.read()
+
+
+def _end_of_lines(lines: BinaryIO) -> int:
+    """Return the place behind the last line feed."""
+    end = lines.seek(0, 2)
+    while end:
+        begin = max(0, end - _BLOCK)
+        lines.seek(begin)
+        found = lines.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0

@@ -147,6 +147,7 @@ class Template:
             prepared = form.messages(messages, self._written)
             text, refused = self._rendered(form, (), prepared, tools, generation)
             refused = refused or _left_out(missing(text, prepared) or _missing_tools(text, tools))
+            refused = refused or self._dropped_call(form, (), prepared, tools, generation)
             if not refused:
                 return text
             refusal = refusal or refused
@@ -167,6 +168,9 @@ class Template:
                 behind = ending.behind(text.partition(SAID)[2])
                 lost = "an assistant's turn" if behind is None else missing(behind, prepared)
                 refused = refused or _left_out(lost)
+                refused = refused or self._dropped_call(
+                    form, exchange.messages, prepared, self._unasked, True
+                )
                 if behind is not None and not refused:
                     return self._joined(ending, behind, last)
                 refusal = refusal or refused
@@ -240,8 +244,8 @@ class Template:
         tools: Sequence[Tool],
         generation: bool,
     ) -> tuple[str, str]:
-        """Return the text of messages ``before`` and others, and the reason when it lacks words or calls of
-        the others.
+        """Return the text of messages ``before`` and others, and the reason when it lacks words of the
+        others.
         """
         given, words = without_words(messages) if form.words_apart else (messages, dict[str, str]())
         text, refused = self._attempt(form, [*before, *given], tools, generation)
@@ -251,10 +255,24 @@ class Template:
             return text, _left_out("the content of a message of role 'assistant'")
         for placeholder, said in words.items():
             text = text.replace(placeholder, said)
+        return text, ""
+
+    def _dropped_call(
+        self,
+        form: Form,
+        before: Sequence[Message],
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        generation: bool,
+    ) -> str:
+        """Return the reason when the text of the messages lacks a call of theirs; it takes one rendering."""
+        given = without_words(messages)[0] if form.words_apart else messages
         given, names = without_arguments(given)
-        probed = self._attempt(form, [*before, *given], tools, generation) if names else ("", "")
-        lost = [name for placeholder, name in names.items() if placeholder not in probed[0]]
-        return text, _left_out(f"a call of {lost[0]!r}") if lost and not probed[1] else ""
+        if not names:
+            return ""
+        text, refused = self._attempt(form, [*before, *given], tools, generation)
+        lost = [name for placeholder, name in names.items() if placeholder not in text]
+        return _left_out(f"a call of {lost[0]!r}") if lost and not refused else ""
 
     def _attempt(
         self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool

@@ -66,11 +66,14 @@ def cut_after_first_call(
 def _end_of_first(text: str, calls: Sequence[ToolCall], parse: Callable[[str], Message]) -> int | None:
     """Return the end of the shortest beginning of a text that has its first call alone.
 
-    Each beginning is parsed, so that the search starts where the texts of the call's arguments can end: no
-    notation writes them in fewer characters.
+    Each beginning is parsed, so that the search starts where the call can end: no notation writes the texts
+    of its arguments, which may be before its name, in fewer characters.
     """
     low, high = text.find(calls[0].function.name), text.rfind(calls[-1].function.name)
-    for place in range(low + max(1, _characters(arguments_of(calls[0]))), high):
+    arguments = arguments_of(calls[0])
+    keys = arguments if isinstance(arguments, dict) else ()
+    begin = min([low, *(at for key in keys if (at := text.find(key)) >= 0)])
+    for place in range(max(low + 1, begin + _characters(arguments)), high):
         if text[place] in _CLOSING and parse(text[: place + 1]).tool_calls == calls[:1]:
             return place + 1
     return None

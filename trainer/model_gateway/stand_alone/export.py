@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from typing import TYPE_CHECKING
 
-from trainer.appended_lines import cut_torn_line
+from trainer.appended_lines import cut_torn_line, torn_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +23,9 @@ class Export:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass
-        cut_torn_line(path)
         self._path = path
+        if path.is_file():
+            self._end_last_line()
         self._lock = asyncio.Lock()
         self.failed = 0
         """Recordings that could not be written."""
@@ -37,11 +39,25 @@ class Export:
                 self.failed += 1
                 logger.error("a recording was not exported to %s: %s", self._path, error)
 
+    def _end_last_line(self) -> None:
+        """Give a last line its end; cut it off if it is no JSON, as what a killed process wrote in part."""
+        last = torn_line(self._path)
+        try:
+            json.loads(last or b"{}")
+        except (ValueError, RecursionError):
+            logger.warning("%s ended in a line of %d bytes that is not JSON; cut off", self._path, len(last))
+            cut_torn_line(self._path)
+        else:
+            if last:
+                with self._path.open("ab") as file:
+                    file.write(b"\n")
+
     def _append(self, document: bytes) -> None:
         try:
             with self._path.open("ab") as file:
                 file.write(document + b"\n")
         except OSError:
-            with contextlib.suppress(OSError):
-                cut_torn_line(self._path)
+            if self._path.is_file():
+                with contextlib.suppress(OSError):
+                    cut_torn_line(self._path)
             raise

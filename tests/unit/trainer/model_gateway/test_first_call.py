@@ -64,6 +64,17 @@ def test_nested_arguments_and_text_before_the_calls_are_kept():
     assert found.dropped == 1
 
 
+def test_a_call_whose_arguments_are_before_its_name_is_cut_off_behind_it():
+    chat = tiny_chat(tool_format="hermes")
+    written = json.dumps({"arguments": {"of": "x" * 60}, "name": "look"})
+    text = "\n".join(f"<tool_call>\n{written}\n</tool_call>" for _ in range(2))
+    ids = tuple(chat.encode(text))
+    generation = Generation(ids, (-1.0,) * len(ids), Finish.STOP, (VersionSpan(0, len(ids), 3),))
+    found = first_of(chat, Cut(generation, text, None))
+    assert found.dropped == 1
+    assert found.cut.text.strip() == f"<tool_call>\n{written}\n</tool_call>"
+
+
 @pytest.mark.parametrize("message", [calling("look"), calling()], ids=["one", "none"])
 def test_an_answer_with_one_call_at_most_stays_as_it_is(message):
     chat = tiny_chat(tool_format="hermes")
