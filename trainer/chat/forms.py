@@ -65,12 +65,15 @@ class Form:
     """Words before calls join the thought, for templates that render only one of the two."""
     calls_apart: bool = False
     """Each call is in a message of its own, before its answer."""
+    words_before_calls: bool = False
+    """Words before calls are a message of their own, for templates that drop them."""
     words_apart: bool = False
     """The assistant's words are a placeholder in the rendering, for templates that cut them or need some."""
 
     def messages(self, messages: Sequence[Message], written: Callable[[Message], str]) -> list[Message]:
         """Return the messages in this form; ``written`` turns a message with calls into text."""
-        messages = _with_calls_apart(messages) if self.calls_apart else messages
+        messages = _with_words_before_calls(messages) if self.words_before_calls else messages
+        messages = calls_apart(messages) if self.calls_apart else messages
         users = {"tool"} if self.tools_as_users else set[str]()
         users |= {"system"} if self.system_as_user else set()
         prepared = [
@@ -148,6 +151,7 @@ def _whole(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[Fo
                 yield replace(form, calls_apart=True)
             if calls and not written and dialect.thoughts is ThoughtPlace.FIELDS:
                 yield replace(form, said_in_thought=True)
+                yield replace(form, words_before_calls=True, calls_apart=dialect.one_call)
             yield replace(form, joined=True)
             yield replace(form, joined=True, system_as_user=True)
 
@@ -172,7 +176,19 @@ def _without_calls(message: Message, written: Callable[[Message], str]) -> Messa
     return said.model_copy(update={"content": text, "tool_calls": None})
 
 
-def _with_calls_apart(messages: Sequence[Message]) -> list[Message]:
+def _with_words_before_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with the words of those with calls in others before them; thoughts stay."""
+    made: list[Message] = []
+    for message in messages:
+        said = thought_of(message)[1] if message.tool_calls else ""
+        if said:
+            made.append(Message(role="assistant", content=said))
+            message = apart(message).model_copy(update={"content": None})
+        made.append(message)
+    return made
+
+
+def calls_apart(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with one call in each, followed by the answers to it; words stay with the first."""
     made: list[Message] = []
     waiting: list[Message] = []

@@ -119,6 +119,11 @@ class Template:
         """Whether the template has a notation for tool calls."""
         return self._dialect.calls
 
+    @property
+    def one_call(self) -> bool:
+        """Whether it renders only the first of a message's calls."""
+        return self._dialect.one_call
+
     def renders_tools(self) -> bool:
         """Return whether the template renders tools."""
         asked = [Message(role="user", content=".")]

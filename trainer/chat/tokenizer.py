@@ -75,6 +75,11 @@ class ChatTokenizer:
         return not self._in_text
 
     @property
+    def one_call(self) -> bool:
+        """Whether the template renders only the first of a message's calls."""
+        return self._template.one_call
+
+    @property
     def renders_tools(self) -> bool:
         """Whether the opening depends on the tools."""
         return self._config.tools != "none"

@@ -6,12 +6,13 @@ ones in the loss. What lies between turns is rendered by the chat template, as i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.chat.forms import calls_apart
 from trainer.tool_answers import numbered
 from trainer.types import Sample
 
@@ -84,15 +85,17 @@ def tokenize_conversation(
 
     Calls are numbered as in an episode; a turn with calls or a thought in its text, as a run displays it, is
     tokenized as that text, behind a thought that the prompt opened. Messages after the last turn are left
-    out. ``skipped`` are indices of the completion's turns that carry no loss. Raises ConfigError where the
-    chat template rejects a message.
+    out. Where the template renders one call of a message, each of several is a turn, before its answer.
+    ``skipped`` are indices of the completion's turns that carry no loss. Raises ConfigError where the chat
+    template rejects a message.
     """
     read = [chat.reread(message, tools) for message in completion]
     messages = numbered([*prompt, *read])
     tokens = chat.opening(messages[: len(prompt)], tools)
     turns: list[TurnSpan] = []
     between: list[Message] = []
-    for place, (given, message) in enumerate(zip(completion, messages[len(prompt) :], strict=True)):
+    for place, message in _played(messages[len(prompt) :], one_call=chat.one_call):
+        given = completion[place]
         if message.role != "assistant":
             between.append(message)
             continue
@@ -100,9 +103,21 @@ def tokenize_conversation(
             tokens += chat.continuation(between, tokens[-1])
             between = []
         start = len(tokens)
-        if read[place] is given:
+        if read[place] is given or message is not messages[len(prompt) + place]:
             tokens += chat.turn(message, tokens)
         else:
             tokens += chat.displayed_turn(given.content or "", message, tokens)
         turns.append(TurnSpan(start, len(tokens), trained=place not in skipped))
     return TokenizedConversation(tuple(tokens), tuple(turns))
+
+
+def _played(messages: Sequence[Message], *, one_call: bool) -> Iterator[tuple[int, Message]]:
+    """Yield the messages as an episode has them, each with the index of the one that it is of."""
+    if not one_call:
+        yield from enumerate(messages)
+        return
+    called = {call.id: place for place, each in enumerate(messages) for call in each.tool_calls or ()}
+    others = (place for place, each in enumerate(messages) if not each.tool_calls)
+    for message in calls_apart(messages):
+        calls = message.tool_calls or ()
+        yield called[calls[0].id] if calls else next(others), message

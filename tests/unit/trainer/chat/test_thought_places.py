@@ -124,6 +124,16 @@ def test_harmony_takes_a_thought_and_words_before_calls_in_a_history() -> None:
     assert "to=functions.look_up<|channel|>commentary json<|message|>" in text
 
 
+def test_harmony_says_words_before_a_call_of_an_earlier_turn_on_their_own() -> None:
+    chat = chat_of("gptoss")
+    call = Message(role="assistant", content="I look it up.", tool_calls=(CALL,))
+    answer = Message(role="tool", content="A bird.", tool_call_id="000000000", name="look_up")
+    text = chat.decode(chat.opening([TASK, call, answer, Message(role="assistant", content="So."), TASK]))
+    words = "<|start|>assistant<|channel|>final<|message|>I look it up.<|end|>"
+    assert f"{words}<|start|>assistant to=functions.look_up<|channel|>commentary json<|message|>" in text
+    assert "<|start|>functions.look_up to=assistant<|channel|>commentary<|message|>" in text
+
+
 @pytest.mark.parametrize("name", ["deepseek_v3_1", "qwen3_5_nothink"])
 def test_thoughts_are_left_out_once_reported_where_the_prompt_closes_the_thought(name: str, caplog) -> None:
     chat = chat_with(name)

@@ -107,6 +107,23 @@ def test_a_recorded_answer_names_its_call(name, tool_format, text):
     assert "call_0" not in told
 
 
+def test_several_calls_are_turns_of_their_own_where_the_template_has_one() -> None:
+    chat = chat_with("gptoss", tool_format="harmony")
+    calls = [
+        ToolCall(id=f"call_{name}", function=FunctionCall(name=name, arguments="{}"))
+        for name in ("python", "look")
+    ]
+    both = CALL.model_copy(update={"tool_calls": tuple(calls)})
+    answers = [SAW.model_copy(update={"name": None, "tool_call_id": call.id}) for call in calls]
+    recorded = tokenize_conversation(chat, ASK, (both, *answers, SUBMIT), skipped=frozenset({3}))
+    first, second = said(chat, recorded)
+    assert ("functions.python" in first, "functions.look" in first) == (True, False)
+    assert ("functions.python" in second, "functions.look" in second) == (False, True)
+    text = chat.decode(recorded.token_ids)
+    assert text.index("functions.look to=assistant") > text.index("functions.python to=assistant")
+    assert [turn.trained for turn in recorded.turns] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("name", "tool_format"),
     [
