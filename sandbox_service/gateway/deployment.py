@@ -19,6 +19,7 @@ from sandbox_service.telemetry import configure_logging
 from sandbox_service.tracing import open_tracing
 
 from .app import build_configured_app
+from .http_protocol import limit_stalls
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -46,6 +47,7 @@ class GatewayReplica:
         app = build_configured_app(self._config, self._router, self._tracing)
         app.show_fleet(self._discovery.view)
         app.name_replica(serve.get_replica_context().replica_id.unique_id)
+        limit_stalls(self._config.server.body_timeout_s)
         collect_rarely()
         keep_freed_memory()
         return _without_request_id(app)
