@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,20 +50,37 @@ def is_locked(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def fresh_snapshots(folder: Path) -> Iterator[None]:
+def fresh_snapshots(folder: Path, spare: Path) -> Iterator[None]:
     """Create an empty folder for a run's snapshots, and remove it at the end.
 
-    Folders that killed drivers left in shared memory are removed first.
+    Folders that killed drivers left in shared memory are removed first. Raises ConfigError when another
+    process uses the folder, whose snapshots stay.
+
+    Args:
+        folder: the run's snapshots and their manifest.
+        spare: the folder of snapshots that the first has no room for; emptied and removed as well.
     """
     _sweep(folder.parent)
-    clear_snapshots(folder)
     # Another driver's sweep spares the folder before it is locked, too: it looks for lock files only.
-    folder.mkdir(parents=True)
-    try:
-        with locked(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    # Locked before it is cleared: containers that share memory may have runs with the same path.
+    with locked(folder):
+        _empty(folder)
+        clear_snapshots(spare)
+        try:
             yield
-    finally:
-        clear_snapshots(folder)
+        finally:
+            clear_snapshots(folder)
+            clear_snapshots(spare)
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything but the lock file, which would lock nothing once it is removed."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _LOCK:
+            path.unlink(missing_ok=True)
 
 
 def _sweep(base: Path) -> None:

@@ -32,7 +32,7 @@ from trainer.sft.demonstrations import check_demonstrations
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
-from trainer.weight_sync.snapshots import snapshot_folder
+from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
 
 from .base_note import check_same_base, write_base_note
 from .cluster import NAMESPACE, gpus, ray_cluster, wanted_cpus
@@ -230,7 +230,8 @@ def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
 
 def _engines(config: RunConfig, model: Path, reserved: Reservation, stack: ExitStack) -> Sequence[RayEngine]:
     # Before the engines, which read the folder when they start: they must not find snapshots of another run.
-    stack.enter_context(fresh_snapshots(snapshot_folder(config.folder, config.sync.folder)))
+    folder, spare = snapshot_folder(config.folder, config.sync.folder), spare_snapshot_folder(config.folder)
+    stack.enter_context(fresh_snapshots(folder, spare))
     return start_engines(config.engine_settings, model, resolve_device(config.hardware), reserved)
 
 

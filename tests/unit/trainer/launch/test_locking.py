@@ -5,12 +5,20 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 from trainer.launch.folder import RunFolder
 from trainer.launch.locking import fresh_snapshots, is_locked, locked
-from trainer.weight_sync.snapshots import snapshot_folder
+from trainer.weight_sync.snapshots import (
+    WeightSnapshot,
+    newest_snapshot,
+    note_snapshot,
+    snapshot_folder,
+    spare_snapshot_folder,
+)
+from trainer.weight_sync.weights import file_weights
 
 HOLD = """
 import sys, time
@@ -18,7 +26,7 @@ from pathlib import Path
 
 from trainer.launch.locking import fresh_snapshots
 
-with fresh_snapshots(Path(sys.argv[1])):
+with fresh_snapshots(Path(sys.argv[1]), Path(sys.argv[2])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -34,9 +42,13 @@ def weights(config):
     return snapshot_folder(config.folder, config.sync.folder)
 
 
+def fresh(config):
+    return fresh_snapshots(weights(config), spare_snapshot_folder(config.folder))
+
+
 def driver(config):
     """Another process that keeps snapshots."""
-    command = [sys.executable, "-c", HOLD, str(weights(config))]
+    command = [sys.executable, "-c", HOLD, str(weights(config)), str(spare_snapshot_folder(config.folder))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
     return process
@@ -56,9 +68,40 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
 
 
 def test_synced_weights_go_with_the_run(config):
-    with fresh_snapshots(weights(config)):
+    with fresh(config):
         assert is_locked(weights(config))
     assert not weights(config).exists()
+
+
+def test_snapshots_that_shared_memory_had_no_room_for_go_with_the_run_and_with_its_next_start(config):
+    spare = spare_snapshot_folder(config.folder)
+
+    def free(place):
+        return 1 << 40 if place == spare else 0
+
+    def write():
+        file_weights(weights(config), spare, 0, [("layer", torch.zeros(8))], free)
+        return list(spare.iterdir())
+
+    assert write()
+    with fresh(config):
+        assert not spare.exists()
+        assert newest_snapshot(weights(config)) is None
+        assert write()
+    assert not spare.exists()
+
+
+def test_a_second_driver_of_the_same_path_is_refused_and_the_first_keeps_its_snapshots(config):
+    """As in two containers with a memory in common, each with a run folder of its own."""
+    with driver(config) as first:
+        note_snapshot(weights(config), WeightSnapshot(3, "weights", weights(config) / "weights-3"))
+        with pytest.raises(ConfigError, match="another process uses"), fresh(config):
+            pass
+        assert newest_snapshot(weights(config)).version == 3
+        first.send_signal(signal.SIGKILL)
+    with fresh(config):
+        assert newest_snapshot(weights(config)) is None
+        assert is_locked(weights(config))
 
 
 def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living_one_stay(config, tmp_path):
@@ -69,7 +112,7 @@ def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living
         foreign = tmp_path / "weights" / "trainer-without-a-lock"
         foreign.mkdir()
         assert weights(killed).exists()
-        with fresh_snapshots(weights(config.model_copy(update={"name": "next"}))):
+        with fresh(config.model_copy(update={"name": "next"})):
             assert not weights(killed).exists()
             assert weights(config).exists()
             assert foreign.exists()
@@ -83,6 +126,6 @@ def test_without_locks_a_run_goes_on_and_no_weights_are_taken_for_abandoned(conf
     monkeypatch.setattr(fcntl, "flock", no_locks)
     other = config.model_copy(update={"name": "other"})
     folder = RunFolder.open(config, resume=False)
-    with locked(folder.path), fresh_snapshots(weights(config)), fresh_snapshots(weights(other)):
+    with locked(folder.path), fresh(config), fresh(other):
         assert RunFolder.open(config, resume=True).path == folder.path
         assert weights(config).exists()
