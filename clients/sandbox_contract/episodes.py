@@ -96,7 +96,9 @@ class CreateInstanceResult(Result):
     """The tools that the agent may call."""
     info: JsonObject = {}
     """Details of the environment: difficulty, category, limits. ``evaluate_s``, where it is there, are the
-    seconds that grading may take."""
+    seconds that grading may take. ``texts``, where it is there, says that tool calls alone do not solve the
+    task: ``last`` if the right last step may be a message without a call, ``dialogue`` if a user answers such
+    messages and the episode goes on."""
 
 
 def _of_the_assistant(schema: JsonDict) -> None:

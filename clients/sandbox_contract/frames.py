@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from .base import JsonObject, Result
 from .messages import Tool
 
-__all__ = ["ConversationFrame", "begins_session", "frame_after", "opening_frame"]
+__all__ = ["ConversationFrame", "begins_session", "frame_after", "opening_frame", "tools_of"]
 
 _TOOLS = TypeAdapter(tuple[Tool, ...])
 
@@ -39,20 +39,29 @@ def begins_session(info: JsonObject) -> bool:
     return info.get("new_session") is True
 
 
+def tools_of(info: JsonObject) -> tuple[Tool, ...] | None:
+    """Return the tools that a step's info gives from now on; None if it changes nothing.
+
+    ``tools`` that are none are the environment's own and change nothing.
+    """
+    if "tools" not in info:
+        return None
+    try:
+        return _TOOLS.validate_python(info["tools"])
+    except ValidationError:
+        return None
+
+
 def frame_after(before: ConversationFrame, info: JsonObject, message: int) -> ConversationFrame | None:
     """Return the frame that a step opens; None if it changes nothing.
 
     Args:
         before: the frame until then.
-        info: the step's info. ``tools`` that are none are the environment's own and change nothing.
+        info: the step's info.
         message: index of the first message of the step's observation.
     """
-    tools = before.tools
-    if "tools" in info:
-        try:
-            tools = _TOOLS.validate_python(info["tools"])
-        except ValidationError:
-            tools = before.tools
+    changed = tools_of(info)
+    tools = before.tools if changed is None else changed
     if begins_session(info):
         return ConversationFrame(message=message, first=message, tools=tools)
     return None if tools == before.tools else before.model_copy(update={"message": message, "tools": tools})

@@ -11,6 +11,7 @@ from sandbox_client.errors import NotFoundError, RequestError
 from sandbox_conformance.repetition import compare, compared_tasks, digest, groups_of, leaked_tasks
 from sandbox_conformance.subject import SEED, Subject
 from sandbox_contract.problems import ErrorCode
+from sandbox_contract.texts import is_dialogue, needs_texts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -135,12 +136,18 @@ async def test_the_opening_ends_with_the_task_as_a_user_message(subject: Subject
     assert all(message.content and message.content.strip() for message in messages)
 
 
-async def test_the_opening_tells_category_and_step_limit(subject: Subject) -> None:
+async def test_the_opening_tells_category_step_limit_and_needed_texts(subject: Subject) -> None:
     async with subject.episode() as episode:
         info = episode.info
     assert isinstance(info["category"], str)
     assert info["category"]
     assert info["max_steps"] == subject.catalog.payload(subject.task).max_steps <= subject.described.max_steps
+    assert info.get("texts") in (None, "last", "dialogue")
+    texts = [not message.get("tool_calls") for message in subject.reference()]
+    if not all(texts):
+        # Beside calls, a text is none of the actions that a model may also write as text.
+        assert is_dialogue(info) or not any(texts[:-1]), "texts before the last message: a dialogue"
+        assert needs_texts(info) or not texts[-1], "the last message is a text"
 
 
 async def test_tools_are_valid_openai_schemas(subject: Subject) -> None:

@@ -17,10 +17,14 @@ from sandbox_client.adapters.nemo_gym import NemoGymServer, task_rows
 from sandbox_client.adapters.openenv import OpenEnvServer
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
-from .terminal import explained, fail, notes, notes_line
+from .run_options import ParamsOption, create_params
+from .terminal import WRONG, explained, fail, notes, notes_line
+from .unknown_names import unknown_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pydantic import JsonValue
 
 HostOption = Annotated[str, typer.Option(help="Address to listen at; others than loopback are open to all.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
@@ -52,7 +56,7 @@ def openenv(
 
         sandbox-service adapter openenv --port 8081
     """
-    _serve(server, api_key, host, port, lambda client: OpenEnvServer(client).application())
+    _serve(server, api_key, host, port, lambda client: OpenEnvServer(client).application(), None)
 
 
 def nemo_gym(
@@ -76,7 +80,14 @@ def nemo_gym(
 
         sandbox-service adapter nemo-gym --port 8082
     """
-    _serve(server, api_key, host, port, lambda client: NemoGymServer(client, environment).application())
+    _serve(
+        server,
+        api_key,
+        host,
+        port,
+        lambda client: NemoGymServer(client, environment).application(),
+        environment,
+    )
 
 
 def nemo_gym_rows(
@@ -84,6 +95,7 @@ def nemo_gym_rows(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSONL file to write.", dir_okay=False)],
     split: Annotated[str | None, typer.Option(help="The split. Default: the environment's default.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks.")] = None,
+    params: ParamsOption = None,
     server: ServerOption = DEFAULT_SERVER,
     api_key: ApiKeyOption = None,
 ) -> None:
@@ -95,21 +107,28 @@ def nemo_gym_rows(
     """
     with explained():
         try:
-            written = asyncio.run(_write_rows(server, api_key, environment, split, limit, output))
+            rows = _write_rows(server, api_key, environment, split, limit, create_params(params), output)
+            written = asyncio.run(rows)
         except (OSError, ValueError) as error:
             raise fail(f"{output} was not written: {error}") from error
     notes_line(f"{written} rows in {output}")
 
 
 async def _write_rows(
-    server: str, api_key: str | None, environment: str, split: str | None, limit: int | None, output: Path
+    server: str,
+    api_key: str | None,
+    environment: str,
+    split: str | None,
+    limit: int | None,
+    params: dict[str, JsonValue] | None,
+    output: Path,
 ) -> int:
     async with AsyncSandboxClient(server, api_key) as client:
         ids = (await client.get_env_profile(environment, split, limit=limit)).task_ids
         unfinished = output.with_name(output.name + ".part")
         with Progress(console=notes()) as bar, unfinished.open("w", encoding="utf-8") as file:
             tasks = bar.add_task("tasks", total=len(ids))
-            async for row in task_rows(client, environment, ids):
+            async for row in task_rows(client, environment, ids, params):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 bar.advance(tasks)
         unfinished.replace(output)
@@ -122,9 +141,10 @@ def _serve(
     host: str,
     port: int,
     application: Callable[[AsyncSandboxClient], web.Application],
+    at_root: str | None,
 ) -> None:
     with explained():
-        asyncio.run(_serve_until_cancelled(server, api_key, host, port, application))
+        asyncio.run(_serve_until_cancelled(server, api_key, host, port, application, at_root))
 
 
 async def _serve_until_cancelled(
@@ -133,11 +153,13 @@ async def _serve_until_cancelled(
     host: str,
     port: int,
     application: Callable[[AsyncSandboxClient], web.Application],
+    at_root: str | None,
 ) -> None:
     async with AsyncSandboxClient(server, api_key) as client:
-        await (
-            client.environments()
-        )  # a service that does not answer is an error now, not at the first episode
+        # A service that does not answer is an error now, not at the first episode.
+        served = [found.name for found in (await client.environments()).environments]
+        if at_root is not None and at_root not in served:
+            raise fail(unknown_environment(at_root, served), WRONG)
         runner = web.AppRunner(application(client), shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
@@ -146,7 +168,8 @@ async def _serve_until_cancelled(
             except OSError as error:
                 raise fail(f"cannot listen at {host}:{port}: {error}; choose another --port") from error
             address = runner.addresses[0]
-            notes_line(f"ready: http://{address[0]}:{address[1]}/ENVIRONMENT; stop with Ctrl-C")
+            below = "/ENVIRONMENT" if at_root is None else ""
+            notes_line(f"ready: http://{address[0]}:{address[1]}{below}; stop with Ctrl-C")
             await _interruption()
         finally:
             await runner.cleanup()

@@ -76,6 +76,10 @@ class EchoBackend:
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
         self.awaits: Op | None = None
         """The operation after which an instance waits for its counterpart, ``user``."""
+        self.opening_info: dict[str, object] = {}
+        """More of what an opening's ``info`` says."""
+        self.step_info: dict[str, object] = {}
+        """More of what a step's ``info`` says."""
         self.images: list[str] = []
         """Pictures that each message of the environment shows."""
         self._handlers: dict[Op, Callable[[Call], bytes]] = {
@@ -180,7 +184,11 @@ class EchoBackend:
             "environment": episode.environment,
             "task_id": episode.task_id,
             "observation": self._observation(world.start().messages),
-            "info": {"params": request.get("params", {}), **self._awaited(Op.CREATE)},
+            "info": {
+                "params": request.get("params", {}),
+                **self._awaited(Op.CREATE),
+                **self.opening_info,
+            },
         }
         if "volume" in request.get("params", {}):
             function = {"name": f"shout_{request['params']['volume']}"}
@@ -209,7 +217,7 @@ class EchoBackend:
                 "reward": outcome.reward,
                 "terminated": outcome.terminated,
                 "truncated": False,
-                "info": self._awaited(Op.STEP),
+                "info": {**self._awaited(Op.STEP), **self.step_info},
             }
         )
 

@@ -28,6 +28,7 @@ from sandbox_client.errors import CounterpartFailed, PolicyError, RequestError, 
 from sandbox_contract.problems import ErrorCode
 
 from .conversation import text_of, tool_call_message
+from .refusals import refuse_texts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -185,10 +186,12 @@ async def instance_server(
 ) -> AsyncIterator[tuple[Server[Any], InstanceServer]]:
     """Create an instance and yield its MCP server and what it serves; release the instance at the end.
 
-    Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart.
+    Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart, and
+    RequestError if the task needs messages without a call, which MCP has no way to send.
     """
     async with client.episode(environment, task_id, seed=seed, params=params) as episode:
         refuse_counterpart(episode.info)
+        refuse_texts(episode.info, "MCP")
         served = InstanceServer(episode)
         yield served.server(), served
 

@@ -3,7 +3,8 @@
 Each environment is a resources server of its own below its name, ``http://host:port/code``, or one is at the
 root. ``seed_session`` creates an instance of the row's ``task_id``, ``POST /{tool}`` is a step with one tool
 call, and ``verify`` evaluates and releases. A text with which the model ends its turn is a last step, so that
-environments without tools can be played. ``task_rows`` makes the rows of a dataset.
+environments without tools can be played; dialogues, in which a user answers it, cannot and are refused.
+``task_rows`` makes the rows of a dataset.
 
 Source: https://github.com/NVIDIA-NeMo/Gym, resources servers with ``seed_session``, tool routes, ``verify``.
 """
@@ -19,12 +20,16 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
+from sandbox_client.errors import RequestError
+
 from .conversation import assistant_message, tool_call_message
 from .http_rules import explain_failures, read_object, refuse_web_pages
+from .nemo_gym_metrics import AggregateMetricsRequest, aggregate
+from .refusals import refuse_dialogue
 from .served_episode import EpisodeOverError, ServedEpisode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_contract.episodes import EvaluateResult
@@ -34,6 +39,7 @@ COOKIE = "session_id"
 RESERVED = frozenset({"seed_session", "verify", "aggregate_metrics", "reverify_mode", "mcp"})
 """Names of routes, which no tool may have."""
 _LARGEST_BODY = 32 * 2**20
+_NAME = "NeMo Gym"
 _SEED = 0
 _FORGOTTEN_S = 3600.0
 """A session that nobody used for so long is dropped; its instance's lease has ended before."""
@@ -101,7 +107,7 @@ class NemoGymServer:
             [
                 web.post(below + "/seed_session", self._seed_session),
                 web.post(below + "/verify", self._verify),
-                web.post(below + "/aggregate_metrics", _no_metrics),
+                web.post(below + "/aggregate_metrics", _aggregate_metrics),
                 web.get(below + "/reverify_mode", _unsupported_reverification),
                 web.post(below + "/{tool}", self._call_tool),
             ]
@@ -119,6 +125,11 @@ class NemoGymServer:
         served = await ServedEpisode.start(
             self._client, self._name(request), row.task_id, seed=row.seed, params=row.params
         )
+        try:
+            refuse_dialogue(served.episode.info, _NAME)
+        except RequestError:
+            await served.end()
+            raise
         if self._closing:
             await served.end()
             raise web.HTTPServiceUnavailable(text="the server is shutting down")
@@ -177,22 +188,28 @@ class NemoGymServer:
 
 
 async def task_rows(
-    client: AsyncSandboxClient, environment: str, task_ids: Iterable[str]
+    client: AsyncSandboxClient,
+    environment: str,
+    task_ids: Iterable[str],
+    params: Mapping[str, JsonValue] | None = None,
 ) -> AsyncIterator[dict[str, object]]:
     """Yield a dataset row for each task: its opening messages and tools, taken from an instance of it.
 
-    Raises SandboxError, and ValueError for what NeMo Gym cannot express: a tool with the name of a route, and
-    an opening with tool calls.
+    ``params`` are the environment's parameters for all rows. Raises SandboxError, RequestError for a
+    dialogue, and ValueError for what NeMo Gym cannot express: a tool with the name of a route, and an opening
+    with tool calls.
     """
     for task_id in task_ids:
         # An opening may depend on the seed, so that the row names it.
-        async with client.episode(environment, task_id, seed=_SEED) as episode:
+        async with client.episode(environment, task_id, seed=_SEED, params=params) as episode:
+            refuse_dialogue(episode.info, _NAME)
             opening = [_input_of(message) for message in episode.observation.messages]
             tools = [_tool_of(tool) for tool in episode.tools]
         yield {
             "responses_create_params": {"input": opening, "tools": tools},
             "task_id": task_id,
             "seed": _SEED,
+            **({"params": dict(params)} if params else {}),
             "agent_ref": {"type": "responses_api_agents", "name": "simple_agent"},
         }
 
@@ -228,8 +245,12 @@ def _tool_of(tool: Tool) -> dict[str, object]:
     }
 
 
-async def _no_metrics(request: web.Request) -> web.Response:
-    return web.json_response({})
+async def _aggregate_metrics(request: web.Request) -> web.Response:
+    try:
+        asked = AggregateMetricsRequest.model_validate(await read_object(request))
+    except ValidationError as error:
+        raise web.HTTPUnprocessableEntity(text=f"no graded rollouts: {error}") from error
+    return web.json_response(aggregate(asked.verify_responses))
 
 
 async def _unsupported_reverification(request: web.Request) -> web.Response:

@@ -2,8 +2,9 @@
 
 Each environment is an OpenEnv server of its own below its name:
 ``GenericEnvClient("http://host:port/code")``. An action is an assistant message, ``{"content": ...}`` or
-``{"tool_calls": [...]}``; an observation has ``text``, ``messages`` and, after a reset, ``tools``. ``reset``
-takes ``task_id``, or ``split`` and ``index``, and ``seed``.
+``{"tool_calls": [...]}``; an observation has ``text``, ``messages`` and, after a reset and where they change,
+``tools``. ``new_session`` is true where the agent must not see what was before. ``reset`` takes ``task_id``,
+or ``split`` and ``index``, and ``seed``.
 
 Source: https://github.com/huggingface/OpenEnv, version 0.10: ``/ws``, ``/schema``, ``/metadata``, ``/health``
 and the task routes of the OpenReward standard. Plain ``/reset`` and ``/step`` are stateless there and are not
@@ -52,7 +53,15 @@ _OBSERVATION: Fields = {
     "properties": {
         "text": {"type": "string"},
         "messages": {"type": "array", "items": {"type": "object"}},
-        "tools": {"type": "array", "items": {"type": "object"}},
+        "tools": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "OpenAI tools from now on; missing where nothing changes.",
+        },
+        "new_session": {
+            "type": "boolean",
+            "description": "True where the agent must not see the messages before this observation.",
+        },
     },
     "required": ["text", "messages"],
 }

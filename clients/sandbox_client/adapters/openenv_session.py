@@ -91,7 +91,13 @@ class OpenEnvSession:
                 return _error(f"{profile.split} has no task {asked.index}", "VALIDATION_ERROR")
             task_id = profile.task_ids[0]
         self._episode = await ServedEpisode.start(
-            self._client, name, task_id, seed=asked.seed, params=asked.params, rewarded_by=self._rewarded_by
+            self._client,
+            name,
+            task_id,
+            seed=asked.seed,
+            params=asked.params,
+            rewarded_by=self._rewarded_by,
+            sessions=True,
         )
         episode = self._episode.episode
         messages = episode.observation.messages
@@ -108,6 +114,10 @@ class OpenEnvSession:
         message = assistant_message({name: value for name, value in data.items() if name != "metadata"})
         turn = await self._episode.step(message)
         observation: Fields = {"text": turn.text, "messages": chat_messages(turn.messages)}
+        if turn.tools is not None:
+            observation["tools"] = [tool.model_dump() for tool in turn.tools]
+        if turn.new_session:
+            observation["new_session"] = True
         return _observation(observation, turn.reward, done=turn.done, metadata=self._state() | _ending(turn))
 
     def _state(self) -> Fields:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from sandbox_client.counterparts import refuse_counterpart
 from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
+from sandbox_contract.frames import begins_session, tools_of
 
 from .conversation import text_of
+from .refusals import refuse_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_client.episodes import AsyncEpisode
-    from sandbox_contract.episodes import EvaluateResult
-    from sandbox_contract.messages import Message
+    from sandbox_contract.episodes import EvaluateResult, StepResult
+    from sandbox_contract.messages import Message, Tool
 
     RewardedBy: TypeAlias = Literal["evaluation", "steps"]
 
@@ -41,6 +43,10 @@ class ServedTurn:
     """The episode was cut off by a limit."""
     evaluation: EvaluateResult | None
     """The verdict, after the last step."""
+    new_session: bool
+    """The observation begins a conversation without the history."""
+    tools: tuple[Tool, ...] | None
+    """The tools from now on, where they change."""
 
     @property
     def done(self) -> bool:
@@ -57,12 +63,14 @@ class ServedEpisode:
 
     Calls wait for each other, since frameworks make some at once and an instance takes one at a time. An
     episode in which the service failed once has no reward any more: ``evaluate`` raises the failure again,
-    because a framework may have shown it to the model as the answer of a tool.
+    because a framework may have shown it to the model as the answer of a tool. Neither has one with a second
+    session, unless ``sessions`` says that the framework gets to know of it.
     """
 
-    def __init__(self, episode: AsyncEpisode, rewarded_by: RewardedBy) -> None:
+    def __init__(self, episode: AsyncEpisode, rewarded_by: RewardedBy, *, sessions: bool) -> None:
         self.episode = episode
         self._rewarded_by = rewarded_by
+        self._sessions = sessions
         self._evaluation: EvaluateResult | None = None
         self._failure: SandboxError | None = None
         self._lock = asyncio.Lock()
@@ -77,6 +85,7 @@ class ServedEpisode:
         seed: int | None = None,
         params: Mapping[str, JsonValue] | None = None,
         rewarded_by: RewardedBy = "evaluation",
+        sessions: bool = False,
     ) -> ServedEpisode:
         """Create an instance of a task.
 
@@ -88,27 +97,21 @@ class ServedEpisode:
         except CounterpartFailed:
             await episode.release()
             raise
-        return cls(episode, rewarded_by)
+        return cls(episode, rewarded_by, sessions=sessions)
 
     async def step(self, message: Message) -> ServedTurn:
         """Take a step, and evaluate the episode if it was the last one.
 
         Raises SandboxError, and EpisodeOverError after the last step. CounterpartFailed comes again at each
-        further step, which the instance would take for the counterpart's message.
+        further step, which the instance would take for the counterpart's message, and so does the
+        RequestError of a second session.
         """
         async with self._lock:
             if self.episode.finished:
                 raise EpisodeOverError
-            if isinstance(self._failure, CounterpartFailed):
+            if isinstance(self._failure, CounterpartFailed | RequestError):
                 raise self._failure
-            try:
-                result = await self.episode.step(message)
-                refuse_counterpart(result.info)
-            except RequestError:
-                raise
-            except SandboxError as error:
-                self._failure = error
-                raise
+            result = await self._step(message)
             reward = result.reward if self._rewarded_by == "steps" else 0.0
             ended = result.terminated or result.truncated
             evaluation = await self._evaluate() if ended else None
@@ -116,8 +119,33 @@ class ServedEpisode:
             reward = evaluation.score
         messages = result.observation.messages
         return ServedTurn(
-            text_of(messages), messages, reward, result.terminated, result.truncated, evaluation
+            text_of(messages),
+            messages,
+            reward,
+            result.terminated,
+            result.truncated,
+            evaluation,
+            begins_session(result.info),
+            tools_of(result.info),
         )
+
+    async def _step(self, message: Message) -> StepResult:
+        """Take a step, and keep a failure after which the episode has no reward."""
+        try:
+            result = await self.episode.step(message)
+        except RequestError:
+            raise
+        except SandboxError as error:
+            self._failure = error
+            raise
+        try:
+            refuse_counterpart(result.info)
+            if not self._sessions:
+                refuse_session(result.info)
+        except SandboxError as error:
+            self._failure = error
+            raise
+        return result
 
     async def evaluate(self) -> EvaluateResult:
         """Return the verdict on the episode, which a finished one gets once. Raises SandboxError."""

@@ -24,6 +24,7 @@ from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_client.sync_client import SandboxClient
 
 from .conversation import text_of, tool_call_message
+from .refusals import refuse_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,14 +67,16 @@ class SandboxEnvironment:
     def reset(self, task_id: str, seed: int | None = None, **row: object) -> str:
         """Release the last episode, start the row's task and return its opening messages as a text.
 
-        Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart.
+        Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart, and
+        RequestError if the task needs messages without a call, which TRL keeps to itself.
         """
         self._release()
         self._reward = self._failure = None
         self._episode = self._client.episode(self._name, task_id, seed=seed, params=self._params).__enter__()
         try:
             refuse_counterpart(self._episode.info)
-        except CounterpartFailed:
+            refuse_texts(self._episode.info, "TRL")
+        except SandboxError:
             self._release()
             raise
         return text_of(self._episode.observation.messages)

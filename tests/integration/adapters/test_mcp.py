@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
-from sandbox_client.errors import CounterpartFailed, SandboxError
+from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
@@ -69,6 +69,15 @@ async def test_parameters_reach_the_environment(client, backend):
 async def test_an_episode_whose_counterpart_is_a_model_is_not_served(client, backend):
     backend.awaits = Op.CREATE
     with pytest.raises(CounterpartFailed, match="a model that plays its 'user'"):
+        async with instance_server(client, "tools", "echo-10"):
+            pass
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+@pytest.mark.parametrize("texts", ["dialogue", "last"])
+async def test_a_task_that_needs_texts_is_not_served_as_mcp_has_tool_calls_only(client, backend, texts):
+    backend.opening_info = {"texts": texts}
+    with pytest.raises(RequestError, match="messages without a call"):
         async with instance_server(client, "tools", "echo-10"):
             pass
     assert [episode.released for episode in backend.episodes.values()] == [True]

@@ -7,6 +7,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from sandbox_client.adapters.nemo_gym import NemoGymServer, last_text, task_rows
+from sandbox_client.errors import RequestError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -110,6 +111,33 @@ async def test_an_episode_that_waits_for_its_counterpart_in_mid_play_has_no_rewa
     assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
+@pytest.mark.parametrize(("texts", "status"), [("dialogue", 422), ("last", 200)])
+async def test_a_dialogue_is_refused_and_released_as_texts_end_an_episode(rollout, backend, texts, status):
+    backend.opening_info = {"texts": texts}
+    async with rollout() as http:
+        answer = await http.post("seed_session", json={"task_id": "echo-10"})
+    assert answer.status_code == status
+    assert [episode.released for episode in backend.episodes.values()] == [status != 200]
+    assert status == 200 or "the task is a dialogue" in answer.text
+
+
+async def test_no_row_is_made_of_a_dialogue(client, backend):
+    backend.opening_info = {"texts": "dialogue"}
+    with pytest.raises(RequestError, match="the task is a dialogue"):
+        [row async for row in task_rows(client, "echo", ["echo-1"])]
+
+
+async def test_a_second_session_has_no_reward_as_the_first_would_be_in_view(rollout, backend):
+    async with rollout() as http:
+        await http.post("seed_session", json={"task_id": "echo-10"})
+        backend.step_info = {"new_session": True}
+        assert (await http.post("shout", json={})).status_code == 422
+        backend.step_info = {}
+        assert (await http.post("shout", json={})).status_code == 422
+        assert (await http.post("verify", json={"task_id": "echo-10", "response": DONE})).status_code == 422
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
+
+
 async def test_the_shutdown_releases_what_is_left(client, backend):
     async with TestServer(NemoGymServer(client).application()) as server:
         url = str(server.make_url("/echo/seed_session"))
@@ -122,6 +150,12 @@ async def test_a_row_has_the_opening_messages_of_its_task(client):
     (row,) = [row async for row in task_rows(client, "echo", ["echo-1"])]
     assert row["task_id"] == "echo-1"
     assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Say something."}]
+
+
+async def test_the_parameters_of_rows_are_those_of_their_episodes(client, rollout, backend):
+    (row,) = [row async for row in task_rows(client, "tools", ["echo-1"], params={"volume": 9})]
+    assert row["params"] == {"volume": 9}
+    assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["shout_9"]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +213,32 @@ async def test_a_web_page_is_refused(rollout):
             "seed_session", json={"task_id": "echo-1"}, headers={"Origin": "http://a.example"}
         )
     assert answer.status_code == 403
+
+
+async def test_the_metrics_of_a_collection_are_those_that_nemo_gym_computes(rollout):
+    answers = [
+        {"_ng_task_index": task, "_ng_rollout_index": index, "reward": reward, "seed": 0, "details": {}}
+        for task, rewards in enumerate([(0.0, 1.0), (1.0, 1.0)])
+        for index, reward in enumerate(rewards)
+    ]
+    async with rollout() as http:
+        answered = await http.post("aggregate_metrics", json={"verify_responses": answers})
+    found = answered.json()
+    assert found["key_metrics"] == {"mean/reward": 0.75}
+    # What compute_aggregate_metrics of NeMo Gym 0.4.0 answers, for all rollouts and for the first task.
+    statistics = {"mean/reward": 0.75, "max/reward": 1.0, "min/reward": 0.0, "median/reward": 1.0}
+    assert statistics.items() <= found["agent_metrics"].items()
+    assert found["agent_metrics"]["std/reward"] == pytest.approx(0.5)
+    first, second = found["group_level_metrics"]
+    assert (first["_ng_task_index"], first["num_rollouts"], first["mean/reward"]) == (0, 2, 0.5)
+    assert first["std/reward"] == pytest.approx(0.7071067811865476)
+    assert (second["_ng_task_index"], second["mean/reward"], second["std/reward"]) == (1, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("body", [{}, {"verify_responses": [3]}])
+async def test_metrics_of_no_rollouts_are_refused(rollout, body):
+    async with rollout() as http:
+        assert (await http.post("aggregate_metrics", json=body)).status_code == 422
 
 
 async def test_one_environment_can_be_at_the_root(client):

@@ -53,6 +53,18 @@ async def test_an_episode_is_played_to_its_end_and_rewarded_by_the_evaluation(ht
     await all_released(backend)
 
 
+async def test_a_new_session_and_new_tools_are_in_the_observation(http, backend):
+    tool = {"type": "function", "function": {"name": "sing", "description": "", "parameters": {}}}
+    async with session(http) as ask:
+        await ask("reset", task_id="echo-10")
+        usual = (await ask("step", content="hello"))["data"]["observation"]
+        assert not {"new_session", "tools"} & usual.keys()
+        backend.step_info = {"new_session": True, "tools": [tool]}
+        changed = (await ask("step", content="hello"))["data"]["observation"]
+    assert changed["new_session"] is True
+    assert [each["function"]["name"] for each in changed["tools"]] == ["sing"]
+
+
 async def test_a_task_is_chosen_by_split_and_index(http):
     async with session(http) as ask:
         opened = await ask("reset", split="train", index=1)

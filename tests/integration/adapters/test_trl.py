@@ -19,7 +19,7 @@ from sandbox_client.adapters.trl import (
     task_rows,
     tool_method,
 )
-from sandbox_client.errors import CounterpartFailed, SandboxError
+from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_contract.messages import FunctionSchema
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -101,6 +101,17 @@ def test_an_episode_whose_counterpart_is_a_model_is_a_failure_without_a_reward(a
             call()
         backend.awaits = None
     assert [episode.steps for episode in backend.episodes.values()] == [1]
+
+
+@pytest.mark.parametrize("texts", ["dialogue", "last"])
+def test_a_task_that_needs_texts_is_refused_as_trl_sends_tool_calls_only(address, backend, texts):
+    backend.opening_info = {"texts": texts}
+    environment = environment_class(address, "tools")()
+    with pytest.raises(RequestError, match="messages without a call"):
+        environment.reset(task_id="echo-10")
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+    with pytest.raises(RuntimeError, match="no episode"):
+        environment.get_reward()
 
 
 def test_a_reward_without_an_episode_is_an_error(address):

@@ -80,3 +80,13 @@ def test_a_failure_of_the_service_is_an_error_and_no_reward(evaluated, backend):
     assert '"score"' not in text
     assert "broken" in text
     assert all(episode.released for episode in backend.episodes.values())
+
+
+def test_a_second_session_is_an_error_and_no_reward_as_the_conversation_has_the_first(evaluated, backend):
+    backend.step_info = {"new_session": True}
+    (found,) = evaluated(tool_calling_server([]))
+    text = json.dumps(found)
+    assert '"score"' not in text
+    assert "the task has several sessions" in text
+    assert not found["ok"]
+    assert all(episode.released for episode in backend.episodes.values())

@@ -31,7 +31,10 @@ class SingleTurn(Dialogue):
 
     def open(self) -> Start:
         task = self.files.task(self.task_id)
-        return Start(opened(ONE_ANSWER, task["turns"][0]), task["tools"], {"turns": 1})
+        info: JsonObject = {"turns": 1}
+        if self._wants_no_call():
+            info["texts"] = "last"
+        return Start(opened(ONE_ANSWER, task["turns"][0]), task["tools"], info)
 
     def take_turn(self, message: JsonObject) -> Outcome:
         calls = parse_calls(message)
@@ -55,6 +58,9 @@ class SingleTurn(Dialogue):
         reward = float(self._is_right(task)) if self.options.step_rewards else 0.0
         return Outcome(messages, reward, terminated=True, info={"calls": checked})
 
+    def _wants_no_call(self) -> bool:
+        return "irrelevance" in self.category
+
     def _is_right(self, task: JsonObject) -> bool:
         return self.grade(self.files.answer(self.task_id)["truth"], task).valid
 
@@ -62,7 +68,7 @@ class SingleTurn(Dialogue):
         details: JsonObject = {"turns": 1, "turns_answered": int(self.calls is not None)}
         if self.calls is None:
             return Graded(False, "single_turn:no_answer", details)
-        if "irrelevance" in self.category:
+        if self._wants_no_call():
             valid = not self.calls
             return Graded(valid, None if valid else "irrelevance_error:decoder_success", details)
         if "relevance" in self.category:

@@ -48,7 +48,9 @@ class MultiTurn(Dialogue):
         )
 
     def open(self) -> Start:
-        return Start(self._opening(), self._offered(0), {"turns": len(self.turns)})
+        # A text ends a turn: the last one, or one that the user's next turn follows.
+        texts = "dialogue" if len(self.turns) > 1 else "last"
+        return Start(self._opening(), self._offered(0), {"turns": len(self.turns), "texts": texts})
 
     def _offered(self, turn: int) -> list[JsonObject]:
         """Return the tools that there are in a turn: those that come later are left out."""

@@ -40,6 +40,7 @@ class BikeRentalWorld(World):
         self.consented = self.user == "solo"
         self.waits_for_user = False
         info = {key: self.task[key] for key in ("category", "difficulty", "max_steps")} | {"user": self.user}
+        info["texts"] = "last" if self.user == "solo" else "dialogue"
         if self.user == "model":
             self.waits_for_user = True
             info["awaits"] = model_user.COUNTERPART

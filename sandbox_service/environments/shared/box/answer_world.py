@@ -24,6 +24,7 @@ class AnswerWorld(TaskWorld):
     """
 
     SYSTEM: ClassVar[str] = "Give your final answer between <answer> and </answer>."
+    TEXTS = "last"
     answer: str | None = None
 
     @abstractmethod

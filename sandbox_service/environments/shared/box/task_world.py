@@ -26,6 +26,10 @@ class TaskWorld(World):
     PARAMS: ClassVar[tuple[str, ...]] = ()
     """Create parameters that the world reads from ``self.context.params``."""
 
+    TEXTS: ClassVar[str | None] = None
+    """``last`` if the right last step may be a message without a call, ``dialogue`` if such messages are
+    answered and the episode goes on; None where tool calls alone solve the task."""
+
     @abstractmethod
     def grade_task(self, grading: JsonObject) -> float:
         """Return how well the task is solved, from 0 to 1. Changes nothing: it may be called at any time.
@@ -48,6 +52,8 @@ class TaskWorld(World):
         opening = self.open_task()
         messages = [{"role": "system", "content": self.SYSTEM}, {"role": "user", "content": opening}]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
+        if self.TEXTS is not None:
+            info["texts"] = self.TEXTS
         return Start(messages, self.list_tools(), info)
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:

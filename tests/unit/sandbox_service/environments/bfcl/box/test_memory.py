@@ -78,6 +78,7 @@ def test_a_memory_of_one_episode_opens_another_at_its_question(play, task_id, ca
     memory = writer.verdict().details["memory"]
     reader = play(task_id, memory=memory)
     assert reader.start.info["turns"] == 1
+    assert (writer.start.info["texts"], reader.start.info["texts"]) == ("dialogue", "last")
     assert "Michael" in reader.start.messages[0]["content"]
     reader.say("{'answer': 'Michael'}")
     assert reader.verdict().success

@@ -61,6 +61,13 @@ def test_the_attempts_are_the_step_limit(catalog):
     assert catalog.payload(PYTHON).max_steps == 3
 
 
+@pytest.mark.parametrize(
+    ("task_id", "texts"), [(IRRELEVANT, "last"), ("live_irrelevance_0-0-0", "last"), (PYTHON, None)]
+)
+def test_the_opening_says_where_a_text_may_be_the_answer(play, task_id, texts):
+    assert play(task_id).start.info.get("texts") == texts
+
+
 def test_no_call_is_right_where_no_function_fits(play):
     silent, talkative = play(IRRELEVANT), play(IRRELEVANT)
     assert silent.say("None of these can help.").terminated

@@ -23,6 +23,7 @@ def test_the_opening_has_a_system_prompt_the_first_question_and_openai_tools(pla
     assert "final_report.pdf" in start.messages[1]["content"]
     assert {"cd", "mv", "grep", "post_tweet"} <= tool_names(start.tools)
     assert (start.info["category"], start.info["turns"]) == ("multi_turn_base", 4)
+    assert start.info["texts"] == "dialogue"
 
 
 def test_native_calls_run_in_order_and_each_is_answered_under_its_id(play):
@@ -257,6 +258,7 @@ def test_an_open_query_is_the_first_turn_alone(play, catalog, params):
     reference = catalog.reference(BASE)
     first = [message.get("tool_calls") is None for message in reference].index(True) + 1
     episode = play(BASE, is_open_query=True, **params)
+    assert episode.start.info["texts"] == "last"
     *_, outcome = episode.all(reference[:first])
     assert outcome.terminated
     assert outcome.reward == float(bool(params))

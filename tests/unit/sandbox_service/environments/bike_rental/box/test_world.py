@@ -129,6 +129,13 @@ def test_errors_of_tools_are_answers() -> None:
     assert conversation.verdict().details["broken_rules"] == []
 
 
+@pytest.mark.parametrize(
+    ("user", "texts"), [("scripted", "dialogue"), ("model", "dialogue"), ("solo", "last")]
+)
+def test_the_opening_says_whether_a_customer_answers(user: str, texts: str) -> None:
+    assert Conversation(first_task("cancel"), user).opening.info["texts"] == texts
+
+
 def test_a_customer_of_a_model_is_asked_by_whoever_plays() -> None:
     conversation = Conversation(first_task("cancel"), "model")
     assert conversation.opening.info["awaits"] == "user"

@@ -19,6 +19,7 @@ def test_one_answer_ends_the_episode_and_is_graded() -> None:
     asked = world()
     start = asked.start()
     assert [each["role"] for each in start.messages] == ["system", "user"]
+    assert start.info["texts"] == "last"
     assert asked.evaluate({}, {"capital": "Paris"}).score == 0.0
     said = {
         "role": "assistant",
