@@ -118,7 +118,9 @@ class HarborEnvironment(BaseEnvironment):  # type: ignore[misc]
         ``timeout_sec`` has the return code 124.
         """
         workdir = cwd or self.task_env_config.workdir or self.default_workdir
-        done = await self._run(f"cd {shlex.quote(workdir)} && {command}", self._merge_env(env), timeout_sec)
+        # On a line of its own, or a command of several lines or in the background would run elsewhere.
+        script = f"cd {shlex.quote(workdir)} || exit 1\n{command}"
+        done = await self._run(script, self._merge_env(env), timeout_sec)
         code = TIMED_OUT if done.exit_code is None else done.exit_code
         callback = self._output_callback()
         if callback is not None:

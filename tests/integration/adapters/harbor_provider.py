@@ -39,6 +39,10 @@ async def commands(box: HarborEnvironment) -> None:
     assert done.stdout.splitlines()[0] == "/app"
     assert "poem.txt" in done.stdout
     assert (await box.exec('echo "$WORD"', cwd="/tmp", env={"WORD": "a b"})).stdout == "a b\n"
+    for command, said in (("sleep 0.1 & pwd", "/app\n"), ("true &\npwd", "/app\n"), ("", "")):
+        assert ((ran := await box.exec(command)).return_code, ran.stdout or "") == (0, said), ran
+    nowhere = await box.exec("echo ran &\necho ran", cwd="/nowhere")
+    assert (nowhere.return_code, nowhere.stdout or "") == (1, ""), nowhere
     assert (await box.exec("sleep 60", timeout_sec=1)).return_code == TIMED_OUT
     assert await box.is_dir("/logs/verifier")
     assert not await box.is_file("/app/none")
