@@ -23,7 +23,9 @@ from minisweagent.models.litellm_model import LitellmModel
 from sandbox_client.sync_agent import SyncAgentEpisode
 
 CONFIG = Path(os.environ.get("MSWEA_MINI_CONFIG_PATH", package_dir / "config" / "mini.yaml")).read_text()
-EXIT_CODE = re.compile(r"\n?\[exit code (\d+)\]$")
+ENDING = re.compile(r"\n?\[(?:exit code (\d+)|(killed: .*|the process died: .*))\]$")
+"""The notice of a command that failed: its exit code, or why it has none."""
+NO_EXIT_CODE = -1
 
 
 class EpisodeShell(LocalEnvironment):
@@ -36,9 +38,12 @@ class EpisodeShell(LocalEnvironment):
     def execute(self, action: dict, cwd: str = "") -> dict:
         """Run a command. Raises Submitted when it is the one that ends the task."""
         text = self._episode.call_tool("execute_bash", {"command": action["command"]})
-        failed = EXIT_CODE.search(text)
-        code = int(failed[1]) if failed else 0
-        output = {"output": EXIT_CODE.sub("", text), "returncode": code, "exception_info": ""}
+        output = {"output": ENDING.sub("", text), "returncode": 0, "exception_info": ""}
+        if failed := ENDING.search(text):
+            code, why = failed.groups()
+            # As the package's own environments report a command that was killed.
+            exception = f"An error occurred while executing the command: {why}" if why else ""
+            output |= {"returncode": int(code or NO_EXIT_CODE), "exception_info": exception}
         self._check_finished(output)
         return output
 

@@ -70,6 +70,20 @@ async def recorded(at):
     return recording
 
 
+@pytest.mark.parametrize("notice", ["killed: it ran longer than 30 s", "the process died: out of memory"])
+async def test_mini_swe_agent_takes_no_killed_command_for_one_that_succeeded(notice):
+    agent_python("mini_swe_agent")
+    line = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+    killed, end = ("bash", {"command": f"{line}\n[{notice}]"}), ("bash", {"command": line})
+    episode = ServedEpisode()
+    async with served(
+        calls(killed), calls(end), extra_routes=episode.list_routes(), context_tokens=PLENTY
+    ) as at:
+        assert await play("mini_swe_agent", at) == 0
+        recording = await recorded(at)
+    assert len(recording.calls) == 2
+
+
 @pytest.mark.parametrize("name", AGENTS)
 async def test_an_agent_plays_its_episode_and_every_sampled_token_is_recorded(name):
     agent_python(name)
