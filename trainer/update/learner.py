@@ -122,6 +122,7 @@ class Learner:
         ``critic``: the head is the algorithm's critic, which may have a learning rate of its own.
         """
         needed = self.settings.algorithm.needs_reference if reference is None else reference
+        self._end_stage()
         self._stage = StageState(
             self.model.core, self.settings, optimizer, steps, reference=needed, critic=critic
         )
@@ -304,7 +305,7 @@ class Learner:
     def load_checkpoint(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
-        self._stage = None  # freed before the checkpoint's is made
+        self._end_stage()
         stage = StageState.of_note(self.model.core, self.settings, note)
         tensors = stage.tensors()
         read_tensors(folder, tensors, note.shapes)
@@ -336,6 +337,12 @@ class Learner:
         if folder is None:
             raise ValueError("the algorithm has a teacher, and its folder was not given")
         return Teacher(folder, self.settings, self.device, mesh, wanted.temperature)
+
+    def _end_stage(self) -> None:
+        """Free the state and gradients of a stage: there is no memory for those of two."""
+        self._stage = None
+        for parameter in self.model.core.parameters():
+            parameter.grad = None
 
     def _begun(self) -> StageState:
         if self._stage is None:
