@@ -11,13 +11,15 @@ from sandbox_settings import Branch, Count, FormerNames, NonNegative, Positive, 
 from .model import LoraConfig
 from .nodes import NodeResource
 
+_Decay = Annotated[float, Field(ge=0, lt=1)]
+
 
 class OptimizerConfig(Branch):
     """AdamW and its schedule."""
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Learning rate after the warm-up."""
-    betas: tuple[Share, Share] = (0.9, 0.98)
+    betas: tuple[_Decay, _Decay] = (0.9, 0.98)
     """Decay of Adam's two moments."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
     """Added to the root of the second moment."""
@@ -101,6 +103,13 @@ class LearnerConfig(Branch):
         """Greatest number of workers."""
         return self.workers[1] if isinstance(self.workers, tuple) else self.workers
 
+    def check_moments(self, optimizer: OptimizerConfig, name: str) -> None:
+        """Raise ValueError for an optimizer whose moments cannot be offloaded as configured."""
+        if self.offload != "none" and optimizer.moments == "8bit":
+            raise ValueError(
+                f"{name}.moments=8bit keeps the moments on the GPU; use either it or learner.offload"
+            )
+
     @model_validator(mode="after")
     def _ordered(self) -> LearnerConfig:
         if isinstance(self.workers, tuple) and self.workers[0] > self.workers[1]:
@@ -128,8 +137,7 @@ class LearnerConfig(Branch):
             )
         if self.offload == "parameters" and self.sharding != "fsdp2":
             raise ValueError("offload=parameters needs sharding=fsdp2; offload=optimizer works with ddp")
-        if self.offload != "none" and self.optimizer.moments == "8bit":
-            raise ValueError("optimizer.moments=8bit keeps the moments on the GPU; use either it or offload")
+        self.check_moments(self.optimizer, "optimizer")
         if self.offload_activations and not self.gradient_checkpointing:
             raise ValueError(
                 "offload_activations moves the inputs of layers, so it needs gradient_checkpointing=true"

@@ -289,9 +289,24 @@ class RunConfig(Branch):
         return self
 
     @model_validator(mode="after")
+    def _offloads_moments(self) -> RunConfig:
+        warm = self.warm_start
+        optimizers = {
+            "warm_start.optimizer": None if warm is None else warm.optimizer,
+            **{f"stage {each.name}: optimizer": each.optimizer for each in self.stages},
+            "evolve.train.optimizer": self.evolve.train.optimizer,
+        }
+        for name, optimizer in optimizers.items():
+            if optimizer is not None:
+                self.learner.check_moments(optimizer, name)
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> RunConfig:
         if self.sync.transport == "adapter" and self.learner.lora is None:
             raise ValueError("sync.transport=adapter sends a LoRA adapter, and learner.lora is not set")
+        if self.checkpoint.export_adapter and self.learner.lora is None:
+            raise ValueError("checkpoint.export_adapter writes a LoRA adapter, and learner.lora is not set")
         if not self.steps and not self.stages and self.warm_start is None:
             raise ValueError("nothing to do: steps is 0, and neither warm_start nor stages are set")
         if self.tasks.phases and (total := self.tasks.phase_ends[-1]) != self.steps:

@@ -139,9 +139,23 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         ),
         (["learner.context_parallel=2", "learner.workers=[2, 4]"], "need a fixed number of workers"),
         (["learner.offload=parameters"], "offload=parameters needs sharding=fsdp2"),
-        (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "use either it or offload"),
+        (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "use either it or learner.offload"),
+        (
+            ["learner.offload=optimizer", "warm_start={demonstrations='d', optimizer={moments='8bit'}}"],
+            "warm_start.optimizer.moments=8bit keeps the moments on the GPU",
+        ),
+        (
+            ["learner.offload=optimizer", "stages=[{kind='rl', steps=1, optimizer={moments='8bit'}}]"],
+            "stage rl: optimizer.moments=8bit keeps the moments on the GPU",
+        ),
+        (
+            ["learner.offload=optimizer", "evolve.train.optimizer.moments=8bit"],
+            "evolve.train.optimizer.moments=8bit keeps the moments on the GPU",
+        ),
+        (["learner.optimizer.betas=[0.9, 1.0]"], "learner.optimizer.betas.1: input should be less than 1"),
         (["learner.offload_activations=true"], "it needs gradient_checkpointing=true"),
         (["sync.transport=adapter"], "sync.transport=adapter sends a LoRA adapter"),
+        (["checkpoint.export_adapter=true"], "checkpoint.export_adapter writes a LoRA adapter"),
         (["steps=0"], "nothing to do"),
         (
             ["algorithm.loss.kind=ppp"],
