@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 from trainer.evaluate.results import EvaluationResult
 from trainer.sft.warm_start import read_played, write_played
@@ -137,6 +138,4 @@ def _read(file: Path, kind: type[Record]) -> Record | None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    draft = file.with_name(f"{file.name}.draft")
-    draft.write_bytes(content + b"\n")
-    draft.replace(file)
+    write_durably(file, content + b"\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError, ConfigError
 from trainer.update.pretrained import PretrainedFiles
 
@@ -20,9 +21,7 @@ _FILE = "base_model.json"
 
 def write_base_note(folder: Path, model: Path) -> None:
     """Note the weights in a model's folder in the folder of a run. Raises ConfigError without weights."""
-    draft = folder / f"{_FILE}.draft"
-    draft.write_text(json.dumps({"weights": PretrainedFiles.of(model).digest()}), encoding="utf-8")
-    draft.replace(folder / _FILE)
+    write_durably(folder / _FILE, json.dumps({"weights": PretrainedFiles.of(model).digest()}))
 
 
 def check_same_base(folder: Path, model: Path) -> None:

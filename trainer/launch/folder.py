@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.config import OfflineStageConfig
 from trainer.config.reading import read_stored_run
+from trainer.durable_files import write_durably
 from trainer.errors import ConfigError
 
 from .inputs import inputs_within
@@ -120,9 +121,7 @@ class RunFolder:
             folder.path.chmod(0o700)
         folder.logs.mkdir(exist_ok=True)
         # Beside it first: on a full disk, the run would be left without its configuration.
-        draft = there.with_name(f"{there.name}.draft")
-        draft.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
-        draft.replace(there)
+        write_durably(there, json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         return folder
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import ray.train
 from ray.train import CheckpointUploadMode
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 
 from .progress_note import check_resumable, read_progress
@@ -40,7 +41,7 @@ class Position:
 
     def write(self, folder: Path) -> None:
         """Write the position to a checkpoint's folder, after everything else."""
-        (folder / _POSITION).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        write_durably(folder / _POSITION, json.dumps(asdict(self)))
 
 
 class CheckpointRegistry(Protocol):

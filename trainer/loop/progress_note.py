@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ _FILE = "progress.json"
 
 def write_progress(folder: Path, step: int, stage: str) -> None:
     """Note that the checkpoint after ``step`` steps, in a stage of this name, is complete."""
-    draft = folder / f"{_FILE}.draft"
-    draft.write_text(json.dumps({"step": step, "stage": stage}), encoding="utf-8")
-    draft.replace(folder / _FILE)
+    write_durably(folder / _FILE, json.dumps({"step": step, "stage": stage}))
 
 
 def read_progress(folder: Path) -> tuple[int, str] | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config import OfflineStageConfig, PairedStageConfig
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError, DataError
 from trainer.recorded.reading import record_row
 
@@ -52,9 +53,7 @@ class DataDigest:
 
 def write_data_note(folder: Path, data: Mapping[str, DataDigest]) -> None:
     """Note the digests of all stages, by their names, in the folder of a run."""
-    draft = folder / f"{_FILE}.draft"
-    draft.write_text(json.dumps({name: asdict(each) for name, each in data.items()}), encoding="utf-8")
-    draft.replace(folder / _FILE)
+    write_durably(folder / _FILE, json.dumps({name: asdict(each) for name, each in data.items()}))
 
 
 def check_same_data(folder: Path, data: Mapping[str, DataDigest]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.attempts import Attempts
 from trainer.rollout.backpressure import Slots
@@ -127,9 +128,7 @@ def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:
 
 def write_played(path: Path, trajectories: Iterable[Trajectory]) -> None:
     """Write the played demonstrations, one per line, atomically."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_bytes(b"".join(_TRAJECTORY.dump_json(each) + b"\n" for each in trajectories))
-    draft.replace(path)
+    write_durably(path, b"".join(_TRAJECTORY.dump_json(each) + b"\n" for each in trajectories))
 
 
 def read_played(path: Path) -> tuple[Trajectory, ...] | None:

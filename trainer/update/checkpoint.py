@@ -7,6 +7,7 @@ they are in the model's own folder.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import warnings
@@ -22,6 +23,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import async_save as save_tensors
 
+from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class LearnerNote:
 
 def write_note(folder: Path, note: LearnerNote) -> None:
     """Write the note."""
-    (folder / _NOTE).write_text(json.dumps(asdict(note)), encoding="utf-8")
+    write_durably(folder / _NOTE, json.dumps(asdict(note)))
 
 
 def read_note(folder: Path) -> LearnerNote:
@@ -122,7 +124,9 @@ def write_random(folder: Path, rank: int, device: torch.device) -> None:
         "torch": torch.get_rng_state(),
         "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
-    torch.save(state, _random_file(folder, rank))
+    content = io.BytesIO()
+    torch.save(state, content)
+    write_durably(_random_file(folder, rank), content.getvalue())
 
 
 def read_random(folder: Path, rank: int, device: torch.device) -> None:

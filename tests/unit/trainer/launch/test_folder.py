@@ -1,7 +1,6 @@
-import errno
 import json
+import resource
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -36,17 +35,15 @@ def test_there_must_be_a_run_to_resume(config):
         RunFolder.open(config, resume=True)
 
 
-def test_a_resume_on_a_full_disk_leaves_the_stored_configuration(config, monkeypatch):
+def test_a_resume_on_a_full_disk_leaves_the_stored_configuration(config):
     folder = RunFolder.open(config, resume=False)
-
-    def full(path, *_, **__):
-        path.open("wb").close()
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
-        with pytest.raises(OSError, match="No space left"):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))  # fails a write as a full disk does
+    try:
+        with pytest.raises(OSError, match="File too large"):
             RunFolder.open(config, resume=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     assert RunFolder.config_of(folder.path) == config
 
 

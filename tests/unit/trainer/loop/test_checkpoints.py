@@ -50,6 +50,17 @@ def registry(tmp_path: Path) -> Registry:
     return Registry(tmp_path)
 
 
+def test_a_position_is_replaced_at_once(tmp_path: Path) -> None:
+    """A file that is written in place is empty for a moment, and after a power failure for good."""
+    Position(2, 0).write(tmp_path)
+    (file,) = tmp_path.iterdir()
+    before = tmp_path / "before"
+    before.hardlink_to(file)
+    Position(4, 0).write(tmp_path)
+    assert '"step": 2' in before.read_text()
+    assert Position.from_checkpoint(tmp_path) == Position(4, 0)
+
+
 def test_a_new_run_has_no_position(registry: Registry, tmp_path: Path) -> None:
     learner = Learner()
     assert restore_newest(learner, PLAN, tmp_path, registry) is None
