@@ -61,7 +61,9 @@ class AdaptiveCoefficient:
     target: float | None
     """KL of a sequence, in nats; None: the coefficient stays constant."""
     horizon: int
-    """Number of sequences over which the coefficient adapts."""
+    """Number of sequences over which the coefficient adapts, by a fifth at most; a larger batch counts as
+    so many.
+    """
 
     @classmethod
     def of(cls, config: KlConfig) -> AdaptiveCoefficient:
@@ -82,5 +84,5 @@ class AdaptiveCoefficient:
         if self.target is None:
             return self
         error = min(max(kl / self.target - 1.0, -0.2), 0.2)
-        value = self.value * (1.0 + error * sequences / self.horizon)
-        return AdaptiveCoefficient(max(value, 0.0), self.target, self.horizon)
+        value = self.value * (1.0 + error * min(1.0, sequences / self.horizon))
+        return AdaptiveCoefficient(value, self.target, self.horizon)

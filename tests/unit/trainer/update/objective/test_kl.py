@@ -52,8 +52,10 @@ def test_the_coefficient_grows_when_the_policy_went_too_far_and_shrinks_when_it_
     assert coefficient.after(0.0, 500).value == pytest.approx(0.1 * (1 - 0.2 * 0.5))
 
 
-def test_the_coefficient_is_never_negative() -> None:
-    assert AdaptiveCoefficient(0.1, target=6.0, horizon=10).after(0.0, 1000).value == 0
+def test_a_batch_beyond_the_horizon_changes_the_coefficient_as_one_of_the_horizon_does() -> None:
+    coefficient = AdaptiveCoefficient(0.1, target=6.0, horizon=10)
+    assert coefficient.after(0.0, 1000).value == pytest.approx(0.1 * (1 - 0.2))
+    assert coefficient.after(60.0, 1000).value == pytest.approx(0.1 * (1 + 0.2))
 
 
 def test_without_a_target_the_coefficient_stays() -> None:
