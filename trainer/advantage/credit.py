@@ -44,7 +44,7 @@ def credit(
         kl_coefficient: used when ``config.kl.place`` is ``reward``.
         multipliers: of the costs that ``config.constraints`` name.
 
-    Raises ValueError when a required annotation is missing, TrainerError when a teacher's is not a number.
+    Raises ValueError when a required annotation is missing, RunEnded when a teacher's is not a number.
     """
     samples = batch.samples
     if batch.objective is Objective.SFT:

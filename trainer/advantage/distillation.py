@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.errors import TrainerError
+from trainer.errors import RunEnded
 
 from .algorithms import Credit
 from .kl_penalty import LOG_BOUND
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 def reverse_kl(policy_A: Array, teacher_A: Array) -> Array:
     """Return log p - log p_teacher at each sampled token in nats, within +-``LOG_BOUND``.
 
-    Raises TrainerError for a log-probability that is not a number.
+    Raises RunEnded for a log-probability that is not a number.
     """
     if np.isnan(policy_A).any() or np.isnan(teacher_A).any():
         whose = "teacher" if np.isnan(teacher_A).any() else "policy"
-        raise TrainerError(
+        raise RunEnded(
             f"the {whose}'s log-probability of a sampled token is not a number, so nothing can be learned "
             "from the teacher; check the weights of that model and learner.dtype"
         )

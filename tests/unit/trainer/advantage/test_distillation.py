@@ -10,7 +10,7 @@ from tests.harness.samples import batch, sample
 from trainer.advantage import credit
 from trainer.advantage.distillation import reverse_kl
 from trainer.config.algorithm import AlgorithmConfig, DrGrpo
-from trainer.errors import TrainerError
+from trainer.errors import RunEnded
 
 TEACHER = {"teacher": {"kind": "model", "path": "teacher"}}
 
@@ -72,7 +72,7 @@ def test_a_token_that_the_teacher_never_says_has_a_bounded_advantage() -> None:
 
 @pytest.mark.parametrize(("old", "teacher", "whose"), [(-1.0, np.nan, "teacher"), (np.nan, -1.0, "policy")])
 def test_a_log_probability_that_is_no_number_ends_the_run(old, teacher, whose) -> None:
-    with pytest.raises(TrainerError, match=f"the {whose}'s log-probability of a sampled token"):
+    with pytest.raises(RunEnded, match=f"the {whose}'s log-probability of a sampled token"):
         credit(batch(taught("0.0", [0, old], [0, teacher])), algorithm())
 
 
