@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from trainer.errors import ConfigError
 
-from .architecture import attention_heads
+from .architecture import attention_for, attention_heads
 from .model import TokenOutputs
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def context_problem(config: PreTrainedConfig, size: int) -> str | None:
         kinds.add("sliding_attention")
     if kinds:
         return f"{asked} needs full attention in all layers, but the model has {', '.join(sorted(kinds))}"
+    if attention_for(config, "padded") == "eager":
+        return f"{asked} does not work with a model of type {config.model_type}: its attention is its own"
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope in _CHANGING_ROPE:
         return f"{asked} does not work with rope_type={rope}, which depends on the row length"

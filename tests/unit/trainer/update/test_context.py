@@ -1,5 +1,5 @@
 import pytest
-from transformers import LlamaConfig, Qwen2Config
+from transformers import GPTJConfig, LlamaConfig, Qwen2Config
 from transformers.models.gemma4 import Gemma4TextConfig
 from transformers.models.lfm2 import Lfm2Config
 from transformers.models.mistral import MistralConfig
@@ -50,6 +50,11 @@ def test_heads_must_be_divisible():
 def test_layers_that_look_at_neighbours_are_refused_by_name(kind, more, word):
     with pytest.raises(ConfigError, match=word):
         check_context(model(kind, **more), 2)
+
+
+def test_attention_that_the_exchange_cannot_be_put_around_is_refused():
+    with pytest.raises(ConfigError, match="does not work with a model of type gptj"):
+        check_context(model(GPTJConfig), 2)
 
 
 def test_positions_that_depend_on_the_length_are_refused():
