@@ -55,7 +55,7 @@ class RunConfig(Branch):
     """Name of the run and of its folder."""
     root: Path = Path("var/runs")
     """Folder of all runs."""
-    seed: int = 0
+    seed: Count = 0
     """Seed of tasks, sampling and updates."""
     steps: Count = 100
     """Updates by reinforcement learning."""

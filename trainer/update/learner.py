@@ -201,6 +201,8 @@ class Learner:
         """
         began = time.monotonic()
         stage = self._begun()
+        # Dropout's masks: a repeated step has the same ones, also one that no checkpoint has a state for.
+        torch.manual_seed(_torch_seed(self.settings.seed, batch.step, self.rank))
         optimizer = stage.optimizer
         data = TrainingTensors.of(batch)
         sampled = batch.objective.plays_episodes
@@ -374,3 +376,7 @@ class Learner:
                 samples, *seen.read(self.model.world), strict=True
             )
         )
+
+
+def _torch_seed(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])

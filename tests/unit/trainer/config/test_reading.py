@@ -132,6 +132,7 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         ),
         (["rollout.groups=0"], "rollout.groups: input should be greater than or equal to 1"),
         (["learner.workers=0"], "learner.workers: "),
+        (["seed=-1"], "seed: input should be greater than or equal to 0"),
         (["learner.replicas=2", "learner.workers=4"], "set sharding=fsdp2"),
         (
             ["learner.context_parallel=2"],
