@@ -18,6 +18,8 @@ from sandbox_client.errors import (
     SandboxError,
 )
 
+from .refusals import UnplayableError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -31,6 +33,7 @@ _STATUSES: tuple[tuple[type[SandboxError], type[web.HTTPException]], ...] = (
     (ConflictError, web.HTTPConflict),
     (GoneError, web.HTTPGone),
     (RequestError, web.HTTPUnprocessableEntity),
+    (UnplayableError, web.HTTPUnprocessableEntity),
     (CapacityError, web.HTTPServiceUnavailable),
     (CallTimeout, web.HTTPGatewayTimeout),
 )

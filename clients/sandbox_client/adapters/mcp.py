@@ -28,7 +28,7 @@ from sandbox_client.errors import CounterpartFailed, PolicyError, RequestError, 
 from sandbox_contract.problems import ErrorCode
 
 from .conversation import text_of, tool_call_message
-from .refusals import refuse_texts
+from .refusals import UnplayableError, refuse_session, refuse_texts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -79,7 +79,8 @@ class InstanceServer:
         """Grade the episode.
 
         Raises SandboxError: that of the latest call if the service failed at it, after which a verdict would
-        be about an episode that was cut off; CounterpartFailed if any call came to a model's turn.
+        be about an episode that was cut off; CounterpartFailed if any call came to a model's turn, and
+        UnplayableError if any began a second session.
         """
         async with self._lock:
             await self._finish_cancelled()
@@ -111,7 +112,7 @@ class InstanceServer:
             if self.episode.finished:
                 return _answer("The episode is over; no tool can be called any more.", is_error=True)
             try:
-                if isinstance(self._failure, CounterpartFailed):
+                if isinstance(self._failure, CounterpartFailed | UnplayableError):
                     # A further call would be taken for the counterpart's message.
                     raise self._failure
                 result = await self._step(message)
@@ -142,6 +143,7 @@ class InstanceServer:
     async def _step_uncancelled(self, message: Message) -> StepResult:
         result = await self.episode.step(message)
         refuse_counterpart(result.info)
+        refuse_session(result.info)
         return result
 
     async def _finish_cancelled(self) -> None:
@@ -187,7 +189,7 @@ async def instance_server(
     """Create an instance and yield its MCP server and what it serves; release the instance at the end.
 
     Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart, and
-    RequestError if the task needs messages without a call, which MCP has no way to send.
+    UnplayableError if the task needs messages without a call, which MCP has no way to send.
     """
     async with client.episode(environment, task_id, seed=seed, params=params) as episode:
         refuse_counterpart(episode.info)

@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
 
-from sandbox_client.errors import RequestError
-
 from .conversation import assistant_message, tool_call_message
 from .http_rules import explain_failures, read_object, refuse_web_pages
 from .nemo_gym_metrics import AggregateMetricsRequest, aggregate
-from .refusals import refuse_dialogue
+from .refusals import UnplayableError, refuse_dialogue
 from .served_episode import EpisodeOverError, ServedEpisode
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ class NemoGymServer:
         )
         try:
             refuse_dialogue(served.episode.info, _NAME)
-        except RequestError:
+        except UnplayableError:
             await served.end()
             raise
         if self._closing:
@@ -195,7 +193,7 @@ async def task_rows(
 ) -> AsyncIterator[dict[str, object]]:
     """Yield a dataset row for each task: its opening messages and tools, taken from an instance of it.
 
-    ``params`` are the environment's parameters for all rows. Raises SandboxError, RequestError for a
+    ``params`` are the environment's parameters for all rows. Raises SandboxError, UnplayableError for a
     dialogue, and ValueError for what NeMo Gym cannot express: a tool with the name of a route, and an opening
     with tool calls.
     """

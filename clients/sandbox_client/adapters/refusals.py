@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_client.errors import Failure, RequestError
+from sandbox_client.errors import Failure, SandboxError
 from sandbox_contract.frames import begins_session
 from sandbox_contract.problems import ErrorCode, FailureClass
 from sandbox_contract.texts import is_dialogue, needs_texts
@@ -16,28 +16,35 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
 
 
+class UnplayableError(SandboxError):
+    """The framework cannot play the episode, which has no reward; nothing of that is the agent's failure.
+
+    It is no RequestError: that of a step may be the agent's own, after which an episode goes on.
+    """
+
+
 def refuse_dialogue(info: JsonObject, framework: str) -> None:
-    """Raise RequestError if a user would answer texts, and the framework's agents end with the first one."""
+    """Raise UnplayableError if a user would answer texts, and the framework ends with the first one."""
     if is_dialogue(info):
-        raise _refusal(
+        raise _unplayable(
             f"the task is a dialogue, in which a user answers the agent's texts; {framework} ends an episode "
             "with the first text"
         )
 
 
 def refuse_texts(info: JsonObject, framework: str) -> None:
-    """Raise RequestError if a task needs texts, and the framework sends tool calls only."""
+    """Raise UnplayableError if a task needs texts, and the framework sends tool calls only."""
     if needs_texts(info):
-        raise _refusal(
+        raise _unplayable(
             f"the task needs messages without a call, and {framework} gives the environment tool calls only"
         )
 
 
 def refuse_session(info: JsonObject) -> None:
-    """Raise RequestError if a step begins a session without history, and the framework keeps the history."""
+    """Raise UnplayableError if a step begins a session, for a framework that keeps the history."""
     if begins_session(info):
-        raise _refusal("the task has several sessions, and the framework shows the agent the earlier ones")
+        raise _unplayable("the task has several sessions, and the framework shows the agent the earlier ones")
 
 
-def _refusal(detail: str) -> RequestError:
-    return RequestError(Failure(detail, ErrorCode.INVALID_REQUEST, FailureClass.REQUEST))
+def _unplayable(detail: str) -> UnplayableError:
+    return UnplayableError(Failure(detail, ErrorCode.INVALID_REQUEST, FailureClass.REQUEST))

@@ -11,7 +11,7 @@ from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_contract.frames import begins_session, tools_of
 
 from .conversation import text_of
-from .refusals import refuse_session
+from .refusals import UnplayableError, refuse_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,12 +104,12 @@ class ServedEpisode:
 
         Raises SandboxError, and EpisodeOverError after the last step. CounterpartFailed comes again at each
         further step, which the instance would take for the counterpart's message, and so does the
-        RequestError of a second session.
+        UnplayableError of a second session.
         """
         async with self._lock:
             if self.episode.finished:
                 raise EpisodeOverError
-            if isinstance(self._failure, CounterpartFailed | RequestError):
+            if isinstance(self._failure, CounterpartFailed | UnplayableError):
                 raise self._failure
             result = await self._step(message)
             reward = result.reward if self._rewarded_by == "steps" else 0.0
@@ -133,15 +133,11 @@ class ServedEpisode:
         """Take a step, and keep a failure after which the episode has no reward."""
         try:
             result = await self.episode.step(message)
-        except RequestError:
-            raise
-        except SandboxError as error:
-            self._failure = error
-            raise
-        try:
             refuse_counterpart(result.info)
             if not self._sessions:
                 refuse_session(result.info)
+        except RequestError:
+            raise
         except SandboxError as error:
             self._failure = error
             raise

@@ -24,7 +24,7 @@ from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
 from sandbox_client.sync_client import SandboxClient
 
 from .conversation import text_of, tool_call_message
-from .refusals import refuse_texts
+from .refusals import UnplayableError, refuse_session, refuse_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ class SandboxEnvironment:
         """Release the last episode, start the row's task and return its opening messages as a text.
 
         Raises SandboxError; CounterpartFailed if a model would have to play the task's counterpart, and
-        RequestError if the task needs messages without a call, which TRL keeps to itself.
+        UnplayableError if the task needs messages without a call, which TRL keeps to itself.
         """
         self._release()
         self._reward = self._failure = None
@@ -100,12 +100,13 @@ class SandboxEnvironment:
         episode = self._episode
         if episode is None or episode.finished:
             return EPISODE_IS_OVER
-        if isinstance(self._failure, CounterpartFailed):
+        if isinstance(self._failure, CounterpartFailed | UnplayableError):
             # The instance would take a further call for the counterpart's message.
             raise self._failure
         try:
             result = episode.step(tool_call_message(name, arguments))
             refuse_counterpart(result.info)
+            refuse_session(result.info)
         except RequestError:
             raise
         except SandboxError as error:
@@ -129,7 +130,7 @@ class _ServedClass(type):
     """Arguments of ``environment_class``."""
 
 
-def _reduced(made: _ServedClass) -> str | tuple[object, ...]:
+def _reduced(made: _ServedClass) -> str | tuple[Callable[..., _ServedClass], tuple[Any, ...]]:
     """Return the arguments of a class made here; the name of a subclass, which is in the user's module."""
     return (_served_class, made.served) if "served" in vars(made) else made.__qualname__
 

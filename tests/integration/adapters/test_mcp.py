@@ -19,7 +19,8 @@ from mcp.shared.exceptions import MCPError
 
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.adapters.mcp import META, TASK_PROMPT, instance_server
-from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
+from sandbox_client.adapters.refusals import UnplayableError
+from sandbox_client.errors import CounterpartFailed, SandboxError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
@@ -77,10 +78,22 @@ async def test_an_episode_whose_counterpart_is_a_model_is_not_served(client, bac
 @pytest.mark.parametrize("texts", ["dialogue", "last"])
 async def test_a_task_that_needs_texts_is_not_served_as_mcp_has_tool_calls_only(client, backend, texts):
     backend.opening_info = {"texts": texts}
-    with pytest.raises(RequestError, match="messages without a call"):
+    with pytest.raises(UnplayableError, match="messages without a call"):
         async with instance_server(client, "tools", "echo-10"):
             pass
     assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+async def test_a_second_session_has_no_verdict_as_its_client_keeps_the_first_in_view(client, backend):
+    async with instance_server(client, "tools", "echo-10") as (server, served), Client(server) as mcp:
+        backend.step_info = {"new_session": True}
+        for _ in range(2):
+            with pytest.raises(MCPError, match="several sessions"):
+                await mcp.call_tool("shout", {})
+            backend.step_info = {}
+        with pytest.raises(UnplayableError, match="several sessions"):
+            await served.evaluate()
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
 async def test_what_a_counterpart_is_shown_is_no_answer_of_a_tool(client, backend):

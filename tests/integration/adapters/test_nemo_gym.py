@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from sandbox_client.adapters.nemo_gym import NemoGymServer, last_text, task_rows
-from sandbox_client.errors import RequestError
+from sandbox_client.adapters.refusals import UnplayableError
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -123,7 +123,7 @@ async def test_a_dialogue_is_refused_and_released_as_texts_end_an_episode(rollou
 
 async def test_no_row_is_made_of_a_dialogue(client, backend):
     backend.opening_info = {"texts": "dialogue"}
-    with pytest.raises(RequestError, match="the task is a dialogue"):
+    with pytest.raises(UnplayableError, match="the task is a dialogue"):
         [row async for row in task_rows(client, "echo", ["echo-1"])]
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 from transformers.utils import get_json_schema
 
+from sandbox_client.adapters.refusals import UnplayableError
 from sandbox_client.adapters.trl import (
     EPISODE_IS_OVER,
     SandboxEnvironment,
@@ -19,7 +20,7 @@ from sandbox_client.adapters.trl import (
     task_rows,
     tool_method,
 )
-from sandbox_client.errors import CounterpartFailed, RequestError, SandboxError
+from sandbox_client.errors import CounterpartFailed, SandboxError
 from sandbox_contract.messages import FunctionSchema
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -107,11 +108,22 @@ def test_an_episode_whose_counterpart_is_a_model_is_a_failure_without_a_reward(a
 def test_a_task_that_needs_texts_is_refused_as_trl_sends_tool_calls_only(address, backend, texts):
     backend.opening_info = {"texts": texts}
     environment = environment_class(address, "tools")()
-    with pytest.raises(RequestError, match="messages without a call"):
+    with pytest.raises(UnplayableError, match="messages without a call"):
         environment.reset(task_id="echo-10")
     assert [episode.released for episode in backend.episodes.values()] == [True]
     with pytest.raises(RuntimeError, match="no episode"):
         environment.get_reward()
+
+
+def test_a_second_session_has_no_reward_as_trl_keeps_the_first_in_view(address, backend):
+    environment = environment_class(address, "tools")()
+    environment.reset(task_id="echo-10")
+    backend.step_info = {"new_session": True}
+    for call in (environment.shout, environment.shout, environment.get_reward):
+        with pytest.raises(UnplayableError, match="several sessions"):
+            call()
+        backend.step_info = {}
+    assert [episode.steps for episode in backend.episodes.values()] == [1]
 
 
 def test_a_reward_without_an_episode_is_an_error(address):
