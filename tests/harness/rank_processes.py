@@ -11,7 +11,12 @@ from torch.multiprocessing.spawn import start_processes
 
 __all__ = ["run_rank_processes"]
 
-_PRELOADED = ["tests.harness.ranks", "tests.harness.memory", "tests.harness.weight_sync_ranks"]
+_PRELOADED = [
+    "tests.harness.gradient_buckets",
+    "tests.harness.memory",
+    "tests.harness.ranks",
+    "tests.harness.weight_sync_ranks",
+]
 """All modules with functions of ranks: there is one server of forks in a process, for all tests."""
 
 

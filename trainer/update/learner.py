@@ -343,8 +343,7 @@ class Learner:
     def _end_stage(self) -> None:
         """Free the state and gradients of a stage: there is no memory for those of two."""
         self._stage = None
-        for parameter in self.model.core.parameters():
-            parameter.grad = None
+        self.model.clear_gradients()
 
     def _begun(self) -> StageState:
         if self._stage is None:

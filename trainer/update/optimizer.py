@@ -81,11 +81,6 @@ class Optimizer:
         """Learning rate of the current step."""
         return self.config.learning_rate * rate_factor(self.config, self.done, self.steps)
 
-    def clear(self) -> None:
-        """Clear the gradients."""
-        for parameter in self.parameters.values():
-            parameter.grad = None
-
     def step(self) -> float:
         """Clip and apply gradients; collective. Returns their norm before clipping.
 

@@ -67,6 +67,7 @@ class Parallel:
             self._ddp = DistributedDataParallel(
                 core, forward_sync_buffers=False, gradient_as_bucket_view=True
             )
+            _fill_buckets(self._ddp)
 
     @property
     def world(self) -> int:
@@ -116,11 +117,35 @@ class Parallel:
             self.core.set_requires_all_reduce(last)
         return nullcontext() if last or self._ddp is None else self._ddp.no_sync()
 
+    def clear_gradients(self) -> None:
+        """Clear the gradients. Those in DDP's buckets stay there: others would be a copy beside them."""
+        for parameter in self.core.parameters():
+            if self._ddp is None:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
     def rest(self) -> None:
         """Reshard FSDP modules after a forward pass without backward, which would otherwise stay gathered."""
         for module in self.core.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
+
+
+def _fill_buckets(ddp: DistributedDataParallel) -> None:
+    """Have DDP make all gradients as views of its buckets, which it does not change afterwards; collective.
+
+    DDP orders its buckets after the first backward pass and holds the former ones meanwhile. Here that pass
+    is one over all parameters without the model, while there are no moments and no activations yet.
+    """
+    parameters = [parameter for parameter in ddp.parameters() if parameter.requires_grad]
+    ddp.reducer.prepare_for_forward()
+    ddp.reducer.prepare_for_backward([])
+    torch.stack([parameter.sum() for parameter in parameters]).sum().backward()  # type: ignore[no-untyped-call]
+    ddp.reducer._rebuild_buckets()  # noqa: SLF001 - only a forward pass of the model does it otherwise
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.zero_()
 
 
 def full(tensor: Tensor) -> Tensor:

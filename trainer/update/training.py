@@ -115,7 +115,7 @@ class Updater:
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         _begin_training(model.core, data.objective)
         model.core.detach_values = self.algorithm.value.detach and data.objective.plays_episodes
-        optimizer.clear()
+        model.clear_gradients()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
                 micro = lay_out(data.rows, indices, self.layout, model.device, temperature)

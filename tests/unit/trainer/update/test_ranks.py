@@ -76,11 +76,9 @@ def test_all_ranks_find_the_same_to_the_last_bit(together, world, way, name):
 
 @pytest.mark.parametrize(("world", "way"), ALL_WAYS)
 def test_ranks_go_on_from_their_own_checkpoint(together, world, way):
-    """Bit for bit; DDP orders its sums anew after its first step, which rounds for more than two ranks."""
-    ordered = WAYS[world][way]["sharding"] == "fsdp2" or world == 2
     for rank in range(world):
         went_on, came_back, _ = together[world][rank][way, "checkpoint"]
-        assert_same(went_on, came_back, 0.0 if ordered else 2e-7)
+        assert_same(went_on, came_back, 0.0)
 
 
 @pytest.mark.parametrize(("world", "way"), ALL_WAYS)
