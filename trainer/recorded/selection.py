@@ -6,6 +6,7 @@ The family of behaviour cloning is one selection: plain (rule ``all``), filtered
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,9 @@ def select(episodes: Sequence[RecordedEpisode], config: SelectionConfig) -> Sele
 
 
 def _values(episodes: Sequence[RecordedEpisode], by: Measure) -> list[float]:
-    return [MEASURES[by](each) or 0.0 for each in episodes]
+    """Return the episodes' values; one without is worse than any other of its duplicates."""
+    found = (MEASURES[by](each) for each in episodes)
+    return [-math.inf if value is None else value for value in found]
 
 
 _Kept = Sequence["RecordedEpisode"]

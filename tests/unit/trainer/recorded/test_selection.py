@@ -125,6 +125,11 @@ def test_of_exact_duplicates_the_best_is_kept() -> None:
     assert rows(given, deduplicate={"kind": "exact"}) == [2, 3]
 
 
+@pytest.mark.parametrize("kind", ["exact", "near"])
+def test_of_duplicates_one_that_was_graded_is_kept(kind: str) -> None:
+    assert rows([episode(row=1), episode(row=2, score=-1.0)], deduplicate={"kind": kind}) == [2]
+
+
 def test_exact_duplicates_may_differ_in_the_ids_of_calls() -> None:
     given = [calling(f"call_{row}x9", row=row, score=float(row)) for row in (1, 2)]
     assert rows(given, deduplicate={"kind": "exact"}) == [2]
