@@ -139,10 +139,10 @@ def evaluation_table(run: RunData) -> str:
 
 
 def _rows(result: EvaluationResult) -> str:
-    rows = {f"all of {result.split}": result, **result.parts()}
+    rows = [(f"all of {result.split}", result), *result.parts().items()]
     return "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(name, part)) + "</tr>"
-        for name, part in rows.items()
+        for name, part in rows
     )
 
 
@@ -164,10 +164,10 @@ def _change(run: RunData) -> str:
     first, last = run.evaluations[0], run.evaluations[-1]
     if first is last:
         return ""
-    parts = {"all tasks": (first, last)}
     earlier, later = first.parts(), last.parts()
-    parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
-    changes = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
+    parts = [("all tasks", first, last)]
+    parts += [(name, earlier[name], later[name]) for name in earlier if name in later]
+    changes = "".join(f"<li>{escape(_sentence(*part))}</li>" for part in parts)
     title = (
         "From the first to the last evaluation, on the same tasks, each counting the same (paired bootstrap):"
     )

@@ -60,13 +60,13 @@ def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
         return None
     by_name: dict[str, list[tuple[int, EvaluationResult]]] = {}
     for result in evaluations:
-        rows = {"all": result, **result.parts()}
-        for name, part in rows.items():
+        for name, part in result.parts().items():
             by_name.setdefault(name or "no difficulty", []).append((result.step, part))
-    traces = tuple(
+    parts = (
         _with_bars(name, points, PALETTE[place % len(PALETTE)])
-        for place, (name, points) in enumerate(by_name.items())
+        for place, (name, points) in enumerate(by_name.items(), 1)
     )
+    traces = (overall_success("all tasks", evaluations, PALETTE[0]), *parts)
     layout: JsonTree = {
         "xaxis": steps_axis(),
         "yaxis": {"range": [0, 1], "title": {"text": "share of episodes"}},
