@@ -15,7 +15,7 @@ _SERVICE_RIGHTS = {
     lives.name: ("SELECT", "INSERT", "UPDATE"),
     create_claims.name: ("SELECT", "INSERT", "DELETE"),
 }
-"""What a running service does with each table; only pruning removes rows of the others."""
+"""Rights that a running service needs on each table; only pruning removes rows of the others."""
 
 _MAY_CREATE = sa.text("SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)")
 _LACKS = sa.text(

@@ -37,10 +37,7 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where to write the page; default: report.html in the run's folder.",
+            "--output", "-o", metavar="FILE", help="The page; default: report.html in the run's folder."
         ),
     ] = None,
     episodes: Annotated[
@@ -78,7 +75,6 @@ def report(
         if serve:
             _serve(folders, episodes, port)
             return
-        check_writable(output)
         written = _write(folders, output, episodes)
     results().print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False, soft_wrap=True)
 
@@ -97,6 +93,7 @@ def _write(folders: Sequence[Path], output: Path | None, episodes: int) -> Path:
     from trainer.report.comparison import write_comparison
     from trainer.report.page import write_report
 
+    check_writable(output)
     if len(folders) > 1:
         return write_comparison(folders, output or folders[0].parent / _COMPARISON)
     if _is_evolution(folders[0]):

@@ -16,7 +16,7 @@ class EchoWorld(World):
             )
         self.steps_taken = 0
         info: JsonObject = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
-        info["texts"] = "last" if int(self.task["steps"]) == 1 else "dialogue"
+        info["texts"] = "last" if self.task.get("steps") == 1 else "dialogue"
         return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}], info=info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:

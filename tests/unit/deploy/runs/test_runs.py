@@ -111,8 +111,8 @@ def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
 
 @pytest.mark.parametrize(("task", "gpus", "words"), QWEN3)
 def test_a_run_for_gpus_of_80_gb_fits(task: str, gpus: int, words: list[str]) -> None:
-    """Such a GPU has 79 GiB; with 256 GB of memory, 1 TB of disk, and 2 GB in /dev/shm."""
-    machine = Machine(gpus, 79 * GIB, 256 * 10**9, 2 * 10**9, 10**12)
+    """Such a GPU has 79 GiB; with 256 GB of memory, 1 TB of disk, and 3 GB in /dev/shm for adapters."""
+    machine = Machine(gpus, 79 * GIB, 256 * 10**9, 3 * 10**9, 10**12)
     run = read_run(FOLDER / f"{task}_{gpus}gpu.toml", words)
     plan = capacity_plan(run, machine)
     assert plan.problems == ()

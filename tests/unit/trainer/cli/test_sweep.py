@@ -94,7 +94,7 @@ def test_each_trial_may_push_to_a_place_of_its_own(run_file):
 
 
 def leave_offline_trial(folder, losses):
-    """What a finished trial on given data leaves: SFT, then a reward model."""
+    """Write the metrics of a finished trial on given data: SFT, then a reward model."""
     tracker = JsonlTracker(folder / "metrics.jsonl")
     tracker.log(0, {"loss/sft": 9.0, "time/update": 1.0})
     for step, loss in enumerate(losses, 1):

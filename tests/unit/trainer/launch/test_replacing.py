@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> RunConfig:
 
 @pytest.fixture
 def model(config: RunConfig) -> Path:
-    """What an earlier run has trained."""
+    """The weights that an earlier run has trained."""
     folder = RunFolder.open(config, resume=False)
     folder.model.mkdir()
     (folder.model / "weights").touch()

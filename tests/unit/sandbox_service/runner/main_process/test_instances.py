@@ -30,7 +30,7 @@ def test_an_episode_runs_from_create_to_release(echo_box: RunnerBox) -> None:
         "task_id": "t",
         "observation": {"messages": [{"role": "user", "content": "hi"}]},
         "tools": [],
-        "info": {},
+        "info": {"texts": "dialogue"},
     }
     first = echo_box.step("a", "hello")
     assert json.loads(first.body) == {
