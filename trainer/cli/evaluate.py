@@ -17,7 +17,7 @@ from .evaluation_tables import evaluation_view
 from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .output_files import check_apart, check_writable
 from .placing import on_this_machine
-from .terminal import FAILED, explained, notes, results, write_json
+from .terminal import FAILED, explained, notes, results, warn, write_json
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -126,6 +126,8 @@ def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str |
             raise ConfigError("--model and --policy name two things to evaluate: choose one of them")
         notes().print(f"evaluating the policy {policy} ...", markup=False)
         return driver.evaluate_baseline(config, policy)
+    if (sentence := driver.recover(config)) is not None:
+        warn(sentence)
     exported = config.folder / "model"
     chosen = model if model is not None else exported if exported.exists() else None
     if chosen is not None and not chosen.is_dir():

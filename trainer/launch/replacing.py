@@ -78,7 +78,9 @@ def recover(config: RunConfig) -> str | None:
         return None
     with suppress(OSError):  # a file system without locks: assume that no driver is running
         if is_locked(aside):
-            raise ConfigError(f"another process is replacing the run in {folder}; end it first")
+            raise ConfigError(
+                f"another process is replacing the run in {folder}: wait until the new one trains, or end it"
+            )
     if _has_begun(folder):
         raise ConfigError(
             f"{aside} is an earlier run that --force set aside, and the one in {folder} has begun without "

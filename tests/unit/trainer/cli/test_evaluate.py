@@ -84,3 +84,14 @@ def test_results_and_page_of_an_evaluation_are_two_files(run_file, tmp_path):
     driver, file = FakeDriver(), tmp_path / "both"
     assert run("evaluate", run_file, "-o", file, "--html", file, driver=driver).exit_code == 2
     assert driver.calls == []
+
+
+def test_a_run_that_a_killed_start_set_aside_is_evaluated(run_file, tmp_path):
+    class Recovering(FakeDriver):
+        def recover(self, config):
+            (config.folder / "model").mkdir(parents=True)
+            return "the earlier run is back"
+
+    done = run("evaluate", run_file, "name=mine", driver=Recovering())
+    assert "warning: the earlier run is back" in done.stderr
+    assert f"evaluating {tmp_path / 'mine' / 'model'}" in done.stderr.replace("\n", "")
