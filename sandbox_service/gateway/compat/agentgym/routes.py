@@ -24,6 +24,7 @@ from .dialects import DIALECTS
 from .operations import AgentGymOperations
 
 if TYPE_CHECKING:
+    from sandbox_contract.problems import Problem
     from sandbox_service.environments.registry import Registry
     from sandbox_service.errors import ServiceError
     from sandbox_service.gateway.bodies import BodyParser
@@ -132,8 +133,17 @@ def _error_response_of(dialect: ServerDialect) -> Callable[[HttpExchange, Servic
         exchange.error = problem.code
         failure = {"error": problem.detail, "code": problem.code, "failure_class": problem.failure_class}
         body = json.dumps(failure, ensure_ascii=False).encode()
-        # WebShop's client retries after 503 and gives up after any other status.
-        status = (503 if problem.status == 429 else problem.status) if dialect.plain else 200
+        status = _plain_status(problem) if dialect.plain else 200
         return HttpResponse(status, body, headers=error_headers(problem))
 
     return error_response
+
+
+def _plain_status(problem: Problem) -> int:
+    """Return the status of an error for WebShop's client, which repeats a request after 503 and no other one.
+
+    What it sends has no key, so that a step whose outcome is unknown would be executed twice.
+    """
+    if problem.retryable and problem.code is not ErrorCode.OUTCOME_UNKNOWN:
+        return 503 if problem.status == 429 else problem.status
+    return 500 if problem.status == 503 else problem.status

@@ -229,6 +229,15 @@ async def test_webshops_client_is_asked_to_retry_when_there_is_no_room(http, bac
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "2")
 
 
+@pytest.mark.parametrize("code", [ErrorCode.OUTCOME_UNKNOWN, ErrorCode.IMAGE_MISSING])
+async def test_webshops_client_is_not_asked_to_repeat_what_may_have_been_executed(http, backend, code):
+    client = await made(WebShop, http)
+    await client.reset(0)
+    backend.failures[Op.STEP] = ServiceError(code)
+    reply = await http.post("/agentgym/webshop/step", json={"env_idx": client.env_id, "action": "search[x]"})
+    assert (reply.status_code, reply.json()["code"]) == (500, code)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
