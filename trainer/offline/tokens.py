@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TurnSpan:
-    """Tokens ``[start, end)`` of a conversation are a turn."""
+    """Tokens ``[start, end)`` of a conversation are a turn, or one of several calls of a turn."""
 
     start: int
     end: int
+    number: int
+    """The turn's number in the conversation."""
     trained: bool
 
 
@@ -47,7 +49,8 @@ class TokenizedConversation:
 
     def cut(self, limit: int) -> TokenizedConversation:
         """Return the conversation up to its last turn that ends within ``limit`` tokens."""
-        kept = tuple(turn for turn in self.turns if turn.end <= limit)
+        beyond = next((turn.number for turn in self.turns if turn.end > limit), len(self.turns))
+        kept = tuple(turn for turn in self.turns if turn.number < beyond)
         return TokenizedConversation(self.token_ids[: kept[-1].end] if kept else (), kept)
 
     def sample(self, name: str, group: int, *, weight: float = 1.0, preferred: bool | None = None) -> Sample:
@@ -55,8 +58,8 @@ class TokenizedConversation:
         length = len(self.token_ids)
         mask_T = np.zeros(length, dtype=np.bool_)
         turns_T = np.full(length, -1, dtype=np.int32)
-        for number, turn in enumerate(self.turns):
-            turns_T[turn.start : turn.end] = number
+        for turn in self.turns:
+            turns_T[turn.start : turn.end] = turn.number
             mask_T[turn.start : turn.end] = turn.trained
         mask_T[:1] = False  # nothing comes before the first token, so it has no probability
         return Sample(
@@ -93,6 +96,8 @@ def tokenize_conversation(
     messages = numbered([*prompt, *read])
     tokens = chat.opening(messages[: len(prompt)], tools)
     turns: list[TurnSpan] = []
+    places = (place for place, message in enumerate(completion) if message.role == "assistant")
+    numbers = {place: number for number, place in enumerate(places)}
     between: list[Message] = []
     for place, message in _played(messages[len(prompt) :], one_call=chat.one_call):
         given = completion[place]
@@ -107,7 +112,7 @@ def tokenize_conversation(
             tokens += chat.turn(message, tokens)
         else:
             tokens += chat.displayed_turn(given.content or "", message, tokens)
-        turns.append(TurnSpan(start, len(tokens), trained=place not in skipped))
+        turns.append(TurnSpan(start, len(tokens), numbers[place], trained=place not in skipped))
     return TokenizedConversation(tuple(tokens), tuple(turns))
 
 

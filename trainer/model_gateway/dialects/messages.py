@@ -158,11 +158,17 @@ def _blocks(reply: ModelReply) -> Iterator[JsonObject]:
     if message.content or not message.tool_calls:
         yield {"type": "text", "text": message.content or ""}
     for call in message.tool_calls or ():
-        decoded = decode_json(arguments_text(call))
-        arguments = decoded[0] if decoded is not None else None
-        # The dialect has no place for arguments that are no object; the agent sees that they are missing.
-        shown = arguments if isinstance(arguments, dict) else {}
-        yield {"type": "tool_use", "id": call.id, "name": call.function.name, "input": shown}
+        yield {"type": "tool_use", "id": call.id, "name": call.function.name, "input": _input(call)}
+
+
+def _input(call: ToolCall) -> JsonObject:
+    """Return a call's arguments; an empty object where they are none, for which the dialect has no place."""
+    text = arguments_text(call)
+    decoded = decode_json(text)
+    if decoded is None:
+        return {}
+    arguments, end = decoded
+    return arguments if isinstance(arguments, dict) and not text[end:].strip() else {}
 
 
 def _in_deltas(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_contract.messages import Message
+from tests.harness.template_families import chat_with
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config import ProcessRewardModelStageConfig
 from trainer.errors import DataError
@@ -44,6 +45,28 @@ def test_a_row_is_read_behind_each_step(tmp_path):
     assert [text.count("second") for text in texts] == [0, 1]
     assert ends[-1] == len(sample) - 1
     assert sample.rewards_T[ends].tolist() in ([0.25, 0.0], [0.25, 1.0])
+
+
+def test_a_label_of_several_calls_is_behind_the_last_one_where_each_is_rendered_apart(tmp_path):
+    chat = chat_with("gptoss", tool_format="harmony")
+    calls = [{"id": f"c{name}", "function": {"name": name, "arguments": "{}"}} for name in "ab"]
+    answers = [{"role": "tool", "tool_call_id": each["id"], "content": "seen"} for each in calls]
+    said = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "tool_calls": calls},
+        *answers,
+        {"role": "assistant", "content": "done"},
+    ]
+    messages = tuple(map(Message.model_validate, said))
+    labelled = RecordedEpisode(
+        messages, RowOrigin("steps.jsonl", 0), task_id="t", step_labels={"correctness": (0.25, 1.0)}
+    )
+    made = stage(tmp_path, [labelled], held_out=0.0, batch=1)
+    (sample,) = stage_batches(made, stage_records(made), 0, 2048, chat).get_batch(0).samples
+    first, last = sample.mask_T.nonzero()[0].tolist()
+    assert sample.rewards_T[[first, last]].tolist() == [0.25, 1.0]
+    assert chat.decode(sample.token_ids_T[:first].tolist()).rstrip().endswith("<|call|>")
+    assert last == len(sample) - 1
 
 
 def test_each_dimension_has_rows_of_its_own_and_unknown_labels_are_left_out(tmp_path):

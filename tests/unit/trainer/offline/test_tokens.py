@@ -122,6 +122,8 @@ def test_several_calls_are_turns_of_their_own_where_the_template_has_one() -> No
     text = chat.decode(recorded.token_ids)
     assert text.index("functions.look to=assistant") > text.index("functions.python to=assistant")
     assert [turn.trained for turn in recorded.turns] == [True, True, False]
+    assert [turn.number for turn in recorded.turns] == [0, 0, 1]
+    assert not recorded.cut(recorded.turns[1].end - 1).turns
 
 
 @pytest.mark.parametrize(
