@@ -132,10 +132,11 @@ class HttpPolicy:
         deadline = time.monotonic() + limit_s
         grace_s = self._limits.answer_s if self._route.abort_path else 0.0
         so_far = Continuation(replace(request, max_tokens=room))
+        refusals: list[str] = []
         try:
             async with asyncio.timeout(limit_s + grace_s):
                 while not so_far.complete:
-                    part = await self._part(so_far.next_request(), deadline)
+                    part = await self._part(so_far.next_request(), deadline, refusals)
                     so_far = so_far.then(part)
                     if part.finish is not Finish.ABORT:
                         return so_far.ended(part.finish)
@@ -144,7 +145,8 @@ class HttpPolicy:
                     # A server that loads weights may end requests at once, again and again.
                     await asyncio.sleep(0 if part.token_ids else self._limits.retry_s)
         except TimeoutError as error:
-            raise Stalled(late) from error
+            last = f"; its last failed attempt: {refusals[-1]}" if refusals else ""
+            raise Stalled(late + last) from error
         if not so_far.token_ids:
             raise Stalled(late)
         return so_far.ended(Finish.LENGTH if so_far.complete else Finish.TIMEOUT)
@@ -168,13 +170,13 @@ class HttpPolicy:
         except ValidationError:
             return None
 
-    async def _part(self, request: GenerationRequest, deadline: float) -> Generation:
+    async def _part(self, request: GenerationRequest, deadline: float, refusals: list[str]) -> Generation:
         name = uuid4().hex
         body = self._route.body(self.model, request, name)
         limit_s = max(0.0, deadline - time.monotonic()) if self._route.abort_path else None
         async with aborted_after(limit_s, lambda: self._abort(name)):
             headers = {"X-Session-ID": request.key.trajectory_id}
-            answer = await self._requests.send("POST", self._route.path, body, headers)
+            answer = await self._requests.send("POST", self._route.path, body, headers, refusals)
         return self._route.read(answer.accepted()).generation
 
     async def _abort(self, name: str) -> None:

@@ -54,8 +54,9 @@ class HttpRequests:
         Args:
             http: the session, with the server's address.
             retry_s: the first pause before a request is repeated; each further one is twice as long.
-            unreachable_s: time for which a request is repeated after it has failed. It begins again where an
-                attempt failed later than that: the server has worked on it for so long.
+            unreachable_s: time for which a request is repeated after it has failed. It begins again, once,
+                where an attempt failed later than that, since the server has worked on it for so long. A
+                proxy with a time limit would end every attempt.
         """
         self._http = http
         self._retry_s = retry_s
@@ -67,13 +68,17 @@ class HttpRequests:
         path: str,
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
+        refusals: list[str] | None = None,
     ) -> HttpAnswer:
         """Return the answer; repeat requests that were not served, for a while.
+
+        The reason why each attempt failed is appended to ``refusals``, for callers with a time limit.
 
         Raises EngineLost when the server stays away.
         """
         pause_s = self._retry_s
         until: float | None = None
+        renewed = False
         while True:
             began = time.monotonic()
             try:
@@ -83,8 +88,12 @@ class HttpRequests:
                 why = answer.refusal
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
                 why = f"{type(error).__name__}: {error}"
+            if refusals is not None:
+                refusals.append(why)
             now = time.monotonic()
-            if until is None or now - began > self._unreachable_s:
+            long = now - began > self._unreachable_s
+            if until is None or (long and not renewed):
+                renewed = until is not None
                 pause_s, until = self._retry_s, now + self._unreachable_s
             if now + pause_s >= until:
                 raise EngineLost(f"the server did not serve {path} for {self._unreachable_s:g} s: {why}")

@@ -131,6 +131,18 @@ async def test_a_turn_that_breaks_off_after_long_sampling_is_repeated(fault):
         assert (await policy.generate(request())).token_ids == (4, 5, 6, 7)
 
 
+async def test_a_turn_that_a_proxy_always_ends_is_sampled_three_times_at_most():
+    fake = FakeVllmServer()
+    async with (
+        fake.serving() as url,
+        open_http_policy(url, limits=replace(LIMITS, unreachable_s=0.1)) as policy,
+    ):
+        fake.faults, fake.before_fault_s, asked = [504] * 100, 0.2, len(fake.asked)
+        with pytest.raises(EngineLost, match="the server answered 504: planned"):
+            await policy.generate(request())
+        assert len(fake.asked) <= asked + 3
+
+
 async def test_a_server_that_stays_away_is_lost():
     limits = replace(LIMITS, unreachable_s=0.02)
     fake = FakeVllmServer()
@@ -169,6 +181,16 @@ async def test_a_turn_that_is_not_sampled_within_its_limit_is_a_stall_and_leaves
         with pytest.raises(Stalled, match=r"turn 0 of episode 0\.0 was not sampled within 0\.05 s"):
             await policy.generate(request(limit_s=0.05))
         await until(lambda: fake.gone == 1)
+
+
+async def test_a_turn_that_was_refused_until_its_limit_says_why():
+    fake = FakeVllmServer(generate=False)
+    async with fake.serving() as url, open_http_policy(url, limits=LIMITS) as policy:
+        fake.faults = [503] * 10_000
+        with pytest.raises(
+            Stalled, match=r"within 0\.2 s; its last failed attempt: the server answered 503: pl"
+        ):
+            await policy.generate(request(limit_s=0.2))
 
 
 async def test_log_probabilities_before_temperature_are_recognised_and_refused_where_they_would_be_wrong():
