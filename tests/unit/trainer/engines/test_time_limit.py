@@ -23,7 +23,9 @@ async def test_a_request_is_aborted_until_it_has_ended():
     server = Server(known_after=3)
     async with aborted_after(0.0, server.abort, every_s=0.001):
         await asyncio.wait_for(server.ended.wait(), 30)
-    assert server.aborts == 4
+    aborts = server.aborts
+    await asyncio.sleep(0.02)
+    assert server.aborts == aborts >= 4
 
 
 async def test_a_request_without_a_limit_or_within_it_is_not_aborted():
