@@ -17,14 +17,14 @@ from sandbox_service.errors import OverCapacityError, ServiceError
 
 from .body_reader import ClientDisconnected
 from .exchange import ABANDONED
-from .responses import problem_response, send_response, start_response
+from .responses import send_response, start_response
 
 if TYPE_CHECKING:
     from starlette.types import Message, Send
 
     from .exchange import HttpExchange
     from .held_bytes import HeldBytes
-    from .responses import HttpResponse
+    from .responses import ErrorResponse, HttpResponse
 
 
 LARGE = 64 * 1024
@@ -121,12 +121,15 @@ class AnswerEnded(Exception):  # noqa: N818 - the client has what there is to se
 class PassedAnswer:
     """Passes on the messages of an application's answer, which begins when its first bytes have room."""
 
-    def __init__(self, sender: AnswerSender, exchange: HttpExchange, send: Send) -> None:
+    def __init__(
+        self, sender: AnswerSender, exchange: HttpExchange, send: Send, error_response: ErrorResponse
+    ) -> None:
         self.started = False
         """Something was sent."""
         self._sender = sender
         self._exchange = exchange
         self._send = send
+        self._error_response = error_response
         self._start: Message | None = None
 
     async def send(self, message: Message) -> None:
@@ -144,7 +147,7 @@ class PassedAnswer:
             # Without its end, the client knows that an answer which has begun is incomplete.
             if not self.started:
                 self.started = True
-                await send_response(self._send, exchange, problem_response(exchange, error))
+                await send_response(self._send, exchange, self._error_response(exchange, error))
             raise AnswerEnded(error.code) from None
         if self._start is not None:
             start, self._start = self._start, None

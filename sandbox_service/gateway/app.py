@@ -184,14 +184,14 @@ class Gateway:
         if exchange.method == "HEAD":
             # FastAPI's routes have no HEAD; its response is that of GET without the body.
             inner["method"] = "GET"
-        answer = PassedAnswer(self._answers, exchange, send)
+        respond = error_page if is_console(exchange.path) else problem_response
+        answer = PassedAnswer(self._answers, exchange, send, respond)
         try:
             self._authenticate(exchange)
             if self._queue is not None and exchange.tenant:
                 exchange.permit = await self._queue.acquire(exchange.tenant)
             await self._rest(inner, receive, answer.send)
         except ServiceError as error:
-            respond = error_page if is_console(exchange.path) else problem_response
             await send_response(send, exchange, respond(exchange, error))
         except AnswerEnded as ended:
             # FastAPI's application has taken it for a defect.
@@ -201,9 +201,7 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
             self._log.log_defect(exchange, error)
             if not answer.started:
-                await send_response(
-                    send, exchange, problem_response(exchange, ServiceError(ErrorCode.INTERNAL))
-                )
+                await send_response(send, exchange, respond(exchange, ServiceError(ErrorCode.INTERNAL)))
         finally:
             template = getattr(inner.get("route"), "path", None)
             exchange.route = template or exchange.route

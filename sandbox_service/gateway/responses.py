@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode
 
@@ -34,6 +34,10 @@ class HttpResponse:
     headers: tuple[Header, ...] = ()
     counted: bool = False
     """Its parts were counted when they came, among the answers in memory."""
+
+
+ErrorResponse: TypeAlias = "Callable[[HttpExchange, ServiceError], HttpResponse]"
+"""The function that makes the response of an error."""
 
 
 def problem_response(exchange: HttpExchange, error: ServiceError) -> HttpResponse:

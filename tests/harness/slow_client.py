@@ -13,6 +13,7 @@ class SlowClient:
     def __init__(self, key: str = "k") -> None:
         self.reads = asyncio.Event()
         self.status = 0
+        self.media_type = ""
         self.body = b""
         self.complete = False
         self._key = key
@@ -20,6 +21,7 @@ class SlowClient:
     async def send(self, message: dict) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.media_type = dict(message["headers"]).get(b"content-type", b"").decode()
             return
         if self.body:
             await self.reads.wait()

@@ -130,3 +130,22 @@ async def test_a_download_that_finds_no_room_fetches_no_further_episodes(caplog)
     assert backend.asked_for_parts == 1
     other.reads.set()
     await reading
+
+
+async def test_a_page_of_the_console_that_finds_no_room_is_the_page_of_the_error():
+    backend = EchoBackend()
+    app = app_of(backend)
+    instance_id = await instance_of(app, backend, MIB)
+    long = {"messages": [{"role": "assistant", "content": "x" * 100 * KIB}]}
+    backend.episodes[instance_id].further = [
+        {"operation": "step", "request": {}, "result": {"observation": long}}
+    ]
+    other, client = SlowClient(), SlowClient()
+    reading = asyncio.create_task(other.ask(app, "GET", FILE.format(instance_id)))
+    await until(lambda: other.body)
+    client.reads.set()
+    await client.ask(app, "GET", f"/console/episodes/{instance_id}")
+    assert (client.status, client.media_type) == (429, "text/html; charset=utf-8")
+    assert b"answers that are being sent of this tenant leave no further room" in client.body
+    other.reads.set()
+    await reading
