@@ -70,7 +70,8 @@ class EpisodeDownload(StreamingResponse):
     """A file with a line for each episode of a plan.
 
     An episode that was removed since the plan was made, or has no line in the format, is left out. If another
-    error interrupts the download, its last chunk is missing: clients know by it that the file is incomplete.
+    error interrupts the download after ``begin``, its last chunk is missing: clients know by it that the file
+    is incomplete.
     """
 
     def __init__(
@@ -94,7 +95,13 @@ class EpisodeDownload(StreamingResponse):
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
         }
-        super().__init__(self._lines(wanted), headers=headers, media_type="application/jsonl")
+        self._parts = self._lines(wanted)
+        self._first = b""
+        super().__init__(self._content(), headers=headers, media_type="application/jsonl")
+
+    async def begin(self) -> None:
+        """Fetch the first line. Raises ServiceError while an error can still be the answer."""
+        self._first = await anext(self._parts, b"")
 
     async def stream_response(self, send: Send) -> None:
         """Send the lines; leave the answer unfinished on an error."""
@@ -102,6 +109,11 @@ class EpisodeDownload(StreamingResponse):
             await super().stream_response(send)
         except ServiceError as error:
             self._exchange.error = error.code
+
+    async def _content(self) -> AsyncIterator[bytes]:
+        yield self._first
+        async for part in self._parts:
+            yield part
 
     async def _lines(self, instance_ids: Sequence[str]) -> AsyncIterator[bytes]:
         for instance_id in instance_ids:

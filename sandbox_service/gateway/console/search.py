@@ -115,7 +115,9 @@ class ConsoleSearch:
         except FormError as error:
             raise ServiceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         plan = (await self._select(request, query)).download
-        return EpisodeDownload(self._dispatcher, self._queue, exchange, plan, line_format)
+        download = EpisodeDownload(self._dispatcher, self._queue, exchange, plan, line_format)
+        await download.begin()
+        return download
 
     async def _select(self, request: Request, query: EpisodeQuery) -> SearchedEpisodes:
         looked_at = await search_episodes(self._dispatcher, exchange_of(request), query.without_outcome())

@@ -133,7 +133,10 @@ async def test_a_range_that_cannot_be_is_named_and_nothing_is_searched(keyed, ba
     assert backend.calls == []
 
 
-async def test_an_error_of_the_search_is_a_page(keyed, backend):
-    backend.failures[Op.SEARCH] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
+@pytest.mark.parametrize("op", [Op.SEARCH, Op.TRAJECTORY], ids=["search", "line"])
+async def test_a_download_that_fails_before_its_first_line_is_the_page_of_the_error(keyed, backend, op):
+    await play(keyed, backend, "a", 1.0)
+    backend.failures[op] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "s1 is away", retry_after_s=2.0)
     reply = await keyed.get(EXPORT, headers=ADA)
     assert (reply.status_code, reply.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert (reply.headers["retry-after"], "s1 is away" in reply.text) == ("2", True)
