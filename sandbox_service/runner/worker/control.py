@@ -43,9 +43,12 @@ class ControlSocket:
         """Wait for the next answer, which must be of a kind. Raises OSError when the launcher refused."""
         poll = select.poll()
         poll.register(self.end, select.POLLIN)
-        if not poll.poll(_SOON_S * 1000):
-            self._on_wait()
+        waits = False
         while True:
+            # Before each message: the reports of ended processes come soon, and the answer after them may not.
+            if not waits and not poll.poll(_SOON_S * 1000):
+                waits = True
+                self._on_wait()
             try:
                 message, _ = receive(self.end, ANSWERS)
             except EOFError as error:
