@@ -69,8 +69,8 @@ class EngineConfig(Branch):
     """Seconds between health checks."""
     hung_s: Seconds = 60.0
     """Time in which an engine has to answer a health check; then it is ended and started again. A step of the
-    model must be shorter: raise it for a large model on a slow CPU. The calls of a weight sync may take
-    longer, up to ``sync.timeout_s``.
+    model must be shorter: raise it for a large model on a slow CPU. A load of weights may take longer,
+    up to ``sync.timeout_s``; a transfer over NCCL may not, since it never ends if the learner dies.
     """
     restarts: Positive = 10
     """Limit of restarts of one engine in a run."""

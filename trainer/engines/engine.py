@@ -13,7 +13,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from .backend import EngineBackend, Part, PauseMode
     from .generation import GenerationRequest
     from .options import EngineOptions
+
+
+_WITH_LEARNER = frozenset(
+    {"init_weight_transfer_engine", "shutdown_weight_transfer_engine", "update_weights"}
+)
+"""Calls that wait for the learner where the transfer is collective."""
 
 
 class Engine:
@@ -216,7 +222,8 @@ class Engine:
         """Return the state, after the model's loop has answered. Raises EngineLost when it is gone.
 
         The loop is not asked while it loads weights, sleeps or wakes, unless that has taken as long as a
-        weight sync may: a health check would take a long load for a hung loop.
+        weight sync may: a health check would take a long load for a hung loop. It is asked during a transfer
+        over NCCL, which never ends after the death of the learner.
         """
         if (why := self.find_failure()) is not None:
             raise EngineLost(why)
@@ -248,7 +255,8 @@ class Engine:
             raise self._broken(f"{method} failed: {type(error).__name__}: {error}") from error
 
     async def _call_model(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
-        with self._occupying():
+        collective = self._options.transfer == "nccl" and method in _WITH_LEARNER
+        with nullcontext() if collective else self._occupying():
             return await self._backend.call_engine(method, arguments)
 
     @contextmanager

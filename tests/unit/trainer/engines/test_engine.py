@@ -190,6 +190,21 @@ async def test_a_load_that_passes_the_limit_of_a_weight_sync_excuses_no_a_silent
     await asyncio.gather(loading, asked)
 
 
+@pytest.mark.parametrize("name", ["update", "connection"])
+async def test_an_engine_that_waits_for_a_learner_over_nccl_is_asked_since_the_learner_may_be_gone(
+    backend, options, name
+):
+    engine = Engine(backend, replace(options, transfer="nccl"))
+    backend.free.clear()
+    waiting = asyncio.create_task(OCCUPYING[name](engine))
+    await until(lambda: backend.calls)
+    asked = asyncio.create_task(engine.get_status())
+    await until(lambda: backend.checks)
+    assert not asked.done()
+    backend.free.set()
+    await asyncio.gather(waiting, asked)
+
+
 async def test_half_an_update_is_never_sampled_with(backend, options):
     engine = Engine(backend, options)
     await engine.begin_update(contents=True)
