@@ -107,7 +107,7 @@ class GrowingAnswer:
 
 
 class AnswerEnded(Exception):  # noqa: N818 - the client has what there is to send
-    """An answer of FastAPI's application is over: it was refused, cut off, or its client reads too slowly.
+    """An answer of FastAPI's application is over: it was refused, or its client reads too slowly.
 
     The application has no handler for it: to its framework, an answer that was refused has begun.
     """
@@ -119,7 +119,11 @@ class AnswerEnded(Exception):  # noqa: N818 - the client has what there is to se
 
 
 class PassedAnswer:
-    """Passes on the messages of an application's answer, which begins when its first bytes have room."""
+    """Passes on the messages of an application's answer.
+
+    One that announces its length counts as a whole before it begins, so that it is refused or sent
+    completely. The route of any other answer counts what it holds in memory.
+    """
 
     def __init__(
         self, sender: AnswerSender, exchange: HttpExchange, send: Send, error_response: ErrorResponse
@@ -130,32 +134,32 @@ class PassedAnswer:
         self._exchange = exchange
         self._send = send
         self._error_response = error_response
-        self._start: Message | None = None
 
     async def send(self, message: Message) -> None:
         """Send a message of the answer. Raises AnswerEnded once there is nothing more to send."""
-        exchange = self._exchange
         if message["type"] == "http.response.start":
-            own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
-            self._start = {**message, "headers": [*message["headers"], *own]}
+            await self._begin(message)
             return
-        if exchange.method == "HEAD":
+        if self._exchange.method == "HEAD":
             message = {**message, "body": b""}
         try:
-            self._sender.admit(exchange, len(message.get("body", b"")))
-        except ServiceError as error:
-            # Without its end, the client knows that an answer which has begun is incomplete.
-            if not self.started:
-                self.started = True
-                await send_response(self._send, exchange, self._error_response(exchange, error))
-            raise AnswerEnded(error.code) from None
-        if self._start is not None:
-            start, self._start = self._start, None
-            self.started = True
-            exchange.status = start["status"]
-            await self._send(start)
-        try:
-            await self._sender.send_body(self._send, exchange, message)
+            await self._sender.send_body(self._send, self._exchange, message)
         except ClientDisconnected:
             raise AnswerEnded from None
-        self._sender.release(exchange)
+
+    async def _begin(self, start: Message) -> None:
+        exchange = self._exchange
+        self.started = True
+        try:
+            self._sender.admit(exchange, 0 if exchange.method == "HEAD" else _length_of(start))
+        except ServiceError as error:
+            await send_response(self._send, exchange, self._error_response(exchange, error))
+            raise AnswerEnded(error.code) from None
+        exchange.status = start["status"]
+        own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
+        await self._send({**start, "headers": [*start["headers"], *own]})
+
+
+def _length_of(start: Message) -> int:
+    """Return the bytes that an answer announces; 0 for a stream."""
+    return next((int(value) for name, value in start["headers"] if name == b"content-length"), 0)

@@ -249,7 +249,9 @@ def build_app(
     manager = ManagerRoutes(compat, dispatcher, registry, parser)
     agentgym = AgentGymRoutes(dispatcher, registry, parser)
     authenticator = Authenticator(config.keys, insecure=config.insecure, host_names=config.host_names)
-    consoles = console_routers(dispatcher, registry, metrics, authenticator, queue, config.console_runs)
+    consoles = console_routers(
+        dispatcher, registry, metrics, authenticator, queue, bounds.answers, config.console_runs
+    )
     return Gateway(
         [*native.list_routes(), *compat.list_routes(), *manager.list_routes(), *agentgym.list_routes()],
         _rest(dispatcher, registry, metrics, bounds.bodies, config, consoles),

@@ -1,6 +1,7 @@
 """Send episodes as lines, as an export of the trajectory store writes them.
 
-The lines are fetched one after another from the supervisors, so that an episode is held in memory at a time.
+The lines are fetched one after another from the supervisors, so that an episode is held in memory at a time,
+where it counts among the answers until its line is sent.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.trajectories.search import EpisodeSummary
 
+    from .answer_sender import AnswerSender
     from .dispatch import Dispatcher
     from .exchange import HttpExchange
     from .fair_queue import FairQueue
@@ -78,12 +80,14 @@ class EpisodeDownload(StreamingResponse):
         self,
         dispatcher: Dispatcher,
         queue: FairQueue | None,
+        answers: AnswerSender,
         exchange: HttpExchange,
         plan: DownloadPlan,
         line_format: LineFormat = LineFormat.JSONL,
     ) -> None:
         self._dispatcher = dispatcher
         self._queue = queue
+        self._answers = answers
         self._exchange = exchange
         self._line_format = line_format
         # The answer to HEAD has no body, so that there is nothing to fetch.
@@ -117,8 +121,11 @@ class EpisodeDownload(StreamingResponse):
 
     async def _lines(self, instance_ids: Sequence[str]) -> AsyncIterator[bytes]:
         for instance_id in instance_ids:
-            for part in await self._line(instance_id):
-                yield part
+            parts = await self._line(instance_id)
+            self._answers.admit(self._exchange, sum(map(len, parts)))
+            while parts:
+                yield parts.pop(0)
+            self._answers.release(self._exchange)
 
     async def _line(self, instance_id: str) -> list[bytes]:
         # Each line takes its turn among the tenants' requests, or a download would count as a single one.

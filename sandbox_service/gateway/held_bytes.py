@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 
 from sandbox_service.errors import OverCapacityError
-from sandbox_service.wire.frames import MAX_BODY
 
 _RETRY_S = 1.0
 _MIB = 1024 * 1024
@@ -38,9 +37,10 @@ class HeldBytes:
         return self._all
 
     def take_bytes(self, tenant: str, size: int) -> None:
-        """Count further bytes of a tenant; the first ones have room up to a frame, however low its bound is.
+        """Count further bytes of a tenant. Raises OverCapacityError(QUEUE_FULL) over a bound.
 
-        Raises OverCapacityError(QUEUE_FULL) over a bound.
+        The first ones may exceed the tenant's bound, and if no other tenant holds any, that of all: what is
+        larger than a bound would otherwise never have room.
         """
         held = self._held[tenant]
         if tenant == _KEYLESS:
@@ -62,7 +62,7 @@ class HeldBytes:
     def _check(self, held: int, size: int) -> None:
         if self._all and self._all + size > self._most - (self._reserve if held else 0):
             raise self._no_room("all tenants", self._most, "server.bodies_mib")
-        if held + size > (self._most_of_one if held else max(self._most_of_one, MAX_BODY)):
+        if held and held + size > self._most_of_one:
             raise self._no_room("this tenant", self._most_of_one, "quota.bodies_mib")
 
     def _no_room(self, whose: str, most: int, setting: str = "") -> OverCapacityError:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.answer_sender import AnswerSender
     from sandbox_service.gateway.auth import Authenticator
     from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.fair_queue import FairQueue
@@ -28,13 +29,14 @@ def console_routers(
     metrics: Metrics,
     authenticator: Authenticator,
     queue: FairQueue | None,
+    answers: AnswerSender,
     runs: Mapping[str, str],
 ) -> tuple[APIRouter, ...]:
     """Return the routers of the console; ``runs`` are the folders of training runs by tenant."""
     return (
         ConsoleRuns(runs).build_router(),
         ConsoleTasks(dispatcher, registry).build_router(),
-        ConsoleSearch(dispatcher, registry, queue).build_router(),
+        ConsoleSearch(dispatcher, registry, queue, answers).build_router(),
         ConsoleRelease(dispatcher).build_router(),
         # The last, since it answers all other paths of the console.
         ConsolePages(dispatcher, metrics, authenticator, queue).build_router(),

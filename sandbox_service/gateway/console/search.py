@@ -35,6 +35,7 @@ from .answers import as_page, page
 if TYPE_CHECKING:
     from sandbox_service.console.search_form import SearchForm
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.answer_sender import AnswerSender
     from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.episode_export import DownloadPlan
     from sandbox_service.gateway.fair_queue import FairQueue
@@ -66,10 +67,13 @@ class SearchedEpisodes:
 class ConsoleSearch:
     """Handlers of the search's pages."""
 
-    def __init__(self, dispatcher: Dispatcher, registry: Registry, queue: FairQueue | None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, registry: Registry, queue: FairQueue | None, answers: AnswerSender
+    ) -> None:
         self._dispatcher = dispatcher
         self._registry = registry
         self._queue = queue
+        self._answers = answers
 
     def build_router(self) -> APIRouter:
         """Return the routes, which are not part of the documented API."""
@@ -115,7 +119,7 @@ class ConsoleSearch:
         except FormError as error:
             raise ServiceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         plan = (await self._select(request, query)).download
-        download = EpisodeDownload(self._dispatcher, self._queue, exchange, plan, line_format)
+        download = EpisodeDownload(self._dispatcher, self._queue, self._answers, exchange, plan, line_format)
         await download.begin()
         return download
 

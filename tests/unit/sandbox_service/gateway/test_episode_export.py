@@ -5,9 +5,11 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.answer_sender import AnswerSender
 from sandbox_service.gateway.dispatch import Deadlines, Dispatcher
 from sandbox_service.gateway.episode_export import EpisodeDownload, download_plan
 from sandbox_service.gateway.exchange import HttpExchange
+from sandbox_service.gateway.held_bytes import HeldBytes
 from sandbox_service.trajectories.lines import LineFormat
 from sandbox_service.trajectories.search import EpisodeSummary, Place
 from sandbox_service.wire.frames import Frame, Op
@@ -56,7 +58,9 @@ async def sent(backend, count, line_format=LineFormat.JSONL):
     async def send(message):
         messages.append(message)
 
-    download = EpisodeDownload(dispatcher, None, exchange, download_plan(episodes(*[1] * count)), line_format)
+    answers = AnswerSender(HeldBytes("answers", 1, 1), 1, 60.0)
+    plan = download_plan(episodes(*[1] * count))
+    download = EpisodeDownload(dispatcher, None, answers, exchange, plan, line_format)
     await download.stream_response(send)
     return messages, exchange
 

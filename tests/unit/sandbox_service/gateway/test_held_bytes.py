@@ -22,13 +22,22 @@ def test_callers_without_a_key_take_no_room_from_those_who_have_one():
     held.take_bytes(STRANGER, 8 * MIB)
 
 
-def test_a_first_answer_has_room_beyond_the_bound_up_to_a_frame():
-    held = HeldBytes("answers", 2 * MIB, MIB)
-    with pytest.raises(OverCapacityError):
-        held.take_bytes("ada", 32 * MIB + 1)
-    held.take_bytes("ada", 32 * MIB)
-    with pytest.raises(OverCapacityError):
+def test_a_first_answer_has_room_beyond_the_bound_of_its_tenant():
+    held = HeldBytes("answers", 4 * MIB, MIB)
+    held.take_bytes("ada", 3 * MIB)
+    with pytest.raises(OverCapacityError, match=r"this tenant .*quota\.bodies_mib"):
         held.take_bytes("ada", 1)
+    with pytest.raises(OverCapacityError, match=r"all tenants .*server\.bodies_mib"):
+        held.take_bytes("bob", 2 * MIB)
+
+
+def test_an_answer_larger_than_any_bound_has_room_while_there_is_no_other():
+    held = HeldBytes("answers", 2 * MIB, MIB)
+    held.take_bytes("ada", 40 * MIB)
+    with pytest.raises(OverCapacityError, match=r"server\.bodies_mib"):
+        held.take_bytes("bob", 1)
+    held.give_back("ada", 40 * MIB)
+    held.take_bytes("bob", 1)
 
 
 def test_tenants_that_hold_nothing_find_the_reserve():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -28,6 +28,8 @@ class LongHistories(EchoBackend):
         super().__init__()
         self.parts = parts
         self.asked_for_parts = 0
+        self.before_part: dict[int, Callable[[], Awaitable[None]]] = {}
+        """What happens before a part, by its number, is answered."""
 
     async def call(self, op, *, tenant, instance_id, meta, body, timeout_s):
         if op is not Op.TRAJECTORY:
@@ -35,25 +37,11 @@ class LongHistories(EchoBackend):
                 op, tenant=tenant, instance_id=instance_id, meta=meta, body=body, timeout_s=timeout_s
             )
         self.asked_for_parts += 1
+        if happens := self.before_part.get(self.asked_for_parts):
+            await happens()
         starts = {sum(self.parts[:number]): part for number, part in enumerate(self.parts)}
         details = {"total": sum(self.parts), **({"row": meta["row"]} if "row" in meta else {})}
         return Frame(Op.REPLY, 0, instance_id, details, b"x" * starts[meta["offset"]])
-
-
-class ThoughtfulClient(SlowClient):
-    """A client that reads all there is, but waits for something else after some bytes."""
-
-    def __init__(self, pause_at: int, pause: Coroutine[object, object, None]) -> None:
-        super().__init__()
-        self._pause_at = pause_at
-        self._pause: Coroutine[object, object, None] | None = pause
-
-    async def send(self, message: dict) -> None:
-        self.reads.set()
-        await super().send(message)
-        if len(self.body) >= self._pause_at and self._pause is not None:
-            pause, self._pause = self._pause, None
-            await pause
 
 
 def app_of(backend: EchoBackend, timeout_s: float = 60.0) -> Gateway:
@@ -92,25 +80,63 @@ async def test_a_client_that_does_not_read_is_no_defect(caplog):
     assert 'code="499"' in await requests_of(app)
 
 
-async def test_an_answer_whose_later_part_finds_no_room_is_cut_off_and_no_defect(caplog):
+async def test_a_trajectory_counts_as_a_whole_and_is_sent_completely_or_refused(caplog):
     caplog.set_level(logging.INFO)
-    backend = LongHistories(400 * KIB, 500 * KIB)
+    backend = LongHistories(*[50 * KIB] * 12)
+    app = app_of(backend)
+    path = f"/v1/instances/{await instance_of(app, backend, 0)}/trajectory"
+    readers = [SlowClient() for _ in range(4)]
+    reading = [asyncio.create_task(each.ask(app, "GET", path)) for each in readers]
+    await until(lambda: all(each.status for each in readers))
+    assert sorted(each.status for each in readers) == [200, 429, 429, 429]
+    assert logged(caplog) == [("request_served", "queue_full")] * 3
+    for each in [*readers, again := SlowClient()]:
+        each.reads.set()
+    await asyncio.gather(*reading)
+    assert [len(each.body) for each in readers if each.status == 200] == [600 * KIB]
+    assert all(each.complete for each in readers)
+    await again.ask(app, "GET", path)
+    assert (again.status, len(again.body), again.complete) == (200, 600 * KIB, True)
+
+
+async def test_an_episode_in_a_download_counts_as_a_whole_until_its_line_is_sent():
+    backend = LongHistories(*[50 * KIB] * 12)
     app = app_of(backend)
     instance_id = await instance_of(app, backend, 600 * KIB)
-    other = SlowClient()
-    reading = asyncio.ensure_future(asyncio.sleep(0))
+    backend.episodes["s1.2"] = backend.episodes[instance_id]
+    client, other, again = SlowClient(), SlowClient(), SlowClient()
+    reading = asyncio.create_task(client.ask(app, "GET", "/console/export"))
+    await until(lambda: client.body)
+    for each in (client, other, again):
+        each.reads.set()
+    await other.ask(app, "GET", FILE.format(instance_id))
+    assert (other.status, other.complete) == (429, True)
+    await reading
+    assert (client.status, len(client.body), client.complete) == (200, 1200 * KIB, True)
+    await again.ask(app, "GET", FILE.format(instance_id))
+    assert again.status == 200
+
+
+async def test_a_download_whose_later_episode_finds_no_room_is_cut_off_and_no_defect(caplog):
+    caplog.set_level(logging.INFO)
+    backend = LongHistories(400 * KIB)
+    app = app_of(backend)
+    instance_id = await instance_of(app, backend, MIB)
+    backend.episodes["s1.2"] = backend.episodes[instance_id]
+    client, other = SlowClient(), SlowClient()
+    reading: list[asyncio.Task[None]] = []
 
     async def fill() -> None:
-        nonlocal reading
-        reading = asyncio.create_task(other.ask(app, "GET", FILE.format(instance_id)))
+        reading.append(asyncio.create_task(other.ask(app, "GET", FILE.format(instance_id))))
         await until(lambda: other.body)
 
-    client = ThoughtfulClient(400 * KIB, fill())
-    await client.ask(app, "GET", f"/v1/instances/{instance_id}/trajectory")
+    backend.before_part[2] = fill
+    client.reads.set()
+    await client.ask(app, "GET", "/console/export")
     assert (client.status, len(client.body), client.complete) == (200, 400 * KIB, False)
     assert logged(caplog) == [("request_served", "queue_full")]
     other.reads.set()
-    await reading
+    await asyncio.gather(*reading)
     assert other.complete
 
 
