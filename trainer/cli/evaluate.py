@@ -90,8 +90,7 @@ def evaluate(
             raise ConfigError(
                 'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
             )
-        if policy is None:
-            _check_outside(evaluation_run(config).folder, output, html)
+        _check_outside(evaluation_run(config).folder, output, html)
         check_apart(output, (run,))
         check_apart(html, (run, *filter(None, (output,))))
         check_writable(output, html)
@@ -126,7 +125,7 @@ def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str |
             raise ConfigError("--model and --policy name two things to evaluate: choose one of them")
         notes().print(f"evaluating the policy {policy} ...", markup=False)
         return driver.evaluate_baseline(config, policy)
-    if (sentence := driver.recover(config)) is not None:
+    if model is None and (sentence := driver.recover(config)) is not None:
         warn(sentence)
     exported = config.folder / "model"
     chosen = model if model is not None else exported if exported.exists() else None

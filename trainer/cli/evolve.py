@@ -8,7 +8,7 @@ import typer
 
 from trainer.config.reading import read_run
 
-from .earlier_run import choose_run
+from .earlier_run import choose_run, how_to_continue
 from .evolution_progress import EvolutionProgress
 from .evolution_tables import evolution_json, evolution_view
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
@@ -46,7 +46,8 @@ def evolve(
     with explained():
         config = read_run(run, overrides or ())
     driver = driver_of(context)
-    with explained(f"interrupted in {config.folder}: continue with --resume"):
+    afterwards = how_to_continue(force=force)
+    with explained(f"interrupted in {config.folder}: {afterwards}", afterwards=afterwards):
         choose_run(driver, config, run, resume=resume, force=force)
         config = on_this_machine(driver, config, resume=resume)
         driver.check_name(config, resume=resume, replace=force)

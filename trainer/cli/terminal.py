@@ -38,12 +38,10 @@ _NEXT: Mapping[type[TrainerError], str] = {
     DataError: "Correct the file, or choose another one.",
     ServiceUnavailable: "Start a service with `sandbox-service serve`, or leave service.url out to "
     "start one for the run.",
-    Stalled: "Check the sandboxes with `sandbox-service status`, then resume with: "
-    "sandbox-trainer train RUN.toml --resume",
+    Stalled: "Check the sandboxes with `sandbox-service status`.",
     CheckpointError: "Start over under another name=..., or with --force in place of --resume.",
     EngineError: "The engines' logs are in the run's folder, under logs, and vLLM's output is "
-    "in Ray's, /tmp/ray/session_latest/logs. Resume with: sandbox-trainer train "
-    "RUN.toml --resume",
+    "in Ray's, /tmp/ray/session_latest/logs.",
 }
 
 
@@ -72,10 +70,11 @@ def write_json(value: object, also: Path | None = None) -> None:
 
 @contextmanager
 def explained(
-    interrupted: str = "interrupted", hints: Mapping[type[TrainerError], str] = _NEXT
+    interrupted: str = "interrupted", hints: Mapping[type[TrainerError], str] = _NEXT, afterwards: str = ""
 ) -> Iterator[None]:
     """Turn errors into a message, a hint and an exit code; Ctrl-C into ``interrupted``.
 
+    ``afterwards`` follows the hint at failures whose cause lies outside the run, such as "continue with ...".
     Sandboxes and engines take a while to stop, so Ctrl-C is acknowledged at once and reported again when
     they have.
     """
@@ -83,9 +82,10 @@ def explained(
         with _answered():
             yield
     except TrainerError as error:
-        raise failed(
-            str(error), _next(error, hints), WRONG if isinstance(error, ConfigError) else FAILED
-        ) from error
+        hint = _next(error, hints)
+        if afterwards and isinstance(error, Stalled | EngineError):
+            hint += f" Then {afterwards}."
+        raise failed(str(error), hint, WRONG if isinstance(error, ConfigError) else FAILED) from error
     except OSError as error:
         raise failed(f"{error.filename or 'a file'}: {error.strerror or error}") from error
     except KeyboardInterrupt as error:

@@ -11,7 +11,7 @@ import typer
 from trainer.config.reading import read_run
 from trainer.config.stage_selection import only_stages
 
-from .earlier_run import choose_run
+from .earlier_run import choose_run, how_to_continue
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .progress import RunProgress, StartProgress
@@ -124,8 +124,10 @@ def run_training(
     driver: Driver, config: RunConfig, run: Path, *, resume: bool, force: bool, as_json: bool
 ) -> None:
     """Train what a run file asks for, and show progress and results."""
-    interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
-    with explained(interrupted):
+    afterwards = how_to_continue(force=force)
+    with explained(
+        f"interrupted; {config.folder} is at its last checkpoint: {afterwards}", afterwards=afterwards
+    ):
         choose_run(driver, config, run, resume=resume, force=force)
         config = driver.with_counted_steps(on_this_machine(driver, config, resume=resume), resume=resume)
         driver.check_name(config, resume=resume, replace=force)

@@ -203,7 +203,9 @@ class RunConfig(Branch):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Warnings about settings that may be meant, but rarely are."""
-        return tuple(doubtful(self.tasks, self.evaluation, self.algorithm if self.steps else None))
+        algorithm = self.algorithm if self.steps else None
+        plays = bool(self.steps or self.warm_start is not None or not self.stages)
+        return tuple(doubtful(self.tasks, self.evaluation, algorithm, plays=plays))
 
     @property
     def batch_settings(self) -> BatchSettings:

@@ -35,15 +35,16 @@ def without_effect(tasks: TasksConfig, rollout: RolloutConfig, algorithm: Algori
 
 
 def doubtful(
-    tasks: TasksConfig, evaluation: EvaluationConfig, algorithm: AlgorithmConfig | None
+    tasks: TasksConfig, evaluation: EvaluationConfig, algorithm: AlgorithmConfig | None, *, plays: bool
 ) -> Iterator[str]:
     """Yield warnings about settings that may be meant, but rarely are.
 
-    ``algorithm`` is None in a run without reinforcement learning.
+    ``algorithm`` is None in a run without reinforcement learning, and ``plays`` False in one that trains on
+    given data alone.
     """
     if algorithm is not None and algorithm.kl.target is not None and algorithm.kl.place == "none":
         yield "algorithm.kl.target has no effect, since algorithm.kl.place=none is no penalty"
-    for environment, split in _trained_and_held_out(tasks, evaluation):
+    for environment, split in _trained_and_held_out(tasks, evaluation) if plays else ():
         yield (
             f"the split {split} of {environment} is both trained on and evaluated on: its success is that of "
             "training tasks, and says nothing about others"

@@ -38,8 +38,8 @@ def evolve(
 ) -> EvolutionResult:
     """Run all iterations of an evolution, or what an interrupted one has left to do.
 
-    ``replace`` deletes an earlier run of this name once the evolution can begin. One sandbox service serves
-    all phases. Raises TrainerError; results so far stay in the folder.
+    ``replace`` deletes an earlier run of this name once the base model is evaluated. One sandbox service
+    serves all phases. Raises TrainerError; results so far stay in the folder.
     """
     check_evolution(config)
     for sentence in config.doubts:
@@ -49,16 +49,20 @@ def evolve(
         run_folder = _opened(config, resume=resume)
         folder = EvolutionFolder(run_folder.path)
         write_report = partial(write_evolution_report, folder, config.name, shown_toml(config))
+
+        def end_iteration() -> None:
+            delete_earlier()
+            write_report()
+
         with (
             locked(folder.path),
             sandbox_service(config.service, config.environments, run_folder.logs) as url,
         ):
-            delete_earlier()
             served = config.model_copy(
                 update={"service": config.service.model_copy(update={"url": url, "start": ()})}
             )
             phases = LaunchedPhases(served, listener)
-            kept = Evolution(served.evolution_settings, folder, phases, listener, write_report).run()
+            kept = Evolution(served.evolution_settings, folder, phases, listener, end_iteration).run()
     write_report()
     return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
 

@@ -220,6 +220,8 @@ def _check_replaceable(config: RunConfig) -> None:
         return
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a link and is not deleted; remove it yourself")
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is a file and is not deleted; remove it yourself")
     if not (folder / _CONFIG).exists() and any(each.name not in _OF_A_START for each in folder.iterdir()):
         raise ConfigError(f"{folder} is not the folder of a run and is not deleted; remove it yourself")
     for name, path in inputs_within(config.model_dump(), folder):

@@ -29,6 +29,8 @@ from trainer.update.context import check_context
 from trainer.update.model import make_model
 from trainer.weight_sync.choice import resolve_device
 
+from .replacing import bytes_set_aside
+
 if TYPE_CHECKING:
     from trainer.capacity.machine import Machine
     from trainer.config import ChatConfig, LearnerSettings, ModelConfig, RunConfig
@@ -62,7 +64,10 @@ def check_machine(config: RunConfig, model: Path, *, learner: bool = True) -> tu
         return ()
     if device == "cuda" or (learner and config.learner.gpus > 0):
         check_cuda(torch.version.cuda, torch.cuda.device_count(), nvidia_driver())
-    return check_sizes(config, model, this_machine(config.root), learner=learner)
+    machine = this_machine(config.root)
+    if machine.disk is not None:
+        machine = replace(machine, disk=machine.disk + bytes_set_aside(config))
+    return check_sizes(config, model, machine, learner=learner)
 
 
 def check_cuda(built: str | None, devices: int, driver: str | None) -> None:

@@ -1,8 +1,8 @@
-"""Keep the earlier run of a name until the run that replaces it has started.
+"""Keep the earlier run of a name until the run that replaces it has begun.
 
-Its folder is renamed for the start of the new run, and deleted once everything that the new run needs is
-running. A start that is refused, fails or is interrupted gives the folder its name back; after a start that
-was killed, ``recover`` does.
+Its folder is renamed for the start of the new run, and deleted when that has written its first metrics. A
+start that is refused, fails or is interrupted gives the folder its name back; after one that was killed,
+``recover`` does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     from .following import OnWarning
 
+_BLOCK = 512
+"""Bytes of a block of ``stat``."""
+
 DeleteEarlier: TypeAlias = Callable[[], None]
-"""Deletes the earlier run, once the new one has started."""
+"""Deletes the earlier run, once the new one has begun. Idempotent."""
 
 
 @contextmanager
@@ -50,9 +53,10 @@ def replacing(
         held.enter_context(locked(folder))
 
         def delete() -> None:
-            deleted = _out_of_the_way(aside)
-            held.close()  # NFS keeps the file of a lock that is held, and with it the folder
-            shutil.rmtree(deleted, ignore_errors=True)
+            if aside.exists():
+                deleted = _out_of_the_way(aside)
+                held.close()  # NFS keeps the file of a lock that is held, and with it the folder
+                shutil.rmtree(deleted, ignore_errors=True)
 
         try:
             folder.rename(aside)
@@ -61,7 +65,7 @@ def replacing(
             if aside.exists():
                 _put_back(folder)
                 if on_warning is not None:
-                    on_warning(f"the new run did not start: the earlier one is kept in {folder}")
+                    on_warning(f"the new run has not begun: the earlier one is kept in {folder}")
 
 
 def recover(config: RunConfig) -> str | None:
@@ -76,11 +80,17 @@ def recover(config: RunConfig) -> str | None:
         shutil.rmtree(left, ignore_errors=True)
     if not aside.exists():
         return None
-    with suppress(OSError):  # a file system without locks: assume that no driver is running
-        if is_locked(aside):
-            raise ConfigError(
-                f"another process is replacing the run in {folder}: wait until the new one trains, or end it"
-            )
+    try:
+        in_use = is_locked(aside) or is_locked(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"{aside} is an earlier run that --force set aside, and whether a command is still replacing it "
+            f"cannot be seen here ({error}): if none is, give it the name {folder.name}, or remove it"
+        ) from error
+    if in_use:
+        raise ConfigError(
+            f"another process is replacing the run in {folder}: wait until the new one has begun, or end it"
+        )
     if _has_begun(folder):
         raise ConfigError(
             f"{aside} is an earlier run that --force set aside, and the one in {folder} has begun without "
@@ -95,14 +105,19 @@ def _aside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}~replaced")
 
 
+def bytes_set_aside(config: RunConfig) -> int:
+    """Return the bytes on disk of the earlier run that is set aside, which go when the new one begins."""
+    files = _aside(config.folder.absolute()).rglob("*")
+    return sum(each.lstat().st_blocks * _BLOCK for each in files)
+
+
 def _put_back(folder: Path) -> None:
     """Give an earlier run its name back, with the logs of the start that was to replace it."""
-    aside, failed = _aside(folder), None
-    if folder.exists():
-        _append_logs(folder / "logs", aside / "logs")
-        failed = _out_of_the_way(folder)
-    aside.rename(folder)
+    failed = _out_of_the_way(folder) if folder.exists() else None
+    _aside(folder).rename(folder)
     if failed is not None:
+        with suppress(OSError):  # such as a full disk, which may be why the start failed
+            _append_logs(failed / "logs", folder / "logs")
         shutil.rmtree(failed, ignore_errors=True)
 
 
@@ -122,6 +137,8 @@ def _out_of_the_way(folder: Path) -> Path:
 
 
 def _has_begun(folder: Path) -> bool:
-    """Return whether a run has metrics, or an evolution iterations."""
+    """Return whether a run has metrics, or an evolution has evaluated its base model."""
     metrics = RunFolder(folder).metrics
-    return (metrics.exists() and metrics.stat().st_size > 0) or any(folder.glob("iteration_*"))
+    return (metrics.exists() and metrics.stat().st_size > 0) or any(
+        folder.glob("iteration_0/evaluation.json")
+    )

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from trainer.engines.placement import Reservation
 
     from .following import OnMetrics, OnWarning
+    from .replacing import DeleteEarlier
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ def train(
     Args:
         config: the run's configuration.
         resume: continue the run of this name.
-        replace: delete an earlier run of this name once everything that this one needs is running.
+        replace: delete an earlier run of this name once this one has written its first metrics.
         on_metrics: called with each step's metrics, as they are written.
         on_warning: called with warnings, such as reports of stalled episodes.
     """
@@ -123,18 +124,29 @@ def train(
         with (
             warned(folder.logs / "batches.log", on_warning),
             started_run(config, folder, on_warning=on_warning) as started,
-            following(folder.metrics, on_metrics),
+            following(folder.metrics, _begun(delete_earlier, on_metrics) if replace else on_metrics),
         ):
-            delete_earlier()
             write_data_note(folder.path, data)
             write_base_note(folder.path, started.model)
             if config.engine.sleep:
                 sleep_engines(started.engines, config.sync.timeout_s)
             settings = _worker_settings(config, folder, started)
             fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
+        delete_earlier()
     if config.tracking.report:
         _write_report(folder.path)
     return _result(config, folder)
+
+
+def _begun(delete_earlier: DeleteEarlier, on_metrics: OnMetrics | None) -> OnMetrics:
+    """Return a callback for metrics that deletes the earlier run with the first ones."""
+
+    def report(step: int, metrics: dict[str, float]) -> None:
+        delete_earlier()
+        if on_metrics is not None:
+            on_metrics(step, metrics)
+
+    return report
 
 
 def _worker_settings(config: RunConfig, folder: RunFolder, started: StartedRun) -> WorkerSettings:
@@ -165,8 +177,8 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     with replacing(config) as delete_earlier:
         folder = RunFolder.open(config, resume=False)
         with started_run(config, folder, model, learner=False) as started:
-            delete_earlier()
             started.batches.evaluate(0, config.evaluation.timeout_s)
+        delete_earlier()
     evaluated = str(model) if model is not None else "initial model"
     return replace(read_evaluations(folder.evaluations)[0], when="alone", policy=evaluated)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config.reading import read_stored_run
+from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -20,7 +21,7 @@ def stored_config(folder: Path) -> RunConfig | None:
     """Return the configuration of the run in a folder; None where it is missing or cannot be read."""
     try:
         return read_stored_run((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, ConfigError):
         return None
 
 

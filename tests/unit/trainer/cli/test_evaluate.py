@@ -73,11 +73,11 @@ def test_evaluate_does_not_replace_its_run_file(run_file, option):
 @pytest.mark.parametrize("option", ["--output", "--html"])
 def test_a_result_is_not_kept_where_the_next_evaluation_would_delete_it(run_file, tmp_path, option):
     driver, file = FakeDriver(), tmp_path / "run.evaluation" / "before.json"
-    refused = run("evaluate", run_file, option, file, driver=driver)
-    assert refused.exit_code == 2
-    assert "which the next evaluation replaces" in refused.stderr.replace("\n", " ")
+    for words in ([], ["--policy", "random"]):
+        refused = run("evaluate", run_file, *words, option, file, driver=driver)
+        assert refused.exit_code == 2
+        assert "which the next evaluation replaces" in refused.stderr.replace("\n", " ")
     assert (file.parent.exists(), driver.calls) == (False, [])
-    assert run("evaluate", run_file, "--policy", "random", option, file, driver=driver).exit_code == 0
 
 
 def test_results_and_page_of_an_evaluation_are_two_files(run_file, tmp_path):
@@ -95,3 +95,5 @@ def test_a_run_that_a_killed_start_set_aside_is_evaluated(run_file, tmp_path):
     done = run("evaluate", run_file, "name=mine", driver=Recovering())
     assert "warning: the earlier run is back" in done.stderr
     assert f"evaluating {tmp_path / 'mine' / 'model'}" in done.stderr.replace("\n", "")
+    other = run("evaluate", run_file, "--model", tmp_path, driver=FakeDriver(recovered="is back"))
+    assert "is back" not in other.stderr

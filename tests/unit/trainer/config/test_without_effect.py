@@ -56,8 +56,14 @@ def test_settings_without_effect_are_refused(words, why) -> None:
         ["algorithm.by_source=scale", "stages=[{kind='sft', data={files=['a.jsonl']}, steps=1}]"],
         ["tasks.splits=['a']", "evaluation.splits=['b', 'textcraft/a']"],
         ["algorithm.kl={place='reward', target=6.0}"],
+        [
+            "steps=0",
+            "stages=[{kind='sft', data={files=['a.jsonl']}, steps=1}]",
+            "tasks.splits=['a']",
+            "evaluation.splits=['a']",
+        ],
     ],
-    ids=["teacher_alone", "critic", "groups", "sources", "offline", "held_out", "penalty"],
+    ids=["teacher_alone", "critic", "groups", "sources", "offline", "held_out", "penalty", "given_data"],
 )
 def test_settings_of_use_pass(words) -> None:
     assert not read_run(None, words).doubts

@@ -1,5 +1,8 @@
-"""A run that is started over replaces the earlier one only once it has started."""
+"""A run that is started over replaces the earlier one only once it has begun."""
 
+import errno
+import fcntl
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +14,7 @@ import pytest
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, DataError
 from trainer.launch.folder import RunFolder
-from trainer.launch.replacing import recover, replacing
+from trainer.launch.replacing import bytes_set_aside, recover, replacing
 from trainer.launch.run import train
 
 START = """
@@ -53,15 +56,16 @@ def test_a_run_that_is_refused_keeps_the_earlier_one(config: RunConfig, model: P
     with pytest.raises(DataError, match=r"absent\.jsonl"):
         train(run, replace=True, on_warning=warnings.append)
     assert model.exists()
-    assert warnings == [f"the new run did not start: the earlier one is kept in {config.folder}"]
+    assert warnings == [f"the new run has not begun: the earlier one is kept in {config.folder}"]
     assert RunFolder.config_of(config.folder).warm_start is None
     assert [each.name for each in config.root.iterdir()] == ["mine"]
 
 
-def test_a_run_that_has_started_deletes_the_earlier_one(config: RunConfig, model: Path) -> None:
+def test_a_run_that_has_begun_deletes_the_earlier_one(config: RunConfig, model: Path) -> None:
     with suppress(KeyboardInterrupt), replacing(config) as delete_earlier:
         RunFolder.open(config, resume=False)
         assert not model.exists()
+        delete_earlier()
         delete_earlier()
         raise KeyboardInterrupt
     assert [each.name for each in config.root.iterdir()] == ["mine"]
@@ -131,3 +135,49 @@ def test_what_a_killed_command_left_of_a_run_that_it_deleted_goes(config: RunCon
     assert recover(config) is None
     assert not left.exists()
     assert model.exists()
+
+
+def test_a_full_disk_does_not_keep_the_earlier_run_away(
+    config: RunConfig, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(DataError), replacing(config):
+        (RunFolder.open(config, resume=False).logs / "service.log").write_text("line\n")
+        raise DataError("no tasks")
+    assert model.exists()
+    assert [each.name for each in config.root.iterdir()] == ["mine"]
+
+
+def test_without_locks_an_earlier_run_is_left_to_the_user(
+    config: RunConfig, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that is under way looks like one that was killed."""
+
+    def without_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with replacing(config) as delete_earlier:
+        new = RunFolder.open(config, resume=False).path / "run.json"
+        with pytest.raises(ConfigError, match=r"\.mine~replaced is an earlier run that --force set aside"):
+            recover(config)
+        assert new.exists()
+        delete_earlier()
+    assert new.exists()
+    assert not model.exists()
+
+
+def test_what_an_earlier_run_takes_of_the_disk_is_counted(config: RunConfig, model: Path) -> None:
+    assert bytes_set_aside(config) == 0
+    model.write_bytes(bytes(1 << 20))
+    with replacing(config):
+        assert bytes_set_aside(config) == pytest.approx(1 << 20, abs=1 << 16)
+
+
+def test_a_file_is_no_earlier_run(config: RunConfig) -> None:
+    config.folder.touch()
+    with pytest.raises(ConfigError, match="is a file and is not deleted"), replacing(config):
+        pass

@@ -183,7 +183,15 @@ def test_an_answer_that_a_stop_sequence_ended_names_it():
 
 @pytest.mark.parametrize(
     "arguments",
-    ["not JSON", "[1]", "[" * 100_000, '{"a": NaN}', '{"a": 1e999}', '{"a": 1}, "b": 2}', '{"a": 1} and more'],
+    [
+        "not JSON",
+        "[1]",
+        "[" * 100_000,
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": 1}, "b": 2}',
+        '{"a": 1} and more',
+    ],
 )
 def test_arguments_that_are_no_object_are_shown_as_an_empty_one(arguments):
     function = FunctionCall(name="look", arguments=arguments)
