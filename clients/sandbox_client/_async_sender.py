@@ -37,7 +37,8 @@ __all__ = ["AsyncSender"]
 
 ResultT = TypeVar("ResultT")
 
-# How long closing waits for instances that cancelled creates have made; then their leases end them.
+# How long cancelled creates are sent again to find what they have made, and how long closing waits for it;
+# then the leases of their instances end them.
 _UNDO_S = 10.0
 # A body up to this size is buffered at once, even if the service reads nothing.
 _BUFFERED_BYTES = 32 * 2**10
@@ -51,6 +52,8 @@ _UNDECIDED = frozenset(
         ErrorCode.SUPERVISOR_UNAVAILABLE,
     }
 )
+# What httpx and aiohttp raise where no connection came about.
+_NEVER_CONNECTED = (httpx.ConnectError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 class AsyncSender:
@@ -121,7 +124,7 @@ class AsyncSender:
 
     async def _send(self, call: ApiCall[ResultT]) -> ResultT:
         if (unclaimed := call.unclaimed) is None:
-            return await self._repeat(call, self._exchange)
+            return await self._repeat(call, self._exchange, self._retry)
         attempts: list[asyncio.Task[ResultT]] = []
 
         async def see_through(attempt: ApiCall[ResultT]) -> ResultT:
@@ -130,7 +133,7 @@ class AsyncSender:
 
         # A cancelled create would leave an instance whose id its caller never gets: it is awaited and undone.
         try:
-            return await self._repeat(call, see_through)
+            return await self._repeat(call, see_through, self._retry)
         except asyncio.CancelledError:
             if attempts:
                 undoing = asyncio.create_task(self._undo(call, attempts, unclaimed))
@@ -139,10 +142,13 @@ class AsyncSender:
             raise
 
     async def _repeat(
-        self, call: ApiCall[ResultT], attempt_of: Callable[[ApiCall[ResultT]], Awaitable[ResultT]]
+        self,
+        call: ApiCall[ResultT],
+        attempt_of: Callable[[ApiCall[ResultT]], Awaitable[ResultT]],
+        policy: RetryPolicy,
     ) -> ResultT:
         attempt, elapsed = 0, 0.0
-        retry = self._retry.within(call.give_up_s)
+        retry = policy.within(call.give_up_s)
         slots = self._slots[call.lane]
         while True:
             attempt += 1
@@ -175,7 +181,7 @@ class AsyncSender:
             if not any(_may_have_acted(attempt.exception()) for attempt in attempts):
                 return
             try:
-                made = await self._repeat(call, self._exchange)
+                made = await self._repeat(call, self._exchange, self._retry.within(_UNDO_S))
             except SandboxError:
                 return
         for instance_id in instances_of(made):
@@ -210,9 +216,18 @@ class AsyncSender:
 
 def _may_have_acted(error: BaseException | None) -> bool:
     """Return whether a call may have been executed though this was its outcome."""
-    if isinstance(error, TransportError | InvalidResponse):
+    if isinstance(error, TransportError):
+        return _was_sent(error)
+    if isinstance(error, InvalidResponse):
         return True
     return isinstance(error, SandboxError) and error.code in _UNDECIDED
+
+
+def _was_sent(error: TransportError) -> bool:
+    """Return whether there was a connection on which the service may have read the call."""
+    # httpx-aiohttp calls every failed connection a ConnectTimeout, so that aiohttp's error behind it decides.
+    causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+    return not any(isinstance(cause, _NEVER_CONNECTED) for cause in causes)
 
 
 async def _body(response: httpx.Response) -> bytes:

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import httpx
 import pytest
 
-from sandbox_client import AsyncSandboxClient, ClientLimits, RetryPolicy
+from sandbox_client import AsyncSandboxClient, ClientLimits, Exchange, RetryPolicy
 from sandbox_contract.batches import BatchRequest
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
@@ -181,8 +182,9 @@ async def test_a_cancelled_batch_releases_what_its_caller_cannot_ask_for_again()
             ["create_instance", "create_instance", "release_instance"],
         ),
         (problem(ErrorCode.QUEUE_FULL), ["create_instance"]),
+        (httpx.ConnectError("refused"), ["create_instance"]),
     ],
-    ids=["broken", "proxy", "unknown", "late", "away", "full"],
+    ids=["broken", "proxy", "unknown", "late", "away", "full", "refused"],
 )
 async def test_a_create_cancelled_between_attempts_leaves_no_instance(outcome, verbs: list[str]) -> None:
     transport = ScriptedTransport(in_turn(outcome, ok(json=CREATED), ok(json=RELEASED)))
@@ -217,6 +219,59 @@ async def test_a_cancelled_create_is_undone_though_its_last_attempt_was_refused(
         await cancel_create(client, refused)
     verbs = [request.url.path.rpartition("/")[2] for request in transport.requests]
     assert verbs == ["create_instance"] * 4 + ["release_instance"]
+
+
+async def test_an_undoing_gives_up_where_a_full_service_asks_for_a_longer_wait() -> None:
+    asked_again = asyncio.Event()
+
+    def script(_: httpx.Request) -> httpx.Response:
+        if len(transport.requests) == 1:
+            raise httpx.ReadError("broken")
+        asked_again.set()
+        return problem(ErrorCode.QUEUE_FULL)
+
+    transport = ScriptedTransport(script)
+    async with client_of(transport, retry=RetryPolicy(base_s=60.0, cap_s=60.0)) as client:
+        create = asyncio.create_task(client.create_instance("echo", "t"))
+        await asyncio.sleep(0.02)
+        create.cancel()
+        await asyncio.wait([create])
+        await asked_again.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def creates_sent(address: str) -> int:
+    """Return how often a create is sent that is cancelled after its first attempt failed."""
+    sent: list[Exchange] = []
+    failed = asyncio.Event()
+
+    def note(exchange: Exchange) -> None:
+        sent.append(exchange)
+        failed.set()
+
+    retry = RetryPolicy(base_s=3600.0, cap_s=3600.0, total_s=7200.0)
+    async with AsyncSandboxClient(address, retry=retry, observer=note) as client:
+        create = asyncio.create_task(client.create_instance("echo", "t"))
+        await failed.wait()
+        create.cancel()
+        await asyncio.wait([create])
+    return len(sent)
+
+
+async def test_a_create_is_sent_again_to_undo_it_only_if_a_connection_was_made() -> None:
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        assert await creates_sent(f"http://127.0.0.1:{refusing.getsockname()[1]}") == 1
+
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(break_off, "127.0.0.1", 0)
+    async with server:
+        assert await creates_sent(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") == 2
 
 
 async def test_a_create_cancelled_in_the_clients_own_queue_is_never_sent() -> None:
