@@ -6,9 +6,10 @@
 A step waits for others at most the window, or until the batch is full; each caller gets its own result or its
 own typed error. The service answers a batch when all of its steps have ended, so every caller waits for the
 slowest step of its batch: use a batcher for steps that take about as long, such as those of one environment.
-A step with a timeout of its own is sent on its own. Two steps on one instance never share a batch. A step
-that the service calls retryable is sent again on its own, under the same key, by the client and its policy.
-So are the steps of a batch that is refused as a request, such as one with too large a body.
+A step with a timeout of its own is sent on its own, once an earlier step of its instance that still waits
+here is answered. Two steps on one instance never share a batch. A step that the service calls retryable is
+sent again on its own, under the same key, by the client and its policy. So are the steps of a batch that is
+refused as a request, such as one with too large a body.
 """
 
 from __future__ import annotations
@@ -85,9 +86,12 @@ class StepBatcher:
         idempotency_key: str | None = None,
     ) -> StepResult:
         """Send one assistant message, and return observation and reward; alone if it has a timeout."""
-        if instance_id in self._waiting:
+        earlier = self._waiting.get(instance_id)
+        if earlier is not None:
             self._send()
         if timeout_s is not None:
+            if earlier is not None:
+                await asyncio.wait([earlier.answer])
             return await self._client.step(
                 instance_id,
                 message,

@@ -86,6 +86,17 @@ async def test_steps_on_one_instance_never_share_a_batch() -> None:
     assert service.calls == ["batch", "batch"]
 
 
+async def test_a_step_with_a_timeout_of_its_own_comes_after_the_earlier_one_of_its_instance() -> None:
+    service = EchoService()
+    service.live = {"i0": 0}
+    async with client_of(service) as client:
+        batcher = StepBatcher(client)
+        steps = batcher.step("i0", "a"), batcher.step("i0", "b", timeout_s=5.0)
+        first, second = await asyncio.gather(*steps)
+    assert (first.step_index, second.step_index) == (0, 1)
+    assert service.calls == ["batch", "step"]
+
+
 async def test_a_retryable_failure_is_sent_again_alone_under_its_key() -> None:
     service = EchoService()
     service.live = {"i0": 0, "i1": 0}
