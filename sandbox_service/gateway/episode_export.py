@@ -72,7 +72,7 @@ class EpisodeDownload(StreamingResponse):
     """A file with a line for each episode of a plan.
 
     An episode that was removed since the plan was made, or has no line in the format, is left out. If another
-    error interrupts the download after ``begin``, its last chunk is missing: clients know by it that the file
+    error interrupts the download after ``fetch_first``, its last chunk is missing: clients know by it that the file
     is incomplete.
     """
 
@@ -103,7 +103,7 @@ class EpisodeDownload(StreamingResponse):
         self._first = b""
         super().__init__(self._content(), headers=headers, media_type="application/jsonl")
 
-    async def begin(self) -> None:
+    async def fetch_first(self) -> None:
         """Fetch the first line. Raises ServiceError while an error can still be the answer."""
         self._first = await anext(self._parts, b"")
 

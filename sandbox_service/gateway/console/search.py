@@ -120,7 +120,7 @@ class ConsoleSearch:
             raise ServiceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         plan = (await self._select(request, query)).download
         download = EpisodeDownload(self._dispatcher, self._queue, self._answers, exchange, plan, line_format)
-        await download.begin()
+        await download.fetch_first()
         return download
 
     async def _select(self, request: Request, query: EpisodeQuery) -> SearchedEpisodes:

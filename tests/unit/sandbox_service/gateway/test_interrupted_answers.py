@@ -29,7 +29,7 @@ class LongHistories(EchoBackend):
         self.parts = parts
         self.asked_for_parts = 0
         self.before_part: dict[int, Callable[[], Awaitable[None]]] = {}
-        """What happens before a part, by its number, is answered."""
+        """Coroutines that run before the part of a number is answered."""
 
     async def call(self, op, *, tenant, instance_id, meta, body, timeout_s):
         if op is not Op.TRAJECTORY:
