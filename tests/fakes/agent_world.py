@@ -74,8 +74,11 @@ class AgentWorld(World):
     def do_remove(self, folders: list[str]) -> JsonObject:
         return self._guarded(lambda: self.context.agent.remove_files(folders, 20.0))
 
-    def do_control(self, name: str) -> JsonObject:
-        return self._guarded(lambda: getattr(self.context.agent, name)())
+    def do_control(self, name: str, sleep_s: float = 0) -> JsonObject:
+        """Call a method of the agent without arguments, then sleep."""
+        value = self._guarded(lambda: getattr(self.context.agent, name)())
+        time.sleep(sleep_s)
+        return value
 
     def do_workspace(self) -> JsonObject:
         return {"workspace": self.context.agent.workspace, "instance": self.context.instance_id}

@@ -1,9 +1,9 @@
 """Worker processes: forked by the zygote, fed with frames, killed at their deadline.
 
 A worker answers in order. The clock of a frame runs only while it is the oldest unanswered one, so that a
-neighbour's slowness on a shared worker is never held against a frame that waits behind it. A worker that says
-that it waits for the launcher has more time: an agent whose processes are slow to die must not end its
-instance so, and escape its score.
+neighbour's slowness on a shared worker is never held against a frame that waits behind it. The clock stands
+still for some time while a worker says that it waits for the launcher: an agent whose processes are slow to
+die must not end its instance so, and escape its score.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _LAUNCHER_S = 20.0
-"""Seconds beyond its deadline for a frame whose worker waits for the launcher: time for two attempts to end
+"""Most seconds for which a frame's clock stands still while its worker waits: time for two attempts to end
 all processes of an agent, and less than the host waits beyond a deadline."""
 
 
@@ -51,7 +51,9 @@ class WorkerProcess:
     deadline: float | None = None
     """The moment at which the oldest unanswered frame is late."""
     latest: float | None = None
-    """The same, should the worker wait for the launcher."""
+    """The same, should the worker wait for the launcher until then."""
+    left_s: float | None = None
+    """The seconds that it had left when it began to wait for the launcher; None while it does not wait."""
     armed: float | None = None
     """The moment at which the timer that was set last goes off."""
     late: bool = False
@@ -120,12 +122,30 @@ class Workers:
 
     def _start_clock(self, worker: WorkerProcess) -> None:
         if not worker.waiting:
-            worker.deadline = worker.latest = None
+            worker.deadline = worker.latest = worker.left_s = None
             return
         worker.deadline = time.monotonic() + worker.waiting[0].deadline_s
         worker.latest = worker.deadline + _LAUNCHER_S
-        if worker.armed is None or worker.deadline < worker.armed:
-            self._arm(worker, worker.deadline)
+        worker.left_s = None
+        self._arm_earlier(worker, worker.deadline)
+
+    def _move_deadline(self, worker: WorkerProcess, waits: bool) -> None:
+        """Stop the clock of the oldest frame while its worker waits for the launcher, or let it go on."""
+        if worker.deadline is None or worker.latest is None:
+            return
+        now = time.monotonic()
+        if waits:
+            # The timer that is set for the deadline finds that it has moved.
+            worker.left_s = worker.deadline - now
+            worker.deadline = worker.latest
+        elif worker.left_s is not None:
+            worker.deadline = min(worker.latest, now + worker.left_s)
+            worker.left_s = None
+            self._arm_earlier(worker, worker.deadline)
+
+    def _arm_earlier(self, worker: WorkerProcess, when: float) -> None:
+        if worker.armed is None or when < worker.armed:
+            self._arm(worker, when)
 
     def _arm(self, worker: WorkerProcess, when: float) -> None:
         worker.armed = when
@@ -149,8 +169,7 @@ class Workers:
 
     def _answered(self, worker: WorkerProcess, frame: Frame) -> None:
         if frame.op is Op.EVENT:
-            # It waits for the launcher. The timer that is set for the deadline finds that it has moved.
-            worker.deadline = worker.latest
+            self._move_deadline(worker, frame.meta.get("event") == "waits")
             return
         # A worker answers in order. One that does not has lost its place, and no later answer can be trusted.
         if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:

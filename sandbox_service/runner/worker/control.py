@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_service.runner.io.message_socket import receive, send
 from sandbox_service.runner.messages.codec import MessageError
-from sandbox_service.runner.messages.control import ANSWERS, ProcessExited, Refused, Started
+from sandbox_service.runner.messages.control import ANSWERS, Done, ProcessExited, Refused, Started
 
 if TYPE_CHECKING:
     import socket
@@ -24,8 +24,11 @@ A = TypeVar("A", bound="RunnerMessage")
 class ControlSocket:
     """Synchronous: requests are answered in order."""
 
-    def __init__(self, end: socket.socket, on_wait: Callable[[], None] = lambda: None) -> None:
-        """``on_wait`` is called when an answer does not come soon: processes may be slow to die."""
+    def __init__(self, end: socket.socket, on_wait: Callable[[bool], None] = lambda _: None) -> None:
+        """``on_wait`` is called with True when ``Done`` does not come soon, and with False when it has come.
+
+        It answers the requests to kill, stop or resume processes, which may be slow to die or to stop.
+        """
         self.end = end
         self._on_wait = on_wait
         self._exits: dict[int, int] = {}
@@ -44,26 +47,36 @@ class ControlSocket:
         poll = select.poll()
         poll.register(self.end, select.POLLIN)
         waits = False
-        while True:
-            # Before each message: the reports of ended processes come soon, and the answer after them may not.
-            if not waits and not poll.poll(_SOON_S * 1000):
-                waits = True
-                self._on_wait()
-            try:
-                message, _ = receive(self.end, ANSWERS)
-            except EOFError as error:
-                raise OSError("the launcher is gone") from error
-            if isinstance(message, ProcessExited):
-                self._exits[message.pid] = message.code
-            elif isinstance(message, Refused):
-                raise OSError(message.detail)
-            elif isinstance(message, kind):
-                if isinstance(message, Started):
-                    # The kernel may have given it the id of an older process, whose exit nobody asked for.
-                    self._exits.pop(message.pid, None)
-                return message
-            else:
-                raise MessageError(f"the launcher answered {message.kind}, not {kind.kind}")
+        try:
+            while True:
+                # Before each message: the answer after the report of an ended process may be late.
+                if kind is Done and not waits and not poll.poll(_SOON_S * 1000):
+                    waits = True
+                    self._on_wait(True)
+                answer = self._receive(kind)
+                if answer is not None:
+                    return answer
+        finally:
+            if waits:
+                self._on_wait(False)
+
+    def _receive(self, kind: type[A]) -> A | None:
+        """Receive one message; None for the report of an ended process, which is noted."""
+        try:
+            message, _ = receive(self.end, ANSWERS)
+        except EOFError as error:
+            raise OSError("the launcher is gone") from error
+        if isinstance(message, ProcessExited):
+            self._exits[message.pid] = message.code
+            return None
+        if isinstance(message, Refused):
+            raise OSError(message.detail)
+        if not isinstance(message, kind):
+            raise MessageError(f"the launcher answered {message.kind}, not {kind.kind}")
+        if isinstance(message, Started):
+            # The kernel may have given it the id of an older process, whose exit nobody asked for.
+            self._exits.pop(message.pid, None)
+        return message
 
     def receive_reports(self) -> None:
         """Read the report that has come; call this when ``end`` is readable."""

@@ -80,9 +80,9 @@ class Worker:
             return False
         return True
 
-    def _wait(self) -> None:
-        """Have the runner wait longer for the present answer: the launcher has not ended processes yet."""
-        self._send(Frame(Op.EVENT, 0, meta={"event": "waits"}).encode())
+    def _wait(self, waits: bool) -> None:
+        """Have the runner stop the clock of the present frame while the launcher ends processes."""
+        self._send(Frame(Op.EVENT, 0, meta={"event": "waits" if waits else "goes_on"}).encode())
 
     def _answer(self, frame: Frame) -> bytes | None:
         try:

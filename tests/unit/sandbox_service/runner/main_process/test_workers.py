@@ -55,6 +55,31 @@ def test_a_step_that_waits_for_processes_to_die_is_not_late(agent_box: RunnerBox
     assert agent_box.release("slow")
 
 
+def test_a_step_that_waited_for_processes_to_die_has_only_so_much_more_time(agent_box: RunnerBox) -> None:
+    calls = {
+        "slow": {"do": "control", "name": "kill", "sleep_s": 60},
+        "neighbour": {"do": "sleep", "seconds": 60},
+    }
+    bodies = {
+        name: {"message": {"role": "assistant", "content": json.dumps(call)}} for name, call in calls.items()
+    }
+    for name in calls:
+        agent_box.create(name)
+    launcher = next(process["pid"] for process in agent_box.processes() if process["role"] == "launcher")
+    os.kill(launcher, signal.SIGSTOP)
+    try:
+        slow = agent_box.send(Op.STEP, "slow", meta={"deadline_s": 1}, body=bodies["slow"])
+        time.sleep(1.5)
+    finally:
+        os.kill(launcher, signal.SIGCONT)
+    neighbour = agent_box.send(Op.STEP, "neighbour", meta={"deadline_s": 10}, body=bodies["neighbour"])
+    assert error_code(agent_box.answer(slow)) == "step_timeout"
+    # It sleeps yet: the other step was ended first.
+    assert agent_box.release("neighbour")
+    assert error_code(agent_box.answer(neighbour)) == "instance_lost"
+    assert agent_box.release("slow")
+
+
 def test_a_worker_that_leaves_in_mid_step_is_an_instance_lost(agent_box: RunnerBox) -> None:
     agent_box.create("gone")
     assert error_code(agent_box.step("gone", {"do": "exit", "code": 0})) == "instance_lost"
