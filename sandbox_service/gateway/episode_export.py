@@ -72,8 +72,8 @@ class EpisodeDownload(StreamingResponse):
     """A file with a line for each episode of a plan.
 
     An episode that was removed since the plan was made, or has no line in the format, is left out. If another
-    error interrupts the download after ``fetch_first``, its last chunk is missing: clients know by it that the file
-    is incomplete.
+    error interrupts the download after its first line, its last chunk is missing: clients know by it that the
+    file is incomplete.
     """
 
     def __init__(
