@@ -24,7 +24,8 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON 
 ForceOption: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--force", help="Replace an earlier run of the same name: it is deleted once this one has begun to train."
+        "--force",
+        help="Replace an earlier run of the same name: it is deleted once this one has begun to train.",
     ),
 ]
 
