@@ -114,7 +114,7 @@ def titles() -> Iterator[str]:
 
 def test_a_deployed_service_starts_its_supervisor_before_anyone_calls_it(deploy: Deploy):
     deploy({"sandbox": {"kind": "process"}})
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not any("ray::SupervisorActor" in title for title in titles()):
         if time.monotonic() > deadline:
             pytest.fail("no supervisor has been started")
