@@ -94,6 +94,8 @@ class AgentTurn:
     event: EventRecord
     action: JsonObject | None
     """The agent's message; None for the opening."""
+    info: JsonObject = field(default_factory=dict)
+    """What is said about the observation: the last answer's, which may be that to a counterpart's message."""
     observed: list[JsonObject] = field(default_factory=list)
     reward: float = 0.0
     terminated: bool = False
@@ -118,8 +120,10 @@ def agent_turns(events: Sequence[EventRecord]) -> list[AgentTurn]:
             turns.append(AgentTurn(event, action if isinstance(action, dict) else None))
         turn = turns[-1]
         info = result.get("info")
-        awaited = isinstance(info, dict) and isinstance(info.get("awaits"), str)
+        info = info if isinstance(info, dict) else {}
+        awaited = isinstance(info.get("awaits"), str)
         if not awaited:
+            turn.info = info
             turn.observed += observed_messages(result)
         turn.reward += event.reward or 0.0
         turn.terminated = turn.terminated or result.get("terminated") is True
@@ -152,9 +156,8 @@ def frames_of(events: Sequence[EventRecord]) -> list[ConversationFrame]:
     count = 0
     for turn in agent_turns(events):
         count += turn.action is not None
-        info = (object_of(turn.event.response) or {}).get("info")
-        if turn.event.kind is EventKind.STEP and isinstance(info, dict):
-            frame = frame_after(frames[-1], info, message=count)
+        if turn.event.kind is EventKind.STEP:
+            frame = frame_after(frames[-1], turn.info, message=count)
             frames += [] if frame is None else [frame]
         count += len(turn.observed)
     return frames

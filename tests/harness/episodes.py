@@ -91,18 +91,21 @@ def evaluation(name: str = "s1.a", sequence: int = 3, score: float = 1.0) -> Eve
     return event(name, sequence, EventKind.EVALUATE, response=_bytes(result), reward=score)
 
 
-def with_customer() -> tuple[EventRecord, ...]:
-    """An episode with a customer, who begins, answers the agent once, and whose steps earn 0.25 each."""
+def with_customer(**info: object) -> tuple[EventRecord, ...]:
+    """An episode with a customer, who begins, answers the agent once, and whose steps earn 0.25 each.
+
+    ``info`` is that of the customer's second step.
+    """
     return (
         _shown(EventKind.CREATE, 0, {}, "You are a customer.", awaits="user"),
         _shown(EventKind.STEP, 1, {"content": "Hello.", "name": "user"}, "You are a clerk. Hello."),
         _shown(EventKind.STEP, 2, {"content": "Good day."}, "Good day.", awaits="user"),
-        _shown(EventKind.STEP, 3, {"content": "A bike.", "name": "user"}, "A bike."),
+        _shown(EventKind.STEP, 3, {"content": "A bike.", "name": "user"}, "A bike.", **info),
         _shown(EventKind.STEP, 4, {"content": "Here it is."}, "Thanks."),
     )
 
 
-def _shown(kind: EventKind, sequence: int, said: dict[str, str], shown: str, **info: str) -> EventRecord:
+def _shown(kind: EventKind, sequence: int, said: dict[str, str], shown: str, **info: object) -> EventRecord:
     reward = 0.25 if kind is EventKind.STEP and "name" in said else 0.0
     result = {
         "observation": {"messages": [{"role": "user", "content": shown}]},

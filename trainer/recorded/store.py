@@ -71,11 +71,12 @@ def recorded_instance(trajectory: InstanceTrajectory, origin: RowOrigin) -> tupl
             elif not waiting:
                 messages += _said(event)
                 rewards.append(event.reward or 0.0)
-                frame = frame_after(frames[-1], _info(result), len(messages))
-                frames += [] if frame is None else [frame]
             elif rewards:
                 rewards[-1] += event.reward or 0.0
             waiting = awaited(_info(result)) is not None
+            if not waiting and rewards:
+                frame = frame_after(frames[-1], _info(result), len(messages))
+                frames += [] if frame is None else [frame]
             messages += [] if waiting else _observed(result)
             truncated = truncated or result.get("truncated") is True
         elif event.operation == "evaluate" and "score" in result:

@@ -6,6 +6,7 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.view import (
     agent_turns,
     conversation_of,
+    frames_of,
     outcome_of,
     tools_of,
     trajectory_of,
@@ -46,6 +47,19 @@ def test_a_conversation_is_the_agents_without_the_counterparts():
 
 def test_what_a_counterparts_step_earns_belongs_to_the_agents_step_before():
     assert [turn.reward for turn in agent_turns(with_customer())] == [0.25, 0.25, 0.0]
+
+
+def test_a_session_and_tools_that_a_counterparts_step_brings_begin_with_its_answer():
+    tool = {"type": "function", "function": {"name": "rent"}}
+    opening, session = frames_of(with_customer(new_session=True, tools=[tool]))
+    assert (opening.message, opening.tools) == (0, ())
+    assert (session.message, session.first, session.tools[0].function.name) == (2, 2, "rent")
+    assert conversation_of(with_customer())[2]["content"] == "A bike."
+
+
+def test_what_is_said_to_a_counterpart_begins_no_session():
+    episode = [create(), step(info={"awaits": "user", "new_session": True})]
+    assert len(frames_of(episode)) == 1
 
 
 def test_the_outcome_counts_rewards_and_tells_the_end():

@@ -2,6 +2,7 @@ import httpx
 import pytest
 
 from sandbox_client import RetryPolicy, SandboxClient
+from sandbox_contract.base import JsonObject
 from sandbox_contract.inspection import Event, InstanceTrajectory
 from tests.fakes.recorded import message
 from trainer.errors import DataError, ServiceUnavailable
@@ -67,6 +68,10 @@ def spoken(sequence: int, said: str, shown: str, **fields: object) -> Event:
     )
 
 
+def with_info(event: Event, info: JsonObject) -> Event:
+    return event.model_copy(update={"result": {**(event.result or {}), "info": info}})
+
+
 def test_an_episode_with_a_counterpart_is_the_agents_side_of_it() -> None:
     opening = Event(
         sequence=0, operation="create", at=0, result={**ASKED, "info": {"awaits": "user"}, "tools": [TOOL]}
@@ -76,7 +81,7 @@ def test_an_episode_with_a_counterpart_is_the_agents_side_of_it() -> None:
         trajectory(
             opening,
             spoken(1, "Hello.", "You are a clerk. Hello.", name="user"),
-            asking.model_copy(update={"result": {**(asking.result or {}), "info": {"awaits": "user"}}}),
+            with_info(asking, {"awaits": "user"}),
             spoken(3, "A bike.", "A bike.", name="user"),
         ),
         ORIGIN,
@@ -97,10 +102,7 @@ def test_events_become_an_episode_without_failed_operations() -> None:
 def test_sessions_and_changed_tools_are_records_of_their_own() -> None:
     session, changing = spoken(1, "a", "Later."), spoken(2, "b", "With this.")
     infos = ({"new_session": True}, {"tools": [{"type": "function", "function": {"name": "stop"}}]})
-    session, changing = (
-        each.model_copy(update={"result": {**(each.result or {}), "info": info}})
-        for each, info in zip((session, changing), infos, strict=True)
-    )
+    session, changing = map(with_info, (session, changing), infos)
     found = recorded_instance(trajectory(EVENTS[0], session, changing, spoken(3, "c", "Bye.")), ORIGIN)
     assert [[each.content for each in record.messages] for record in found] == [
         ["?", "a"],
@@ -108,6 +110,16 @@ def test_sessions_and_changed_tools_are_records_of_their_own() -> None:
         ["Later.", "b", "With this.", "c", "Bye."],
     ]
     assert [[tool.function.name for tool in record.tools] for record in found] == [["go"], ["go"], ["stop"]]
+
+
+def test_a_session_that_a_counterparts_step_brings_begins_with_its_answer() -> None:
+    asking = with_info(spoken(1, "a", "For the user."), {"awaits": "user"})
+    answered = with_info(spoken(2, "Later.", "Later.", name="user"), {"new_session": True})
+    found = recorded_instance(trajectory(EVENTS[0], asking, answered, spoken(3, "b", "Bye.")), ORIGIN)
+    assert [[each.content for each in record.messages] for record in found] == [
+        ["?", "a"],
+        ["Later.", "b", "Bye."],
+    ]
 
 
 def test_an_instance_without_steps_is_unplayed() -> None:
