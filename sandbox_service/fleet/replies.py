@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import is_of_node
+from sandbox_service.errors import ServiceError, is_of_node
 from sandbox_service.stream.failures import error_of
 from sandbox_service.stream.routing import OWNER
 from sandbox_service.wire.frames import Frame, Op
@@ -18,6 +19,8 @@ class FleetReplies:
     frames: tuple[Frame, ...]
     missing: tuple[str, ...] = ()
     """Supervisors without one: they are away or late, refused the request, or get none."""
+    refusals: Mapping[str, ServiceError] = field(default_factory=dict)
+    """The errors with which supervisors refused the request, by name."""
 
 
 def new_owner(reply: Frame) -> str | None:

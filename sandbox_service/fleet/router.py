@@ -147,7 +147,12 @@ class Router:
             if not replies and isinstance(answer, Frame):
                 reply_or_raise(answer)
         missing = {*names, *self._discovery.excluded} - replies.keys()
-        return FleetReplies(tuple(replies.values()), tuple(sorted(missing)))
+        refusals = {
+            name: error_of(answer)
+            for name, answer in zip(names, answers, strict=True)
+            if isinstance(answer, Frame) and answer.op is Op.ERROR
+        }
+        return FleetReplies(tuple(replies.values()), tuple(sorted(missing)), refusals)
 
     def excluded_supervisors(self) -> Mapping[str, str]:
         """Return the supervisors that get no requests, with the reason."""

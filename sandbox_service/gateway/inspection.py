@@ -96,8 +96,9 @@ async def instances_page(
     """Return a page of the calling tenant's instances, including recently ended ones.
 
     The cursor has, for each supervisor with more instances, the start of its next page. Raises
-    ServiceError(SUPERVISOR_UNAVAILABLE) if a supervisor does not answer, unless the page may be ``partial``:
-    a listing that goes on without it would lack its instances and seem complete.
+    ServiceError(SUPERVISOR_UNAVAILABLE) if a supervisor does not answer, and the error of one that refuses,
+    unless the page may be ``partial``: a listing that goes on without it would lack its instances and seem
+    complete.
     """
     details: dict[str, object] = {"limit": limit, "prefix": prefix}
     after = {} if cursor is None else _places_of(cursor)
@@ -131,8 +132,8 @@ async def instance_states(dispatcher: Dispatcher, exchange: HttpExchange, prefix
     """Return the states of the calling tenant's instances whose id has the prefix, also recently ended ones.
 
     One that was handed over, or whose supervisor is gone, is in no supervisor's memory. It is active: its
-    next call restores it, or finds that it is lost. Raises ServiceError(SUPERVISOR_UNAVAILABLE) if a
-    supervisor does not answer, unless the others have one store with it, in which its instances are found.
+    next call restores it, or finds that it is lost. Raises ServiceError as ``instances_page`` does if a
+    supervisor does not reply, unless the others have one store with it, in which its instances are found.
     """
     replies = await dispatcher.call_all(exchange, Op.INSTANCES, details={"unended": prefix})
     one_store = any(frame.meta.get("all_nodes") for frame in replies.frames)
@@ -150,8 +151,12 @@ async def instance_states(dispatcher: Dispatcher, exchange: HttpExchange, prefix
 
 
 def _check_complete(dispatcher: Dispatcher, replies: FleetReplies) -> None:
-    """Raise ServiceError(SUPERVISOR_UNAVAILABLE) if a supervisor that gets requests did not answer."""
+    """Raise ServiceError if a supervisor that gets requests did not reply: the error of one that refused."""
     missing = [name for name in replies.missing if name not in dispatcher.excluded_supervisors()]
+    for name in missing:
+        refusal = replies.refusals.get(name)
+        if refusal is not None:
+            raise ServiceError(refusal.code, f"{name}: {refusal.detail}", refusal.retry_after_s)
     if missing:
         detail = f"no answer of {', '.join(missing)}: the listing would lack its instances"
         raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)

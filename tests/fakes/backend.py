@@ -64,6 +64,8 @@ class EchoBackend:
         self.unreachable = False
         self.away: tuple[str, ...] = ()
         """Supervisors that answer nothing that is asked of all."""
+        self.refusals: dict[str, ServiceError] = {}
+        """The errors with which some of them refuse it."""
         self.one_database = False
         """All supervisors have one trajectory store."""
         self.handed_over: set[str] = set()
@@ -143,7 +145,8 @@ class EchoBackend:
             body = self._stats().model_dump_json().encode()
             return FleetReplies((Frame(Op.REPLY, 0, "", {}, body),), self.away)
         details = {"all_nodes": self.one_database} if "unended" in meta else {}
-        return FleetReplies((Frame(Op.REPLY, 0, "", details, self._instances(self.calls[-1])),), self.away)
+        reply = Frame(Op.REPLY, 0, "", details, self._instances(self.calls[-1]))
+        return FleetReplies((reply,), self.away, self.refusals)
 
     def _observation(self, messages: Iterable[Mapping[str, object]]) -> dict[str, object]:
         shown = {"images": self.images} if self.images else {}

@@ -302,14 +302,17 @@ async def test_the_id_of_a_supervisor_that_left_the_fleet_is_asked_of_the_others
     assert town.cores["b"].instances[OWN] == 4
 
 
-async def test_everybody_is_asked_and_those_that_are_away_are_named(town):
-    for name in ("a", "b", "c"):
+async def test_everybody_is_asked_and_those_that_are_away_or_refuse_are_named(town):
+    for name in ("a", "b", "c", "d"):
         await town.start(name)
     await town.stop("b")
+    town.cores["d"].refusal = ServiceError(ErrorCode.QUEUE_FULL, "too many", retry_after_s=3.0)
     town.known.excluded["old"] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "another version")
     replies = await town.router.call_all(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=1)
     assert [json.loads(reply.body)["name"] for reply in replies.frames] == ["a", "c"]
-    assert replies.missing == ("b", "old")
+    assert replies.missing == ("b", "d", "old")
+    refusals = [(name, *error.args) for name, error in replies.refusals.items()]
+    assert refusals == [("d", ErrorCode.QUEUE_FULL, "too many", 3.0)]
 
 
 async def test_everybody_away_is_an_error(town):

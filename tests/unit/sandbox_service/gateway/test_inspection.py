@@ -31,6 +31,14 @@ async def test_a_listing_without_a_supervisor_is_not_taken_for_complete(client, 
     assert int(reply.headers["retry-after"]) >= 1
 
 
+async def test_a_listing_that_a_supervisor_refuses_has_its_error(client, backend, instance):
+    backend.away = ("s2", "s3")
+    backend.refusals = {"s3": ServiceError(ErrorCode.QUEUE_FULL, "too many requests", retry_after_s=3.0)}
+    reply = await client.get("/v1/instances")
+    assert (reply.status_code, reply.json()["code"]) == (429, "queue_full")
+    assert (reply.json()["detail"], reply.headers["retry-after"]) == ("s3: too many requests", "3")
+
+
 async def test_a_supervisor_that_gets_no_requests_is_not_waited_for_in_a_listing(client, backend, instance):
     backend.away, backend.left_out = ("s2",), {"s2": "another version"}
     listed = Instances.model_validate((await client.get("/v1/instances")).json())

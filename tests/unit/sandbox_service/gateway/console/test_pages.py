@@ -263,7 +263,7 @@ async def test_episodes_of_a_task_say_whose_are_missing(client, backend, instanc
     backend.away = ("s2",)
     text = (await client.get("/console/compare?environment=echo&task=echo-10")).text
     assert "Episodes of s2 are missing" in text
-    assert "Reload the page once it does." in text
+    assert "Reload the page once it answers." in text
     assert "are missing" not in (await client.get(f"/console/episodes/{instance}")).text
 
 

@@ -69,7 +69,7 @@ async def test_the_list_and_the_download_say_whose_episodes_are_missing(keyed, b
     backend.away = ("s2", "s3")
     text = (await keyed.get(SEARCH, headers=ADA)).text
     assert "Episodes of s2, s3 are missing" in text
-    assert "Search again from the first page once they do." in text
+    assert "Search again from the first page once they answer." in text
     reply = await keyed.get(EXPORT, headers=ADA)
     assert 'filename="episodes-1-incomplete.jsonl"' in reply.headers["content-disposition"]
 
