@@ -15,6 +15,7 @@ from rich.progress import Progress
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.adapters.nemo_gym import NemoGymServer, task_rows
 from sandbox_client.adapters.openenv import OpenEnvServer
+from sandbox_client.adapters.refusals import UnplayableError
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
 from .run_options import ParamsOption, create_params
@@ -109,6 +110,8 @@ def nemo_gym_rows(
         try:
             rows = _write_rows(server, api_key, environment, split, limit, create_params(params), output)
             written = asyncio.run(rows)
+        except UnplayableError as error:
+            raise fail(f"{output} was not written: {error.failure.detail} (--split, --params)") from error
         except (OSError, ValueError) as error:
             raise fail(f"{output} was not written: {error}") from error
     notes_line(f"{written} rows in {output}")
@@ -126,12 +129,15 @@ async def _write_rows(
     async with AsyncSandboxClient(server, api_key) as client:
         ids = (await client.get_env_profile(environment, split, limit=limit)).task_ids
         unfinished = output.with_name(output.name + ".part")
-        with Progress(console=notes()) as bar, unfinished.open("w", encoding="utf-8") as file:
-            tasks = bar.add_task("tasks", total=len(ids))
-            async for row in task_rows(client, environment, ids, params):
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-                bar.advance(tasks)
-        unfinished.replace(output)
+        try:
+            with Progress(console=notes()) as bar, unfinished.open("w", encoding="utf-8") as file:
+                tasks = bar.add_task("tasks", total=len(ids))
+                async for row in task_rows(client, environment, ids, params):
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    bar.advance(tasks)
+            unfinished.replace(output)
+        finally:
+            unfinished.unlink(missing_ok=True)
     return len(ids)
 
 

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -27,7 +28,7 @@ from .refusals import UnplayableError, refuse_dialogue
 from .served_episode import EpisodeOverError, ServedEpisode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from sandbox_client.async_client import AsyncSandboxClient
     from sandbox_contract.episodes import EvaluateResult
@@ -200,9 +201,10 @@ async def task_rows(
     for task_id in task_ids:
         # An opening may depend on the seed, so that the row names it.
         async with client.episode(environment, task_id, seed=_SEED, params=params) as episode:
-            refuse_dialogue(episode.info, _NAME)
-            opening = [_input_of(message) for message in episode.observation.messages]
-            tools = [_tool_of(tool) for tool in episode.tools]
+            with _named(task_id):
+                refuse_dialogue(episode.info, _NAME)
+                opening = [_input_of(message) for message in episode.observation.messages]
+                tools = [_tool_of(tool) for tool in episode.tools]
         yield {
             "responses_create_params": {"input": opening, "tools": tools},
             "task_id": task_id,
@@ -210,6 +212,19 @@ async def task_rows(
             **({"params": dict(params)} if params else {}),
             "agent_ref": {"type": "responses_api_agents", "name": "simple_agent"},
         }
+
+
+@contextlib.contextmanager
+def _named(task_id: str) -> Iterator[None]:
+    """Add to the reason why a task cannot be a row its id and the remedy."""
+    remedy = "choose a split, or parameters, whose tasks can all be played"
+    try:
+        yield
+    except UnplayableError as error:
+        detail = f"{task_id}: {error.failure.detail}; {remedy}"
+        raise UnplayableError(replace(error.failure, detail=detail)) from error
+    except ValueError as error:
+        raise ValueError(f"{task_id}: {error}; {remedy}") from error
 
 
 def last_text(response: object) -> str:

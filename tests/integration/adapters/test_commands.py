@@ -57,9 +57,10 @@ def test_rows_have_the_parameters_that_were_given(address, backend, tmp_path):
     assert [each["params"] for each in created] == [{"volume": 9}]
 
 
-def test_no_rows_are_written_of_a_dialogue(address, backend, tmp_path):
+def test_rows_of_a_dialogue_leave_no_file_and_an_error_with_task_and_remedy(address, backend, tmp_path):
     backend.opening_info = {"texts": "dialogue"}
     done = ran("nemo-gym-rows", "--env", "echo", "--server", address, "-o", str(tmp_path / "rows.jsonl"))
-    assert done.returncode != 0
-    assert "the task is a dialogue" in done.stderr
-    assert not (tmp_path / "rows.jsonl").exists()
+    assert done.returncode == 1
+    assert "rows.jsonl was not written: echo-1: the task is a dialogue" in done.stderr
+    assert "(--split, --params)" in done.stderr
+    assert list(tmp_path.iterdir()) == []
