@@ -38,6 +38,8 @@ COOKIE = "session_id"
 RESERVED = frozenset({"seed_session", "verify", "aggregate_metrics", "reverify_mode", "mcp"})
 """Names of routes, which no tool may have."""
 _LARGEST_BODY = 32 * 2**20
+_LARGEST_COLLECTION = 2**30
+"""Of all graded rollouts of a collection, with their responses."""
 _NAME = "NeMo Gym"
 _SEED = 0
 _FORGOTTEN_S = 3600.0
@@ -260,7 +262,8 @@ def _tool_of(tool: Tool) -> dict[str, object]:
 
 async def _aggregate_metrics(request: web.Request) -> web.Response:
     try:
-        asked = AggregateMetricsRequest.model_validate(await read_object(request))
+        collection = await read_object(request.clone(client_max_size=_LARGEST_COLLECTION))
+        asked = AggregateMetricsRequest.model_validate(collection)
     except ValidationError as error:
         raise web.HTTPUnprocessableEntity(text=f"no graded rollouts: {error}") from error
     return web.json_response(aggregate(asked.verify_responses))

@@ -6,7 +6,6 @@ and lists of rollouts.
 
 from __future__ import annotations
 
-import math
 import statistics
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 _TASK = "_ng_task_index"
 _ROLLOUT = "_ng_rollout_index"
 _HEADLINES = ("mean/reward", "mean/success")
+# Larger numbers have no statistics: JSON's integers may be beyond floats, and so are sums of large floats.
+_LARGEST = 1e300
 
 Graded: TypeAlias = "dict[str, JsonValue]"
 """The answer of ``verify`` for one rollout, with its place in the collection."""
@@ -72,5 +73,5 @@ def _numbers(rollout: Graded) -> Mapping[str, float]:
     return {
         name: float(value)
         for name, value in fields.items()
-        if name not in (_TASK, _ROLLOUT) and isinstance(value, int | float) and math.isfinite(value)
+        if name not in (_TASK, _ROLLOUT) and isinstance(value, int | float) and abs(value) <= _LARGEST
     }

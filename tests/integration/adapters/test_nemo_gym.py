@@ -14,6 +14,8 @@ from sandbox_service.wire.frames import Op
 
 DONE = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Done."}]}]}
 
+STATISTICS = ("mean", "max", "min", "median", "std")
+
 
 @pytest.fixture
 async def server(client):
@@ -233,6 +235,22 @@ async def test_the_metrics_of_a_collection_are_those_that_nemo_gym_computes(roll
     assert (first["_ng_task_index"], first["num_rollouts"], first["mean/reward"]) == (0, 2, 0.5)
     assert first["std/reward"] == pytest.approx(0.7071067811865476)
     assert (second["_ng_task_index"], second["mean/reward"], second["std/reward"]) == (1, 1.0, 0.0)
+
+
+async def test_metrics_of_a_collection_that_is_larger_than_a_row_may_be_are_answered(rollout):
+    answers = [{"reward": 1.0, "response": {"id": "x" * 11 * 2**20}}] * 3
+    async with rollout() as http:
+        answered = await http.post("aggregate_metrics", json={"verify_responses": answers})
+        assert (await http.post("verify", json=answers)).status_code == 413
+    assert answered.json()["key_metrics"] == {"mean/reward": 1.0}
+
+
+@pytest.mark.parametrize("number", [10**400, 1.7e308], ids=["integer", "float"])
+async def test_numbers_too_large_to_sum_up_have_no_statistics(rollout, number):
+    answers = [{"reward": 1.0, "own": number}] * 2
+    async with rollout() as http:
+        answered = await http.post("aggregate_metrics", json={"verify_responses": answers})
+    assert set(answered.json()["agent_metrics"]) == {f"{each}/reward" for each in STATISTICS}
 
 
 @pytest.mark.parametrize("body", [{}, {"verify_responses": [3]}])
