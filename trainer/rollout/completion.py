@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from trainer.errors import RewardFailed, RunEnded, TeacherFailed
 
 from .failures import note_of
+from .streak import FailureStreak
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
 
     from .attempts import AttemptPlayer
     from .progress import ProgressMonitor
-
-MOST_IN_A_ROW = 32
-"""Failures without a success in between after which the run ends: another episode would fail as well."""
-FAILING_S = 180.0
-"""Time that they span at least. Episodes that end together fail together while a server restarts."""
 
 
 @dataclass(slots=True)
@@ -40,8 +36,10 @@ class CompletedPlayer:
     watch: ProgressMonitor
     ended: str
     """The reason why the run ends, with ``{count}`` for the episodes in a row that failed."""
-    _failed_in_a_row: int = field(default=0, init=False)
-    _failing_since: float = field(default=0.0, init=False)
+    _failures: FailureStreak = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._failures = FailureStreak(self.watch.now)
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode, and complete it. Raises RunEnded when no episode can be completed."""
@@ -55,16 +53,13 @@ class CompletedPlayer:
         except self.failure as error:
             self._count_failure(error)
             return replace(trajectory, failure=note_of(error, self.phase, trajectory.instance_id))
-        self._failed_in_a_row = 0
+        self._failures.add_success()
         return completed
 
     def _count_failure(self, error: RewardFailed | TeacherFailed) -> None:
         """Raise RunEnded when enough episodes have failed in a row, for long enough."""
-        now = self.watch.now()
-        if not self._failed_in_a_row:
-            self._failing_since = now
-        self._failed_in_a_row += 1
-        failing_s = now - self._failing_since
-        if self._failed_in_a_row >= MOST_IN_A_ROW and failing_s >= FAILING_S:
-            ended = self.ended.format(count=self._failed_in_a_row)
-            raise RunEnded(f"{ended}, over {failing_s:.0f} s: {error}") from error
+        failures = self._failures
+        failures.add_failure()
+        if failures.is_final:
+            ended = self.ended.format(count=failures.count)
+            raise RunEnded(f"{ended}, over {failures.seconds:.0f} s: {error}") from error

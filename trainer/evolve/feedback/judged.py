@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from trainer.errors import JudgeFailed
-from trainer.rollout.completion import MOST_IN_A_ROW
+from trainer.rollout.streak import FailureStreak
 
 from .sources import Feedback
 
@@ -13,26 +16,45 @@ if TYPE_CHECKING:
     from trainer.outcomes.source import OutcomeSource
     from trainer.types import Trajectory
 
+_PAUSE_S = 30.0
+"""Time before an episode is judged again during an outage."""
+
 
 class JudgeFeedback:
-    """Implements ``FeedbackSource``. A judge that fails for an episode gives it no feedback."""
+    """Implements ``FeedbackSource``. A judge that fails for an episode gives it no feedback.
 
-    def __init__(self, judge: OutcomeSource) -> None:
+    All episodes of an iteration are judged at the same time, and would be without feedback after seconds
+    while the judge's server restarts. Where many have failed in a row, the others wait for it.
+    """
+
+    def __init__(
+        self,
+        judge: OutcomeSource,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._judge = judge
-        self._failed_in_a_row = 0
+        self._failures = FailureStreak(now)
+        self._sleep = sleep
 
     async def give_feedback(self, episode: Trajectory) -> Feedback | None:
-        try:
-            value = await self._judge.find_outcome(episode)
-        except JudgeFailed as error:
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row >= MOST_IN_A_ROW:
-                raise JudgeFailed(
-                    f"{self._failed_in_a_row} episodes in a row got no feedback: {error}"
-                ) from error
-            return None
-        self._failed_in_a_row = 0
-        return Feedback(value)
+        while True:
+            try:
+                value = await self._judge.find_outcome(episode)
+            except JudgeFailed as error:
+                failures = self._failures
+                failures.add_failure()
+                if failures.is_final:
+                    raise JudgeFailed(
+                        f"{failures.count} requests in a row got no feedback, over {failures.seconds:.0f} s: "
+                        f"{error}"
+                    ) from error
+                if not failures.is_outage:
+                    return None
+                await self._sleep(_PAUSE_S)
+            else:
+                self._failures.add_success()
+                return Feedback(value)
 
     async def close(self) -> None:
         await self._judge.close()

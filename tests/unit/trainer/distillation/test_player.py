@@ -11,9 +11,9 @@ from trainer.batches.payloads import group_from_payload, group_to_payload
 from trainer.config import SamplingConfig
 from trainer.distillation.player import player_with_teacher
 from trainer.errors import ConfigError, TeacherFailed, TrainerError
-from trainer.rollout.completion import FAILING_S, MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
+from trainer.rollout.streak import FAILING_S, MOST_IN_A_ROW
 from trainer.types import GroupSpec, Segment, TrajectoryGroup
 
 SPEC = GroupSpec(0, played({}).task, 0, 2, 3)

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tests.fakes.clock import FakeClock
 from tests.fakes.evolution import episode
 from trainer.config import FeedbackConfig, RewardConfig
 from trainer.errors import BudgetSpent, DataError, JudgeFailed, RewardFailed, TrainerError
@@ -14,7 +16,7 @@ from trainer.evolve.feedback.judged import JudgeFeedback
 from trainer.evolve.feedback.people import read_feedback
 from trainer.evolve.feedback.sources import Feedback, RewardFeedback
 from trainer.evolve.feedback.values import FeedbackScope, gather_feedback, open_sources, value_episodes
-from trainer.rollout.completion import MOST_IN_A_ROW
+from trainer.rollout.streak import FAILING_S, MOST_IN_A_ROW
 from trainer.types import Trajectory
 
 EPISODES = [replace(episode(f"1/{place}.0", place / 2), outcome=1 - place / 4) for place in range(3)]
@@ -186,13 +188,46 @@ async def test_a_judge_that_fails_for_an_episode_gives_it_no_feedback() -> None:
     assert judge.closed
 
 
-@pytest.mark.parametrize(
-    "error", [JudgeFailed("down"), BudgetSpent("spent"), RewardFailed("broken")], ids=lambda each: str(each)
-)
-async def test_a_judge_that_fails_for_all_ends_the_evolution(error: TrainerError) -> None:
-    judge = ScriptedJudge([error] * MOST_IN_A_ROW)
+class Outage:
+    """A judge that fails until a time, and a clock that goes on while feedback waits."""
+
+    def __init__(self, until: float) -> None:
+        self.clock = FakeClock(0.0)
+        self.until = until
+        self.closed = False
+
+    def source(self) -> JudgeFeedback:
+        return JudgeFeedback(self, self.clock.monotonic, self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    async def find_outcome(self, trajectory: Trajectory) -> float:
+        if self.clock.monotonic() < self.until:
+            raise JudgeFailed("down")
+        return 1.0
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_episodes_wait_for_a_judge_that_fails_for_all_while_its_server_restarts() -> None:
+    given = await gather_feedback([episode()] * 1000, [Outage(FAILING_S - 60).source()])
+    assert [each for (each,) in given].count(None) == MOST_IN_A_ROW - 1
+
+
+async def test_a_judge_that_fails_for_all_over_minutes_ends_the_evolution() -> None:
+    judge = Outage(math.inf)
+    with pytest.raises(JudgeFailed, match=r"\d+ requests in a row got no feedback, over 180 s: down"):
+        await gather_feedback([episode()] * MOST_IN_A_ROW, [judge.source()])
+    assert judge.closed
+
+
+@pytest.mark.parametrize("error", [BudgetSpent("spent"), RewardFailed("broken")], ids=str)
+async def test_a_judge_that_cannot_be_used_any_more_ends_the_evolution(error: TrainerError) -> None:
+    judge = ScriptedJudge([error])
     with pytest.raises(type(error), match=str(error)):
-        await gather_feedback([episode()] * MOST_IN_A_ROW, [JudgeFeedback(judge)])
+        await gather_feedback([episode()], [JudgeFeedback(judge)])
     assert judge.closed
 
 

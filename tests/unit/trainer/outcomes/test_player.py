@@ -10,8 +10,8 @@ from trainer.config import RewardConfig, SamplingConfig
 from trainer.errors import BudgetSpent, JudgeFailed, RewardFailed, TrainerError
 from trainer.outcomes.player import OutcomeRewards, rewarded_player
 from trainer.reward import score
-from trainer.rollout.completion import FAILING_S, MOST_IN_A_ROW
 from trainer.rollout.progress import ProgressMonitor
+from trainer.rollout.streak import FAILING_S, MOST_IN_A_ROW
 from trainer.types import GroupSpec
 
 SPEC = GroupSpec(0, played({}).task, 0, 2, 3)
