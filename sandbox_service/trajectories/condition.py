@@ -73,9 +73,16 @@ def examine_store(url: str) -> StoreCondition:
         if not os.path.exists(file):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
             return StoreCondition(StoreState.EMPTY, kind, name)
         if lacking := lacking_file_rights(file):
-            return StoreCondition(StoreState.DENIED, kind, lacking)
+            # No rights help with the file of another application. As one that does not change, SQLite reads
+            # it without its log, which may hide tables of a store, and makes no files of this user beside it.
+            found = _examine(sa.create_engine(_read_only(file, immutable="1")), kind, name)
+            denied = StoreCondition(StoreState.DENIED, kind, lacking)
+            return found if found.state is StoreState.FOREIGN else denied
     # Not by ``connect``: its settings change the file, which may be that of another application.
-    engine = connect(url) if file is None else sa.create_engine(_read_only(file))
+    return _examine(connect(url) if file is None else sa.create_engine(_read_only(file)), kind, name)
+
+
+def _examine(engine: sa.Engine, kind: str, name: str) -> StoreCondition:
     try:
         with engine.connect() as connection:
             state = _state(connection, name)
@@ -122,8 +129,8 @@ def with_absolute_file(url: str) -> str:
     return make_url(url).set(database=str(file.resolve())).render_as_string(hide_password=False)
 
 
-def _read_only(file: Path) -> URL:
-    query = {"mode": "ro", "uri": "true"}
+def _read_only(file: Path, **more: str) -> URL:
+    query = {"mode": "ro", "uri": "true", **more}
     return URL.create("sqlite+pysqlite", database=file.absolute().as_uri(), query=query)
 
 

@@ -104,7 +104,10 @@ def _schema(condition: StoreCondition) -> MachineFinding:
 
 def _rights_fix(kind: str) -> str:
     if kind == "sqlite":
-        return "give the file, and those beside it, to the user of the service (chown)"
+        return (
+            "give the file, and those beside it, to the user of the service (chown), or set store.url to "
+            "another file"
+        )
     return (
         "make the user of store.url the owner of the database (ALTER DATABASE ... OWNER TO ...) and of its "
         "tables, or grant the rights; for a standby, name its primary server"

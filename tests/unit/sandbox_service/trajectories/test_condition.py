@@ -119,6 +119,26 @@ def test_a_file_that_this_user_may_only_read_is_denied(others_file) -> None:
     assert holds_without_root(is_denied)
 
 
+@pytest.mark.parametrize("content", ["tables", "text", "later release"])
+def test_a_file_of_another_application_that_this_user_may_only_read_is_foreign(others_file, content) -> None:
+    if content == "later release":
+        set_revision(f"sqlite:///{others_file}", "9999")
+    else:
+        others_file.unlink()
+        others_file.write_text("not a database, but long enough to be read as one" * 10)
+    if content == "tables":
+        others_file.unlink()
+        with sqlite3.connect(others_file) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE events (id INTEGER)")
+        connection.close()
+    others_file.chmod(0o444)
+    beside = set(others_file.parent.iterdir())
+    url = f"sqlite:///{others_file}"
+    assert holds_without_root(lambda: examine_store(url).state is StoreState.FOREIGN)
+    assert set(others_file.parent.iterdir()) == beside
+
+
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 def test_a_file_beside_the_database_that_this_user_may_only_read_is_denied(others_file, suffix) -> None:
     others_file.chmod(0o666)
