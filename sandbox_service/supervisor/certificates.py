@@ -25,6 +25,8 @@ EXPIRY_WARNING_S = 7 * 86_400.0
 RENEWAL_INTERVAL_S = 60.0
 """Time between two looks at the files."""
 _WARNINGS_GAP_S = 86_400.0
+_MOST_FLIGHTS = 8
+"""More than a handshake takes from each end: two in TLS 1.3, three in TLS 1.2."""
 
 logger = get_logger(__name__)
 
@@ -54,7 +56,8 @@ class Certificates:
             # Refused ones, too: they become valid, or a right is given, without a change of the files.
             if stamp != self._loaded:
                 self._load(stamp)
-        except OSError as error:  # also of files that do not belong together; they may be half replaced
+        except Exception as error:  # noqa: BLE001  # capture point: no error may end the callers' loops
+            # Mostly an OSError, also of files that do not belong together: they may be half replaced.
             self._refuse(str(error))
         self._warn_of_expiry()
 
@@ -97,15 +100,30 @@ def valid_until(files: TlsFiles) -> float:
 
     Raises ssl.SSLError if the authority did not sign it, if it has ended, or if the key is another's.
     """
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = files.context(server=True).wrap_bio(to_server, to_client, server_side=True)
-    client = files.context(server=False).wrap_bio(to_client, to_server)
-    for end in (client, server, client, server):
-        try:
-            end.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
+    _, client = _shaken(files.context(server=True), files.context(server=False))
     certificate = client.getpeercert()
     if certificate is None:
         raise ssl.SSLError("the handshake showed no certificate")
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
+
+
+def _shaken(
+    server_context: ssl.SSLContext, client_context: ssl.SSLContext
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Return a server and a client that have connected in memory. Raises ssl.SSLError if they cannot."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server)
+    for _ in range(_MOST_FLIGHTS):
+        shaken = [_has_shaken(end) for end in (client, server)]
+        if all(shaken):
+            return server, client
+    raise ssl.SSLError("the certificate's handshake with itself did not end")
+
+
+def _has_shaken(end: ssl.SSLObject) -> bool:
+    try:
+        end.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True

@@ -161,3 +161,47 @@ def test_a_certificate_that_the_authority_did_not_sign_is_refused(tmp_path: Path
     ours, theirs = (certificates_in(folder_in(tmp_path, name)) for name in ("ours", "theirs"))
     with pytest.raises(ssl.SSLError):
         valid_until(TlsFiles(ours.certificate, ours.key, theirs.authority))
+
+
+class OldFiles(TlsFiles):
+    """Files on a host whose OpenSSL knows no TLS 1.3."""
+
+    def context(self, *, server: bool) -> ssl.SSLContext:
+        context = super().context(server=server)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+
+def test_certificates_are_loaded_where_there_is_tls_1_2_only(tmp_path: Path):
+    files = certificates_in(tmp_path)
+    old = OldFiles(files.certificate, files.key, files.authority)
+    assert valid_until(old) == valid_until(files) > 0
+    others = certificates_in(folder_in(tmp_path, "others"))
+    with pytest.raises(ssl.SSLError):
+        valid_until(OldFiles(files.certificate, files.key, others.authority))
+
+
+class OddFiles(TlsFiles):
+    """Files with which OpenSSL fails in another way than with SSLError once they are renewed."""
+
+    def context(self, *, server: bool) -> ssl.SSLContext:
+        if Path(self.certificate).with_name("odd").exists():
+            raise ValueError("odd")
+        return super().context(server=server)
+
+
+async def test_no_error_ends_the_renewal(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    files = certificates_in(tmp_path)
+    certificates = Certificates(OddFiles(files.certificate, files.key, files.authority), server=True)
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
+    certificates_in(tmp_path)
+    (tmp_path / "odd").touch()
+    with caplog.at_level(logging.ERROR):
+        certificates.renew()
+    assert logged(caplog, "certificate_refused") == 1
+
+    (tmp_path / "odd").unlink()
+    certificates.renew()
+    assert await shown_certificate(port, files) == in_der(files.certificate)
+    await server.close()
