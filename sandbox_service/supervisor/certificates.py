@@ -3,7 +3,8 @@
 A certificate manager replaces the files weeks before the certificate in them ends, and no process may have to
 be restarted for that. Open connections stay as they are; new ones are made with the new certificate. New
 authorities are added to the former ones, so that a node is understood whose files are not replaced yet: a
-process trusts those that it once loaded until it ends.
+process trusts those that it once loaded until it ends. A key of another kind than the former one (RSA, EC)
+may need a restart: a context holds a certificate for each kind, and OpenSSL chooses among them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Certificates:
     def __init__(self, files: TlsFiles, *, server: bool) -> None:
         """Load the files. Raises OSError, or ssl.SSLError if they do not belong together."""
         self._files = files
+        self._server = server
         self._loaded = self._stamp()
         self._refused: object = None
         self._valid_until = valid_until(files)
@@ -68,9 +70,26 @@ class Certificates:
             return  # replaced meanwhile: the next look finds them complete
         self.context.load_cert_chain(self._files.certificate, self._files.key)
         self.context.load_verify_locations(self._files.authority)
+        if not self._shows_files():
+            raise ssl.SSLError(
+                "the key is of another kind than the former one; restart the process to use it"
+            )
         self._loaded, self._refused, self._valid_until = stamp, None, ends_at
         self._warned_at = 0.0
         logger.info("certificate_renewed", file=self._files.certificate, days_left=self._days_left())
+
+    def _shows_files(self) -> bool:
+        """Return whether new connections get the certificate in the files, and not the former one."""
+        fresh = self._files.context(server=self._server)
+        try:
+            return self._shown(self.context) == self._shown(fresh)
+        except ssl.SSLError:
+            return False  # the former one is of an authority that only the former file names
+
+    def _shown(self, context: ssl.SSLContext) -> bytes | None:
+        other = self._files.context(server=not self._server)
+        ends = _shaken(context, other) if self._server else _shaken(other, context)
+        return ends[1 if self._server else 0].getpeercert(binary_form=True)
 
     def _refuse(self, reason: str) -> None:
         try:

@@ -14,7 +14,7 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.supervisor.certificates import Certificates, valid_until
 from sandbox_service.supervisor.options import TlsFiles
 from sandbox_service.wire.frames import Frame, Op
-from tests.harness.certificates import certificates_in
+from tests.harness.certificates import EC, RSA, certificates_in
 
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
 
@@ -144,6 +144,34 @@ async def test_files_that_become_usable_without_a_change_are_loaded(tmp_path: Pa
         certificates.renew()
     assert await shown_certificate(port, files) == in_der(files.certificate)
     await server.close()
+
+
+async def test_a_renewed_key_of_another_kind_is_loaded_if_new_connections_get_it(tmp_path: Path):
+    certificates = Certificates(certificates_in(tmp_path, key_kind=RSA), server=True)
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, certificates.context)
+    files = certificates_in(tmp_path, key_kind=EC)
+    certificates.renew()
+    assert await shown_certificate(port, files) == in_der(files.certificate)
+    await server.close()
+
+
+@pytest.mark.parametrize("is_server", [True, False], ids=["server", "client"])
+def test_a_renewed_key_of_another_kind_is_refused_if_the_former_goes_on_being_shown(
+    tmp_path: Path, is_server: bool, caplog: pytest.LogCaptureFixture
+):
+    certificates = Certificates(certificates_in(tmp_path, key_kind=EC), server=is_server)
+    certificates_in(tmp_path, key_kind=RSA)
+    with caplog.at_level(logging.INFO):
+        certificates.renew()
+        certificates.renew()
+    assert (logged(caplog, "certificate_refused"), logged(caplog, "certificate_renewed")) == (1, 0)
+    assert "restart" in caplog.text
+
+    certificates_in(tmp_path, key_kind=EC)
+    with caplog.at_level(logging.INFO):
+        certificates.renew()
+    assert logged(caplog, "certificate_renewed") == 1
 
 
 @pytest.mark.parametrize(("days", "warnings"), [(2, 1), (30, 0)])
