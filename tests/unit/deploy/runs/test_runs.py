@@ -1,6 +1,7 @@
 """The run files that come with the project."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -58,6 +59,22 @@ def test_a_run_is_read_and_named_after_its_file(path: Path) -> None:
 @each_run
 def test_a_run_is_in_the_table(path: Path) -> None:
     assert f"| `{path.stem}` |" in (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["deploy/runs/README.md", "docs/trainer/recipes.md"])
+def test_the_memory_that_a_run_is_said_to_need_holds_what_plan_says(page: str) -> None:
+    planned = re.findall(
+        r"^\| `(\w+)` \| \d+ \|[^|]*\| ([\d.]+) \|", capacity_tables.RUNS_PAGE.read_text(), re.M
+    )
+    needed = re.findall(r"^\| (`.*)\|.*\|.* (\d+) GB of memory", (ROOT / page).read_text(), re.M)
+    assert needed
+    short = [
+        (name, f"{gib} GiB", f"{gb} GB")
+        for names, gb in needed
+        for name, gib in planned
+        if f"`{name}`" in names and float(gib) * GIB > int(gb) * 1e9
+    ]
+    assert short == []
 
 
 @pytest.mark.slow
