@@ -24,7 +24,7 @@ from sandbox_service.errors import ServiceError
 
 from .in_use import Use, reserved
 from .pip_settings import uv_settings
-from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, operator_note
+from .provisions import GROUP, KEPT_VARIABLE, PACKAGES_FILE, PREPARE_FILE, is_readable, operator_note
 
 if TYPE_CHECKING:
     from .provisions import Recipe
@@ -44,20 +44,22 @@ runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 
 
 def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force: bool = False) -> Path:
-    """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED).
+    """Return the prepared folder, made if it is missing.
 
     With ``force`` it is made again, and replaces the former one once it is complete, unless a running service
     uses that. Where folders cannot be locked it is replaced with a warning.
+
+    Raises ServiceError(SANDBOX_FAILED), also for a folder of another user that this one cannot read.
     """
     target = recipe.folder(root)
     if target.is_dir() and not force:
-        return target
+        return _readable(target)
     # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
     kept = target.with_name(f"{target.name}.kept")
     with locked(root, recipe.name):
         _end_replacement(recipe, root)
         if target.is_dir() and not force:
-            return target
+            return _readable(target)
         # Before the work too, which may take an hour and would be in vain.
         with _unused(target, report):
             pass
@@ -69,6 +71,13 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
                 _replace(recipe, root, draft)
             shutil.rmtree(kept, ignore_errors=True)
     return target
+
+
+def _readable(folder: Path) -> Path:
+    if not is_readable(folder):
+        detail = f"{folder} is there and this user cannot read it; give it to the service's user (chown -R)"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+    return folder
 
 
 @contextmanager

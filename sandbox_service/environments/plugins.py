@@ -56,6 +56,8 @@ class PluginCatalogs:
     """Environments that are not set up."""
     broken: dict[str, str] = field(default_factory=dict)
     """The reason why an environment cannot be served."""
+    unreadable: set[str] = field(default_factory=set)
+    """The broken ones that are set up in a folder that this user cannot read."""
     names: dict[str, str] = field(default_factory=dict)
     """Names of the environments that are enabled as ``module:name``, by that reference."""
 
@@ -63,7 +65,7 @@ class PluginCatalogs:
         """Make the catalog of a plugin, or keep the reason why there is none."""
         try:
             recipe = plugin_recipe(plugin)
-            provisions = None if recipe is None else _prepared(plugin, recipe, config.packages_dir)
+            provisions = None if recipe is None else self._prepared(plugin, recipe, config.packages_dir)
             if recipe is not None and provisions is None:
                 self.absent.add(plugin.name)
                 return
@@ -77,6 +79,14 @@ class PluginCatalogs:
         self.catalogs[name] = catalog
         self.origins[name] = plugin.package or plugin.reference
         self.names[plugin.name] = name
+
+    def _prepared(self, plugin: Plugin, recipe: Recipe, root: Path | None) -> Provisions | None:
+        try:
+            return prepared(recipe, root)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError):
+                self.unreadable.add(plugin.name)
+            raise plugin.error(f"what was set up for it cannot be read: {error}") from error
 
 
 def plugin_catalogs(config: EnvironmentsConfig, own: Collection[str]) -> PluginCatalogs:
@@ -130,13 +140,6 @@ def plugin_recipe(plugin: Plugin) -> Recipe | None:
                     raise plugin.error(f"its recipe in {folder / 'setup'} cannot be read: {error}") from error
         package = package.rpartition(".")[0]
     return None
-
-
-def _prepared(plugin: Plugin, recipe: Recipe, root: Path | None) -> Provisions | None:
-    try:
-        return prepared(recipe, root)
-    except (OSError, ValueError) as error:
-        raise plugin.error(f"what was set up for it cannot be read: {error}") from error
 
 
 def _folders(package: str) -> list[Path]:

@@ -113,6 +113,11 @@ def find(name: str, root: Path | None = None, operator_data: Path | None = None)
     return prepared(recipes()[name], root, operator_data)
 
 
+def is_readable(folder: Path) -> bool:
+    """Return whether this user can use a prepared folder; its maker and the environments' group alone can."""
+    return os.access(folder, os.R_OK | os.X_OK)
+
+
 def prepared(
     recipe: Recipe, root: Path | None = None, operator_data: Path | None = None
 ) -> Provisions | None:
@@ -124,8 +129,7 @@ def prepared(
     folder = recipe.folder(root)
     if not folder.is_dir():
         return None
-    # Only its maker and the environments' group may enter it.
-    if not os.access(folder, os.R_OK | os.X_OK):
+    if not is_readable(folder):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     if operator_data is None:
         note = operator_note(recipe.name, root)

@@ -95,6 +95,7 @@ class Registry:
         absent: Iterable[str] = (),
         *,
         broken: Mapping[str, str] = MappingProxyType({}),
+        unreadable: Iterable[str] = (),
         origins: Mapping[str, str] = MappingProxyType({}),
         max_evaluate_s: float = MAX_EVALUATE_S,
     ) -> None:
@@ -104,12 +105,14 @@ class Registry:
             catalogs: by the names of their environments.
             absent: environments that could be served and are not set up.
             broken: why environments that are set up or installed cannot be served, by name.
+            unreadable: the broken ones that are set up in a folder that this user cannot read.
             origins: the package that an environment comes from, with its version; none for the service's own.
             max_evaluate_s: the most seconds for grading that a task may ask for.
         """
         self.catalogs = MappingProxyType(dict(catalogs))
         self.absent = frozenset(absent)
         self.broken = MappingProxyType(dict(broken))
+        self.unreadable = frozenset(unreadable)
         self.origins = MappingProxyType(dict(origins))
         self.max_evaluate_s = max_evaluate_s
 
@@ -182,9 +185,13 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     plugins = plugin_catalogs(config, OWN_NAMES)
     absent = (_PROVIDED.keys() - provided.keys() - closed.keys()) | plugins.absent
     everything = {**catalogs, **provided, **plugins.catalogs}
-    broken = {**closed, **plugins.broken}
     make_registry = partial(
-        Registry, broken=broken, origins=plugins.origins, max_evaluate_s=config.max_evaluate_s
+        Registry,
+        # A package that has the name of one of ours keeps it from nothing; an unreadable folder does.
+        broken={**plugins.broken, **closed},
+        unreadable={*closed, *plugins.unreadable},
+        origins=plugins.origins,
+        max_evaluate_s=config.max_evaluate_s,
     )
     registry = make_registry(everything, absent)
     _check_settings(config, registry)

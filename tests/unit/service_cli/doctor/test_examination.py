@@ -27,6 +27,9 @@ from tests.fakes.machine import (
 )
 
 URL = "store.url=postgresql://db/t"
+UNREADABLE = replace(
+    ENVIRONMENTS, broken={"textcraft": "Permission denied"}, unreadable=frozenset({"textcraft"})
+)
 
 
 def findings_of(machine, *words):
@@ -229,7 +232,7 @@ FAULTS = {
         [], "environments: maze", Status.WARNING, "brings maze",
     ),
     "an environment that another user set up": (
-        FakeMachine(environment_facts=replace(ENVIRONMENTS, broken={"textcraft": "Permission denied"})),
+        FakeMachine(environment_facts=UNREADABLE),
         [], "environments: textcraft", Status.WARNING, "chown -R",
     ),
     "a driver that fails": (
@@ -364,5 +367,13 @@ def test_findings_are_plain_data_for_scripts() -> None:
 
 
 def test_not_all_environments_are_set_up_where_one_cannot_be_read() -> None:
-    facts = replace(ENVIRONMENTS, broken={"textcraft": "Permission denied"})
-    assert "complete" not in {each.check for each in findings_of(FakeMachine(environment_facts=facts))}
+    found = findings_of(FakeMachine(environment_facts=UNREADABLE))
+    assert "complete" not in {each.check for each in found}
+
+
+def test_a_package_with_the_name_of_an_environment_of_ours_keeps_it_from_nothing() -> None:
+    facts = replace(ENVIRONMENTS, broken={"code": "the name 'code' is built in"})
+    findings = required(findings_of(FakeMachine(environment_facts=facts)), {"code"})
+    assert Status.PROBLEM not in {each.status for each in findings}
+    assert "uninstall the package" in next(each.fix for each in findings if each.check == "code")
+    assert "complete" in {each.check for each in findings}
