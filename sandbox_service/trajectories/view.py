@@ -95,7 +95,7 @@ class AgentTurn:
     action: JsonObject | None
     """The agent's message; None for the opening."""
     info: JsonObject = field(default_factory=dict)
-    """What is said about the observation: the last answer's, which may be that to a counterpart's message."""
+    """Facts about the observation, of the last answer, which may be that to a counterpart's message."""
     observed: list[JsonObject] = field(default_factory=list)
     reward: float = 0.0
     terminated: bool = False
