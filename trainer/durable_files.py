@@ -16,9 +16,22 @@ def write_durably(file: Path, content: str | bytes, sync: Callable[[int], None] 
         out.flush()
         sync(out.fileno())  # before the new name, which may reach the disk ahead of the content
     draft.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
+    _sync_names(file.parent, sync)
+
+
+def sync_files(folder: Path, sync: Callable[[int], None] = os.fsync) -> None:
+    """Return when the files of a folder, without its folders, are on the disk."""
+    for file in folder.iterdir():
+        if file.is_file():
+            with file.open("rb") as content:
+                sync(content.fileno())
+    _sync_names(folder, sync)
+
+
+def _sync_names(folder: Path, sync: Callable[[int], None]) -> None:
+    names = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # there are network file systems that synchronise files alone
-            sync(folder)
+            sync(names)
     finally:
-        os.close(folder)
+        os.close(names)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.advantage.step_estimation import traced_back
+from trainer.durable_files import write_durably
 from trainer.errors import ConfigError
 from trainer.reward_models.opening import LocalScorer, MemberModel
-from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, find_refreshed, write_refreshed
+from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, write_refreshed
 
 from .learned import LearnedRewards
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STATE = "refresh.json"
+"""Names the version of the refreshed models that a resumed run begins with."""
+_VERSION = "version-"
+"""Begins the names of their folders."""
 
 
 @dataclass(slots=True)
@@ -40,7 +45,18 @@ class _Member:
     opened: MemberModel
     scorer: LocalScorer
     refresher: ModelRefresher
-    folder: Path
+    number: int
+    written: Path
+    """Where its weights are as they were after the latest refresh, or before the first."""
+
+    async def write(self, version: Path) -> None:
+        """Write it to the folder of a version, in the thread that owns it."""
+        model, folder = self.scorer.model, version / f"{self.number}"
+        await self.scorer.run_between(lambda: write_refreshed(model, self.written, folder))
+
+    async def restore(self) -> None:
+        """Return to the weights that were written last."""
+        await self.scorer.run_between(lambda: self.refresher.restore(self.written))
 
 
 class _Turns:
@@ -141,12 +157,16 @@ class RefreshedRewards:
 
     async def _update_models(self, version: int) -> None:
         fresh = tuple(self._fresh)
+        members = tuple(self._members.values())
         async with self._turns.refreshing():
-            losses = [await self._trained(member, fresh) for member in self._members.values()]
-            for member in self._members.values():
-                await _written(member)
-        await asyncio.to_thread(self._write_version, version)
-        # Only now: after a failure, the same episodes count for the next attempt.
+            try:
+                losses = [await self._trained(member, fresh) for member in members]
+                await self._write_models(version, members)
+            except Exception:
+                # The next attempt trains with the same episodes.
+                for member in members:
+                    await member.restore()
+                raise
         self._version = version
         used = {id(each) for each in fresh}
         self._fresh = deque((each for each in self._fresh if id(each) not in used), self._fresh.maxlen)
@@ -157,6 +177,19 @@ class RefreshedRewards:
             len(fresh),
             sum(losses) / len(losses),
         )
+
+    async def _write_models(self, version: int, members: Sequence[_Member]) -> None:
+        """Write all models of a version, and then the note by which a resumed run has all of them or none."""
+        folder = self._folder / f"{_VERSION}{version}"
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)  # of an attempt that failed
+        for member in members:
+            await member.write(folder)
+        await asyncio.to_thread(write_durably, self._folder / _STATE, json.dumps({"version": version}))
+        for member in members:
+            member.written = folder / f"{member.number}"
+        for other in self._folder.glob(f"{_VERSION}*"):
+            if other != folder:
+                await asyncio.to_thread(shutil.rmtree, other, ignore_errors=True)
 
     async def _trained(self, member: _Member, fresh: tuple[Trajectory, ...]) -> float:
         rows = [row for each in fresh for row in self._rows(member, each)]
@@ -174,8 +207,8 @@ class RefreshedRewards:
 
     def _open(self, name: str) -> MemberModel:
         number = self._names.index(name)
-        folder = self._folder / f"{number}"
-        opened = self._open_given(str(find_refreshed(folder) or name))
+        refreshed = self._folder / f"{_VERSION}{self._version}" / f"{number}"
+        opened = self._open_given(str(refreshed) if refreshed.is_dir() else name)
         if not isinstance(opened.scorer, LocalScorer):
             raise ConfigError(f"reward.process.refresh: {name} is a served model; name a folder or a stage")
         if self._refresh.dimension not in opened.note.dimensions:
@@ -186,19 +219,9 @@ class RefreshedRewards:
         refresher = ModelRefresher(
             opened.scorer.model, self._refresh.dimension, self._refresh.learning_rate, number
         )
-        self._members[name] = _Member(opened, opened.scorer, refresher, folder)
+        self._members[name] = _Member(opened, opened.scorer, refresher, number, opened.scorer.model.folder)
         return opened
 
     def _read_version(self) -> int:
         file = self._folder / _STATE
         return int(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else 0
-
-    def _write_version(self, version: int) -> None:
-        draft = self._folder / f".{_STATE}"
-        draft.write_text(json.dumps({"version": version}), encoding="utf-8")
-        draft.replace(self._folder / _STATE)
-
-
-async def _written(member: _Member) -> None:
-    """Write a member's model, in the thread that owns it."""
-    await member.scorer.run_between(lambda: write_refreshed(member.scorer.model, member.folder))

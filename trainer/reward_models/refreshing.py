@@ -2,7 +2,8 @@
 
 It is for small models on the CPU of the process that makes the batches; larger ones are trained by a stage of
 kind ``process_reward_model``. All weights move, by AdamW on the cross-entropy of labelled steps
-(``trainer/advantage/step_estimation.py``). Left out: the optimizer's moments over restarts, which begin anew.
+(``trainer/advantage/step_estimation.py``). Left out: the optimizer's moments over restarts, which start from
+zero.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from trainer.chat.folder import FURTHER_TEMPLATES
+from trainer.durable_files import sync_files
 
 from .model import BIAS, WEIGHT, RewardModel
 from .note import NOTE, write_note
@@ -49,8 +51,9 @@ class ModelRefresher:
         self._model = model
         self._output = model.note.dimensions.index(dimension)
         self._random = random.Random(seed)
+        self._learning_rate = learning_rate
         self._parameters: list[Tensor] = [*model.trunk.parameters(), model.weight_DH, model.bias_D]
-        self._optimizer = torch.optim.AdamW(self._parameters, lr=learning_rate, weight_decay=0.0)
+        self._optimizer = self._fresh_optimizer()
 
     def train(self, rows: Sequence[LabelledRow], updates: int, batch: int) -> float:
         """Make some updates with random batches of rows; return the mean loss before each of them."""
@@ -75,43 +78,37 @@ class ModelRefresher:
                 parameter.requires_grad_(False)
         return sum(losses) / len(losses)
 
+    def restore(self, folder: Path) -> None:
+        """Return to the weights of a folder, after a failure; the optimizer's moments start from zero."""
+        written = RewardModel.load(folder)
+        self._model.trunk.load_state_dict(written.trunk.state_dict())
+        self._model.weight_DH.copy_(written.weight_DH)
+        self._model.bias_D.copy_(written.bias_D)
+        self._optimizer = self._fresh_optimizer()
 
-def find_refreshed(folder: Path) -> Path | None:
-    """Return the folder if a refreshed model is there, also if its last writing was cut short."""
-    former = _former(folder)
-    if not folder.is_dir() and former.is_dir():
-        former.replace(folder)
-    return folder if folder.is_dir() else None
+    def _fresh_optimizer(self) -> torch.optim.AdamW:
+        return torch.optim.AdamW(self._parameters, lr=self._learning_rate, weight_decay=0.0)
 
 
-def write_refreshed(model: RewardModel, folder: Path) -> None:
-    """Write a model to a folder, which is replaced as a whole; ``find_refreshed`` finds it after any kill."""
-    draft = folder.with_name(f".{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    for file in model.folder.iterdir():
+def write_refreshed(model: RewardModel, files: Path, folder: Path) -> None:
+    """Write a model to a new folder, and return when it is on the disk.
+
+    ``files`` is the folder of its further files, such as the tokenizer's.
+    """
+    folder.mkdir(parents=True)
+    for file in files.iterdir():
         if file.is_file() and ".safetensors" not in file.name and file.name != NOTE:
-            shutil.copy(file, draft / file.name)
+            shutil.copy(file, folder / file.name)
         elif file.name == FURTHER_TEMPLATES:
-            shutil.copytree(file, draft / file.name)
+            shutil.copytree(file, folder / file.name)
     prefix = model.trunk.base_model_prefix
     tensors: Mapping[str, Tensor] = {
         f"{prefix}.{name}": value.contiguous() for name, value in model.trunk.state_dict().items()
     } | {WEIGHT: model.weight_DH, BIAS: model.bias_D}
     save_file(
         {name: value.detach().cpu().clone() for name, value in tensors.items()},
-        draft / "model.safetensors",
+        folder / "model.safetensors",
         metadata={"format": "pt"},
     )
-    write_note(draft, model.note)
-    former = _former(folder)
-    if find_refreshed(folder):
-        shutil.rmtree(former, ignore_errors=True)
-        folder.replace(former)
-    draft.replace(folder)
-    shutil.rmtree(former, ignore_errors=True)
-
-
-def _former(folder: Path) -> Path:
-    """Return the place of the former model while a new one takes its place."""
-    return folder.with_name(f".{folder.name}.former")
+    write_note(folder, model.note)
+    sync_files(folder)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.durable_files import write_durably
+from trainer.durable_files import sync_files, write_durably
 
 
 def test_the_content_is_on_the_disk_before_the_name_and_the_name_before_the_return(tmp_path: Path) -> None:
@@ -47,3 +47,12 @@ def test_a_file_system_that_does_not_synchronise_folders_is_no_error(tmp_path: P
 
     write_durably(tmp_path / "note", "content", files_alone)
     assert (tmp_path / "note").read_text() == "content"
+
+
+def test_files_of_a_folder_are_on_the_disk_before_their_names(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    (tmp_path / "folder").mkdir()
+    seen: list[Path] = []
+    sync_files(tmp_path, lambda descriptor: seen.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    assert (set(seen[:-1]), seen[-1]) == ({tmp_path / "a", tmp_path / "b"}, tmp_path)

@@ -19,7 +19,7 @@ from trainer.outcomes.opening import check_reward_models, open_learned
 from trainer.outcomes.refreshed import RefreshedRewards
 from trainer.reward_models.model import RewardModel
 from trainer.reward_models.opening import LocalScorer, ModelOpener
-from trainer.reward_models.refreshing import find_refreshed, write_refreshed
+from trainer.reward_models.refreshing import write_refreshed
 from trainer.types import VersionSpan
 
 GOOD, BAD = 7, 9
@@ -112,7 +112,7 @@ async def test_episodes_that_end_during_a_refresh_wait_for_it_beyond_their_own_d
 
 
 class HeldScorer(LocalScorer):
-    """Work on the model begins when the test lets it, and fails as often as the test says."""
+    """Work on the models begins when the test lets it, and fails where the test says: an error for each."""
 
     def __init__(self, model, begun, release, failures):
         super().__init__(model, TIMEOUT_S)
@@ -120,10 +120,13 @@ class HeldScorer(LocalScorer):
 
     async def run_between(self, work):
         self._begun.set()
-        if self._failures:
-            raise self._failures.pop()
+        if self._failures and (failure := self._failures.pop(0)):
+            raise failure
         await self._release.wait()
         return await super().run_between(work)
+
+
+WRITTEN = ["refresh.json", f"version-{EVERY}"]
 
 
 class HeldEnsemble:
@@ -131,7 +134,8 @@ class HeldEnsemble:
 
     def __init__(self, folder, failures=()):
         self.begun, self.release = asyncio.Event(), asyncio.Event()
-        self.folder, self._failures = folder / "refreshed", list(failures)
+        self.folder, self.failures = folder / "refreshed", list(failures)
+        self.models = []
         settings = config(
             *(process_folder(folder / f"steps-{seed}", seed=seed) for seed in range(2)), updates=1
         )
@@ -142,12 +146,22 @@ class HeldEnsemble:
 
     def _open_held(self, name):
         opened = self._opener.open_model(name)
-        scorer = HeldScorer(opened.scorer.model, self.begun, self.release, self._failures)
+        scorer = HeldScorer(opened.scorer.model, self.begun, self.release, self.failures)
+        self.models.append(opened.scorer.model)
         return replace(opened, scorer=scorer)
 
-    async def score_all_but_one(self):
+    async def score_all_but_one(self, version=EVERY):
         for number in range(FRESH - 1):
-            await self.rewards.add_reward(episode(number, EVERY))
+            await self.rewards.add_reward(episode(number, version))
+
+    async def score_one(self, version=EVERY):
+        await self.rewards.add_reward(episode(FRESH - 1, version))
+
+    def weights(self):
+        return [
+            np.concatenate([each.numpy().ravel() for each in model.trunk.state_dict().values()])
+            for model in self.models
+        ]
 
     def written(self):
         return sorted(file.name for file in self.folder.iterdir()) if self.folder.exists() else []
@@ -163,34 +177,61 @@ async def test_a_refresh_is_completed_when_its_episode_is_cancelled(tmp_path) ->
     assert held.written() == []
     held.release.set()
     await held.rewards.close()
-    assert held.written() == ["0", "1", "refresh.json"]
+    assert held.written() == WRITTEN
 
 
-async def test_a_refresh_that_failed_is_made_with_the_next_episode(tmp_path) -> None:
-    held = HeldEnsemble(tmp_path, failures=[OSError("no room")])
-    await held.score_all_but_one()
-    with pytest.raises(OSError, match="no room"):
-        await held.rewards.add_reward(episode(FRESH - 1, EVERY))
-    assert held.written() == []
+WORK = ["train 1", "train 2", "write 1", "write 2"]
+"""Of a refresh, in order."""
+
+
+@pytest.mark.parametrize("place", range(len(WORK)), ids=WORK)
+async def test_a_refresh_that_failed_changes_no_model_and_is_made_with_the_next_episode(
+    tmp_path, place
+) -> None:
+    held = HeldEnsemble(tmp_path, failures=[None] * place + [OSError("no room")])
     held.release.set()
-    await held.rewards.add_reward(episode(FRESH, EVERY))
+    await held.score_all_but_one()
+    before = held.weights()
+    with pytest.raises(OSError, match="no room"):
+        await held.score_one()
+    assert np.array_equal(held.weights(), before)
+    assert "refresh.json" not in held.written()
+    await held.score_one()
     await held.rewards.close()
-    assert held.written() == ["0", "1", "refresh.json"]
+    assert held.written() == WRITTEN
+    assert not any(map(np.array_equal, held.weights(), before))
 
 
-def test_a_refreshed_model_is_found_when_its_writing_was_cut_short(tmp_path) -> None:
-    model, folder = RewardModel.load(process_folder(tmp_path / "steps")), tmp_path / "refreshed" / "0"
+async def test_a_resumed_run_has_all_models_of_the_latest_refresh_that_was_completed(tmp_path) -> None:
+    held = HeldEnsemble(tmp_path)
+    held.release.set()
+    await held.score_all_but_one()
+    await held.score_one()
+    refreshed = held.weights()
+    held.failures[:] = [None] * WORK.index("write 2") + [OSError("no room")]
+    await held.score_all_but_one(2 * EVERY)
+    with pytest.raises(OSError, match="no room"):
+        await held.score_one(2 * EVERY)
+    await held.rewards.close()
+
+    resumed = HeldEnsemble(tmp_path)
+    resumed.release.set()
+    await resumed.score_all_but_one(EVERY)
+    assert np.array_equal(resumed.weights(), refreshed)
+    await resumed.score_one(2 * EVERY)
+    await resumed.rewards.close()
+    assert resumed.written() == ["refresh.json", f"version-{2 * EVERY}"]
+
+
+def test_a_refreshed_model_has_the_further_files_of_the_given_one(tmp_path) -> None:
+    model = RewardModel.load(process_folder(tmp_path / "steps"))
     (model.folder / FURTHER_TEMPLATES).mkdir()
     (model.folder / FURTHER_TEMPLATES / "tool_use.jinja").write_text("{{ tools }}")
-    assert find_refreshed(folder) is None
-    write_refreshed(model, folder)
-    written = {file.name for file in folder.iterdir()}
-    folder.rename(folder.with_name(".0.former"))  # as a kill leaves it between two renames
-    assert find_refreshed(folder) == folder
-    assert (folder / FURTHER_TEMPLATES / "tool_use.jinja").read_text() == "{{ tools }}"
-    write_refreshed(RewardModel.load(folder), folder)
-    assert {file.name for file in folder.iterdir()} == written
-    assert [file.name for file in folder.parent.iterdir()] == ["0"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_refreshed(model, model.folder, first)
+    write_refreshed(RewardModel.load(first), first, second)
+    assert (second / FURTHER_TEMPLATES / "tool_use.jinja").read_text() == "{{ tools }}"
+    assert {file.name for file in second.iterdir()} == {file.name for file in first.iterdir()}
 
 
 def test_a_dimension_that_a_model_lacks_is_refused(tmp_path) -> None:
