@@ -146,8 +146,12 @@ async def test_the_opening_tells_category_step_limit_and_needed_texts(subject: S
     texts = [not message.get("tool_calls") for message in subject.reference()]
     if not all(texts):
         # Beside calls, a text is none of the actions that a model may also write as text.
-        assert is_dialogue(info) or not any(texts[:-1]), "texts before the last message: a dialogue"
-        assert needs_texts(info) or not texts[-1], "the last message is a text"
+        assert is_dialogue(info) or not any(texts[:-1]), (
+            "the reference has earlier messages without a call; set info['texts'] = 'dialogue' in the opening"
+        )
+        assert needs_texts(info) or not texts[-1], (
+            "the reference ends with a message without a call; set info['texts'] = 'last' in the opening"
+        )
 
 
 async def test_tools_are_valid_openai_schemas(subject: Subject) -> None:

@@ -61,24 +61,44 @@ def test_it_passes_in_containers_too(packages: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "right", "wrong", "check"),
+    ("source", "right", "wrong", "check"),
     [
-        ("box/world.py", "float(answer ==", "float(answer !=", "test_the_reference_scores_one_and_succeeds"),
-        ("catalog.py", "self.pairs[number +", "self.pairs[number % 9 +", "test_no_task_repeats_another_one"),
+        (
+            "trivia/box/world.py",
+            "float(answer ==",
+            "float(answer !=",
+            "test_the_reference_scores_one_and_succeeds",
+        ),
+        (
+            "trivia/catalog.py",
+            "self.pairs[number +",
+            "self.pairs[number % 9 +",
+            "test_no_task_repeats_another_one",
+        ),
+        (
+            "vault/catalog.py",
+            "[*looks, enter]",
+            "[{'tool_calls': [enter]}, 'Done.']",
+            "test_the_opening_tells_category_step_limit_and_needed_texts",
+        ),
     ],
-    ids=["liar", "parrot"],
+    ids=["liar", "parrot", "chatterbox"],
 )
 def test_an_environment_that_breaks_a_promise_fails_with_the_check_that_found_it(
-    packages: Path, request: pytest.FixtureRequest, file: str, right: str, wrong: str, check: str
+    packages: Path, request: pytest.FixtureRequest, source: str, right: str, wrong: str, check: str
 ) -> None:
     name = request.node.callspec.id
-    broken = shutil.copytree(packages / "trivia", packages / name)
-    source = (broken / file).read_text()
-    assert right in source
-    (broken / file).write_text(source.replace(right, wrong))
-    done = service(packages, "envs", "check", f"{name}.catalog:Trivia", "--sandbox", "process", "-k", check)
+    kind, _, file = source.partition("/")
+    broken = shutil.copytree(packages / kind, packages / name) / file
+    text = broken.read_text()
+    assert right in text
+    broken.write_text(text.replace(right, wrong))
+    catalog = f"{name}.catalog:{kind.capitalize()}"
+    done = service(packages, "envs", "check", catalog, "--sandbox", "process", "-k", check)
     assert done.returncode == 1
     assert re.search(rf"FAILED .*{check}", done.stdout), done.stdout
+    if name == "chatterbox":
+        assert "set info['texts'] = 'last' in the opening" in done.stdout
 
 
 def test_words_that_no_check_has_are_a_message(packages: Path) -> None:
