@@ -110,6 +110,6 @@ class SyncConfig(Branch):
     until the next weight sync.
     """
     timeout_s: Seconds = 300.0
-    """Time limit of one weight sync, the wait for lost engines included; the checks after such a wait have it
-    again.
+    """Time limit of one weight sync, the wait for lost engines included. After such a wait, loads of those
+    that are back and all checks have it once more together, so that a weight sync takes up to twice as long.
     """

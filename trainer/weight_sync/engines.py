@@ -121,9 +121,12 @@ class EngineHandle(Protocol):
 class Engines:
     """The engines of one weight sync, with its deadline."""
 
-    def __init__(self, handles: Sequence[EngineHandle], timeout_s: float) -> None:
+    def __init__(
+        self, handles: Sequence[EngineHandle], timeout_s: float, deadline: float | None = None
+    ) -> None:
+        """``deadline`` is in monotonic seconds; by default, the time limit begins now."""
         self._timeout_s = timeout_s
-        self._deadline = time.monotonic() + timeout_s
+        self._deadline = time.monotonic() + timeout_s if deadline is None else deadline
         self.there = list(handles)
         self.lost: list[EngineHandle] = []
 
@@ -155,7 +158,7 @@ class Engines:
     def returned(self, retry_s: float = 0.5) -> Engines:
         """Return the lost engines that are back before the deadline; the others stay lost.
 
-        Those that are back have the whole time limit for what follows.
+        All engines together have the time limit once more for what follows the wait.
         """
         back: list[EngineHandle] = []
         asked: dict[str, Future[EngineStatus]] = {}
@@ -179,11 +182,12 @@ class Engines:
             gone_in_a_row = gone_in_a_row + 1 if gone == len(self.lost) else 0
             if self.lost:
                 time.sleep(min(retry_s, self._left()))
-        return Engines(back, self._timeout_s)
-
-    def restart_deadline(self) -> None:
-        """Give the engines that are there the whole time limit again."""
         self._deadline = time.monotonic() + self._timeout_s
+        return self.only(back)
+
+    def only(self, handles: Sequence[EngineHandle]) -> Engines:
+        """Return these engines, with the same deadline."""
+        return Engines(handles, self._timeout_s, self._deadline)
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.0)

@@ -2,8 +2,8 @@
 
 All ranks of the learner take part at the same time, since gathering weights is collective; rank 0 alone talks
 to the engines. An engine that dies during a weight sync does not block the others: it loads the newest
-snapshot when it is restarted. The weight sync waits for it until ``sync.timeout_s``, and what follows has
-that time again.
+snapshot when it is restarted. The weight sync waits for it until ``sync.timeout_s``, and all that
+follows has that time once more.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EngineSleep:
         self._mode = settings.in_flight
         self._shared = shares_gpus(settings, resolve_device(settings))
 
-    def begin(self, engines: Engines) -> None:
+    def free_memory(self, engines: Engines) -> None:
         """Free the engines' memory; no rank returns before all engines have done so."""
         if self._on:
             engines.each("sleep", lambda handle: handle.enter_sleep(self._mode))
@@ -175,7 +175,7 @@ class WeightSync:
             EngineError: an engine refused.
             Stalled: ``sync.timeout_s`` passed.
         """
-        self._sleep.begin(self._engines())
+        self._sleep.free_memory(self._engines())
 
     def wake_engines(self) -> None:
         """Resume sampling with the weights that the engines have; collective."""
@@ -209,11 +209,10 @@ class WeightSync:
         if not engines.lost:
             return
         self._transport.await_snapshot()  # with which they restart
+        # The wait may take all the time, and all engines have receipts and scores to return afterwards.
         back = engines.returned()
         behind = {name for name, facts in back.get_status().items() if facts.version != version}
-        late = Engines(
-            [handle for handle in back.there if handle.name in behind], self._settings.sync.timeout_s
-        )
+        late = back.only([handle for handle in back.there if handle.name in behind])
         late.each("pause", lambda handle: handle.pause_generation("keep"))
         late.each("load the newest snapshot", lambda handle: handle.load_newest_snapshot())
         late.each("resume", lambda handle: handle.resume_generation())
@@ -222,8 +221,6 @@ class WeightSync:
         engines.lost.extend(back.lost)
         engines.there.extend(handle for handle in back.there if handle.name not in gone)
         engines.lost.extend(handle for handle in back.there if handle.name in gone)
-        # The wait may have taken all of it, and those that are there have receipts and scores to return.
-        engines.restart_deadline()
 
 
 def make_weight_sync(

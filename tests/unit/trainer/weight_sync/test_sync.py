@@ -269,6 +269,39 @@ def test_an_engine_that_is_back_is_not_lost_while_another_one_still_loads(run, o
     assert "get_receipts" in handles[1].verbs
 
 
+class Watched(FakeHandle):
+    """Notes how long some of its answers may take."""
+
+    def __init__(self, name, **settings):
+        super().__init__(name, **settings)
+        self.limits = []
+
+    def load_newest_snapshot(self):
+        return self.watch("load", super().load_newest_snapshot())
+
+    def get_receipts(self):
+        return self.watch("receipts", super().get_receipts())
+
+    def watch(self, what, future):
+        result = future.result
+
+        def noted(timeout):
+            self.limits.append((what, timeout))
+            return result(timeout)
+
+        future.result = noted
+        return future
+
+
+def test_all_that_follows_the_wait_for_an_engine_has_the_time_limit_once_more_together(run, owner):
+    handle = Watched("dies", dies_at="pause_generation", rises_with=2)
+    restarting_with([handle], 3, run)
+    make_weight_sync(run.sync_settings, [handle], owner, 0).report(3)
+    (first, load_s), (second, receipts_s) = handle.limits
+    assert (first, second) == ("load", "receipts")
+    assert receipts_s < load_s
+
+
 def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
     handle = FakeHandle("mute")
     handle.begin_update = lambda contents: Future()
