@@ -14,6 +14,7 @@ import contextlib
 import importlib.metadata
 import itertools
 import os
+import sys
 import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -210,6 +211,9 @@ async def _standard_input() -> AsyncIterator[str]:
     The package's own reader cannot be cancelled while its thread waits for a line: Ctrl-C and SIGTERM would
     leave the instance as it is until the client closes its end.
     """
+    if sys.stdin is None:
+        # It was closed when the process began, so that descriptor 0 may be anything else now.
+        return
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue(_CHUNKS_AHEAD)
 

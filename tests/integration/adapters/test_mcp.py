@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -229,8 +230,21 @@ def test_the_command_ends_without_a_standard_input(address, backend):
     words = ["mcp", "--env", "tools", "--task", "echo-10", "--server", address]
     closed = 'exec "$0" "$@" <&-'
     command = Path(sys.executable).with_name("sandbox-service")
-    subprocess.run(["sh", "-c", closed, command, *words], capture_output=True, timeout=60, check=False)
-    assert all(episode.released for episode in backend.episodes.values())
+    done = subprocess.run(
+        ["sh", "-c", closed, command, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+def test_what_became_descriptor_0_is_not_read_where_standard_input_was_closed():
+    script = (
+        "import asyncio, sys; sys.stdin = None; from mcp.server.lowlevel import Server;"
+        "from sandbox_client.adapters.mcp import serve_stdio; asyncio.run(serve_stdio(Server('none')))"
+    )
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "w"):
+        subprocess.run([sys.executable, "-c", script], stdin=reading, timeout=60, check=True)
 
 
 class HeldBackend(EchoBackend):
