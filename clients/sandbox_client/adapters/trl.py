@@ -123,16 +123,15 @@ class SandboxEnvironment:
 class _ServedClass(type):
     """Class of the classes made here, which other processes make again: no module has them by name.
 
-    ``AsyncGRPOTrainer`` sends its environments' class to the process that plays them.
+    ``AsyncGRPOTrainer`` sends its environments' class to the process that plays them. ``_served``, as no
+    tool can be named, holds the arguments of ``environment_class``.
     """
-
-    served: tuple[str, str, str | None, Mapping[str, JsonValue] | None]
-    """Arguments of ``environment_class``."""
 
 
 def _reduced(made: _ServedClass) -> str | tuple[Callable[..., _ServedClass], tuple[Any, ...]]:
     """Return the arguments of a class made here; the name of a subclass, which is in the user's module."""
-    return (_served_class, made.served) if "served" in vars(made) else made.__qualname__
+    served: tuple[Any, ...] | None = vars(made).get("_served")
+    return made.__qualname__ if served is None else (_served_class, served)
 
 
 copyreg.pickle(_ServedClass, _reduced)
@@ -168,14 +167,18 @@ def _served_class(
         raise
     methods = {tool.function.name: tool_method(tool.function) for tool in tools}
     words = environment.replace("-", "_").split("_")
-    made = _ServedClass(
+    return _ServedClass(
         "".join(word.capitalize() for word in words) + "Environment",
         (SandboxEnvironment,),
-        {"__doc__": f"Episodes of {environment}.", "_client": client, "_name": environment, "_params": params}
+        {
+            "__doc__": f"Episodes of {environment}.",
+            "_client": client,
+            "_name": environment,
+            "_params": params,
+            "_served": (base_url, environment, api_key, params),
+        }
         | methods,
     )
-    made.served = (base_url, environment, api_key, params)
-    return made
 
 
 def task_rows(

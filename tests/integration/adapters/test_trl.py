@@ -1,6 +1,5 @@
 """TRL reads the tools of an environment from the class, and gets its rewards."""
 
-import inspect
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -53,8 +52,7 @@ def test_a_tool_is_a_method_whose_schema_trl_derives_again():
 def test_a_class_has_the_tools_of_its_environment_and_nothing_else(address):
     made = environment_class(address, "tools")
     assert made.__name__ == "ToolsEnvironment"
-    public = {name for name, _ in inspect.getmembers(made, inspect.isfunction) if not name.startswith("_")}
-    assert public == {"reset", "get_reward", "shout"}
+    assert {name for name in dir(made) if not name.startswith("_")} == {"reset", "get_reward", "shout"}
 
 
 def test_another_process_can_unpickle_the_class_and_play(address):
