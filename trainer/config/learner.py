@@ -103,7 +103,7 @@ class LearnerConfig(Branch):
         """Greatest number of workers."""
         return self.workers[1] if isinstance(self.workers, tuple) else self.workers
 
-    def check_moments(self, optimizer: OptimizerConfig, name: str) -> None:
+    def check_offload(self, optimizer: OptimizerConfig, name: str) -> None:
         """Raise ValueError for an optimizer whose moments cannot be offloaded as configured."""
         if self.offload != "none" and optimizer.moments == "8bit":
             raise ValueError(
@@ -137,7 +137,7 @@ class LearnerConfig(Branch):
             )
         if self.offload == "parameters" and self.sharding != "fsdp2":
             raise ValueError("offload=parameters needs sharding=fsdp2; offload=optimizer works with ddp")
-        self.check_moments(self.optimizer, "optimizer")
+        self.check_offload(self.optimizer, "optimizer")
         if self.offload_activations and not self.gradient_checkpointing:
             raise ValueError(
                 "offload_activations moves the inputs of layers, so it needs gradient_checkpointing=true"

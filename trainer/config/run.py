@@ -300,7 +300,7 @@ class RunConfig(Branch):
         }
         for name, optimizer in optimizers.items():
             if optimizer is not None:
-                self.learner.check_moments(optimizer, name)
+                self.learner.check_offload(optimizer, name)
         return self
 
     @model_validator(mode="after")

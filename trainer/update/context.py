@@ -59,7 +59,10 @@ def context_problem(config: PreTrainedConfig, size: int) -> str | None:
     if kinds:
         return f"{asked} needs full attention in all layers, but the model has {', '.join(sorted(kinds))}"
     if attention_for(config, "padded") == "eager":
-        return f"{asked} does not work with a model of type {config.model_type}: its attention is its own"
+        return (
+            f"{asked} does not work with a model of type {config.model_type}: transformers has only its own "
+            "attention for it, which cannot divide rows over workers; set learner.context_parallel=1"
+        )
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope in _CHANGING_ROPE:
         return f"{asked} does not work with rope_type={rope}, which depends on the row length"

@@ -53,7 +53,9 @@ def test_layers_that_look_at_neighbours_are_refused_by_name(kind, more, word):
 
 
 def test_attention_that_the_exchange_cannot_be_put_around_is_refused():
-    with pytest.raises(ConfigError, match="does not work with a model of type gptj"):
+    with pytest.raises(
+        ConfigError, match=r"of type gptj: .* own attention .* set learner\.context_parallel=1"
+    ):
         check_context(model(GPTJConfig), 2)
 
 
