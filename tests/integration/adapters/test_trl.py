@@ -55,10 +55,13 @@ def test_a_class_has_the_tools_of_its_environment_and_nothing_else(address):
     assert {name for name in dir(made) if not name.startswith("_")} == {"reset", "get_reward", "shout"}
 
 
+@pytest.mark.timeout(300)
 def test_another_process_can_unpickle_the_class_and_play(address):
     # AsyncGRPOTrainer sends it in this way to a process that it spawns.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
-        assert other.submit(first_message, environment_class(address, "tools")).result(60) == "Say something."
+        played = other.submit(first_message, environment_class(address, "tools"))
+        # The other process imports transformers first, which takes long on a busy machine.
+        assert played.result(180) == "Say something."
 
 
 def test_a_subclass_is_pickled_by_its_name_with_what_it_overrides(address, monkeypatch):

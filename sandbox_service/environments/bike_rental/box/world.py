@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.box.call_answers import answered
 from sandbox_service.environments.shared.box.calls import MOST_CALLS, parse_calls, plain_text
+from sandbox_service.environments.shared.box.parameters import unknown_parameter
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -51,8 +52,7 @@ class BikeRentalWorld(World):
     def _chosen_user(self) -> str:
         unknown = sorted(set(self.context.params) - {"user"})
         if unknown:
-            detail = f"bike_rental has no parameter {unknown[0]!r}; there is: user"
-            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+            raise WorldError(unknown_parameter(unknown[0], ("user",)), BoxErrorCode.INVALID_REQUEST)
         user = self.context.params.get("user", self.task["user"])
         if user not in USERS:
             detail = f"the parameter user is one of: {', '.join(USERS)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls, plain_text
+from sandbox_service.environments.shared.box.parameters import unknown_parameter
 from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 from sandbox_service.runner.world import (
     JsonObject,
@@ -156,10 +157,10 @@ class ReasoningGymWorld(World):
 
 def _options(params: JsonObject, task: JsonObject) -> tuple[int, bool]:
     """Return attempts and whether partial credit is given. Raises WorldError."""
-    unknown = sorted(set(params) - {"attempts", "partial_credit"})
+    known = ("attempts", "partial_credit")
+    unknown = sorted(set(params) - set(known))
     if unknown:
-        detail = f"there is no parameter {unknown[0]!r}; there are: attempts, partial_credit"
-        raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+        raise WorldError(unknown_parameter(unknown[0], known), BoxErrorCode.INVALID_REQUEST)
     attempts, partial = params.get("attempts", task["attempts"]), params.get("partial_credit", False)
     if type(attempts) is not int or not 1 <= attempts <= task["max_steps"]:
         detail = f"attempts is {attempts!r}; expected a number from 1 to {task['max_steps']}"

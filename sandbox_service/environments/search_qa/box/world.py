@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sandbox_service.environments.shared.box.parameters import unknown_parameter
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -44,8 +45,7 @@ class SearchQaWorld(World):
         params = self.context.params
         unknown = sorted(set(params) - {"partial_credit"})
         if unknown:
-            detail = f"there is no parameter {unknown[0]!r}; there is: partial_credit"
-            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+            raise WorldError(unknown_parameter(unknown[0], ("partial_credit",)), BoxErrorCode.INVALID_REQUEST)
         self.partial_credit = params.get("partial_credit", False)
         if not isinstance(self.partial_credit, bool):
             detail = f"partial_credit is {self.partial_credit!r}; expected true or false"

@@ -194,10 +194,17 @@ def test_a_message_of_the_wrong_speaker_or_without_sense_is_refused(
     assert caught.value.code is BoxErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("params", [{"user": "nobody"}, {"user": 1}, {"player": "x"}])
-def test_bad_parameters_are_refused(params: Json) -> None:
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"user": "nobody"}, "the parameter user is one of: scripted"),
+        ({"user": 1}, "the parameter user is one of: scripted"),
+        ({"player": "x"}, "there is no parameter 'player'; there is: user"),
+    ],
+)
+def test_bad_parameters_are_refused(params: Json, problem: str) -> None:
     conversation = Conversation(first_task("cancel"))
     world = type(conversation.world)(conversation.payload.task, Context("x", 0, params))
-    with pytest.raises(WorldError) as caught:
+    with pytest.raises(WorldError, match=problem) as caught:
         world.start()
     assert caught.value.code is BoxErrorCode.INVALID_REQUEST
