@@ -37,15 +37,20 @@ def snapshot_folder(run: Path, base: Path | None) -> Path:
 
     The path of the run's folder has to be the same in all processes of the run.
     """
-    if base is None:
-        base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     digest = hashlib.sha256(str(run).encode()).hexdigest()[:10]
-    return base / f"{PREFIX}{run.name}-{digest}"
+    return _base(base) / f"{PREFIX}{run.name}-{digest}"
 
 
 def are_in_memory(base: Path | None) -> bool:
     """Return whether the snapshots of a run with this ``sync.folder`` take memory, not space on a disk."""
-    return base is None or base.absolute().is_relative_to(SHARED_MEMORY)
+    return _base(base).absolute().is_relative_to(SHARED_MEMORY)
+
+
+def _base(base: Path | None) -> Path:
+    """Return the base, by default shared memory, or the temporary folder of a machine without it."""
+    if base is not None:
+        return base
+    return SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
 
 
 def spare_snapshot_folder(run: Path) -> Path:

@@ -1,3 +1,4 @@
+import tempfile
 from concurrent.futures import Future
 
 import numpy as np
@@ -9,9 +10,11 @@ from tests.fakes.rollout_engines import FakeHandle
 from tests.harness.weight_sync_ranks import sync_by_two_ranks
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, StaleWeights, Stalled
+from trainer.weight_sync import snapshots
 from trainer.weight_sync.shared_file import SharedFile
 from trainer.weight_sync.snapshots import (
     WeightSnapshot,
+    are_in_memory,
     clear_snapshots,
     newest_snapshot,
     note_snapshot,
@@ -331,3 +334,16 @@ def test_a_manifest_is_replaced_in_one_piece(run):
     assert newest_snapshot(folder) == WeightSnapshot(2, "adapter", folder / "two")
     clear_snapshots(folder)
     assert newest_snapshot(folder) is None
+
+
+def test_snapshots_take_memory_where_their_folder_lies_in_shared_memory(run, tmp_path, monkeypatch):
+    shared, other = tmp_path / "shm", tmp_path / "tmp"
+    monkeypatch.setattr(snapshots, "SHARED_MEMORY", shared)
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+    assert not are_in_memory(None)
+    assert snapshot_folder(run.folder, None).parent == other
+    shared.mkdir()
+    assert are_in_memory(None)
+    assert snapshot_folder(run.folder, None).parent == shared
+    assert are_in_memory(shared / "mine")
+    assert not are_in_memory(other)
