@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,11 @@ NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024}
 
 
 @contextlib.contextmanager
-def ray_nodes(count: int) -> Iterator[Cluster]:
-    """Be connected to a cluster of ``count`` nodes while the block runs."""
+def ray_nodes(count: int, further: Sequence[Mapping[str, Any]] = ()) -> Iterator[Cluster]:
+    """Be connected to a cluster while the block runs.
+
+    It has ``count`` equal nodes, and a further one for each of the settings, which change those of ``NODE``.
+    """
     variables = {
         "RAY_AUTH_MODE": "disabled",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}",
@@ -31,7 +34,7 @@ def ray_nodes(count: int) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         os.environ["RAY_TMPDIR"] = folder
         (Path(folder) / "ray").mkdir()
-        cluster = _started(count, Path(folder))
+        cluster = _started([*({} for _ in range(count)), *further], Path(folder))
         try:
             ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
             yield cluster
@@ -45,16 +48,17 @@ def ray_nodes(count: int) -> Iterator[Cluster]:
                     os.environ[name] = value
 
 
-def _started(count: int, folder: Path) -> Cluster:
+def _started(nodes: Sequence[Mapping[str, Any]], folder: Path) -> Cluster:
     """Start the nodes, again when Ray gives up on one, as it does after 30 s on a busy machine."""
     from ray.cluster_utils import Cluster
 
     for last in (False, False, True):
         cluster = Cluster()
         try:
-            cluster.add_node(**NODE, include_dashboard=False, temp_dir=str(folder))
-            for _ in range(count - 1):
-                cluster.add_node(**NODE)
+            head, *others = ({**NODE, **each} for each in nodes)
+            cluster.add_node(**head, include_dashboard=False, temp_dir=str(folder))
+            for node in others:
+                cluster.add_node(**node)
         except Exception:
             cluster.shutdown()
             if last:

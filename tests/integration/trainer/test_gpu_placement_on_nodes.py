@@ -7,7 +7,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
 
-from tests.harness.ray_nodes import NODE, ray_nodes  # noqa: E402
+from tests.harness.ray_nodes import ray_nodes  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.placement import actor_options, reserve  # noqa: E402
 from trainer.launch.fit import scaling  # noqa: E402
@@ -33,9 +33,7 @@ class Process:
 
 
 def test_tensor_parallel_engines_share_the_gpus_of_marked_nodes():
-    with ray_nodes(1) as cluster:
-        for _ in range(2):
-            cluster.add_node(**{**NODE, "num_cpus": 4, "num_gpus": 2, "resources": {"trainer": 1}})
+    with ray_nodes(1, further=[{"num_cpus": 4, "num_gpus": 2, "resources": {"trainer": 1}}] * 2):
         config = RunConfig.model_validate(
             {
                 "learner": {"workers": 4, "gpus": 0.6, "node_resource": "trainer"},
