@@ -47,7 +47,7 @@ class _Member:
     refresher: ModelRefresher
     number: int
     written: Path
-    """Where its weights are as they were after the latest refresh, or before the first."""
+    """The folder with its weights after the latest refresh, or before the first."""
 
     async def write(self, version: Path) -> None:
         """Write it to the folder of a version, in the thread that owns it."""
