@@ -31,6 +31,8 @@ LOCK_S = 2
 """Seconds that an upgrade waits for a lock at a time, and between two times."""
 _NOT_AVAILABLE = "55P03"
 """PostgreSQL's code for a lock that was not granted in time."""
+_NO_TABLE = "42P01"
+"""PostgreSQL's code for a table that does not exist."""
 
 _FORMER_VERSION = "trajectory_schema"
 """Table of the releases before migrations; their schema is that of revision 0001."""
@@ -75,15 +77,25 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
 
 
 def _attempt(engine: Engine, name: str, *, create: bool) -> None:
-    with engine.connect() as connection:
-        # Without a lock, which a current store does not need: it would wait for others that use the tables.
-        if found_revision(connection, name) == REVISION:
-            return
+    if _is_current(engine, name):
+        return
     with engine.begin() as connection:
         # Before the look at the tables: two supervisors would both find none and both create them.
         if create:
             _lock(connection)
         _prepare(connection, name, create=create)
+
+
+def _is_current(engine: Engine, name: str) -> bool:
+    """Return whether there is nothing to do, without a lock: it would wait for others that use the tables."""
+    try:
+        with engine.connect() as connection:
+            return found_revision(connection, name) == REVISION
+    except DatabaseError as error:
+        # The upgrade by another service has dropped a table since the tables were listed.
+        if getattr(error.orig, "sqlstate", None) == _NO_TABLE or "no such table" in str(error.orig):
+            return False
+        raise
 
 
 def _is_locked(error: DatabaseError) -> bool:

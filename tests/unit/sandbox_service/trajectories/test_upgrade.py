@@ -11,6 +11,7 @@ from sandbox_service.trajectories import upgrade
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.schema import REVISION, metadata, revision
 from sandbox_service.trajectories.upgrade import StoreSchemaError, prepare
+from tests.contract.trajectory_store import make_first_release
 from tests.harness.store_revisions import migrate, migration_config
 
 
@@ -87,3 +88,22 @@ def test_an_upgrade_that_fails_leaves_the_database_as_it_was(engine):
     assert not sa.inspect(engine).has_table("trajectory_lives")
     with engine.connect() as connection:
         assert connection.execute(sa.select(revision.c.version_num)).scalar_one() == "0001"
+
+
+def test_a_database_may_be_upgraded_while_another_service_looks_at_it(engine):
+    prepare(engine)
+    with engine.begin() as connection:
+        make_first_release(connection)
+    other = connect(engine.url.render_as_string(hide_password=False))
+    upgraded = []
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def upgrade_meanwhile(connection, cursor, statement, *_):
+        if "FROM trajectory_schema" in statement and not upgraded:
+            upgraded.append(statement)
+            prepare(other)
+
+    prepare(engine)
+    assert upgraded
+    assert not sa.inspect(engine).has_table("trajectory_schema")
+    other.dispose()
