@@ -187,7 +187,7 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     everything = {**catalogs, **provided, **plugins.catalogs}
     make_registry = partial(
         Registry,
-        # A package that has the name of one of ours keeps it from nothing; an unreadable folder does.
+        # A built-in environment is served although a package has its name, but not from an unreadable folder.
         broken={**plugins.broken, **closed},
         unreadable={*closed, *plugins.unreadable},
         origins=plugins.origins,

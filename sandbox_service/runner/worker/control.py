@@ -74,7 +74,7 @@ class ControlSocket:
         if not isinstance(message, kind):
             raise MessageError(f"the launcher answered {message.kind}, not {kind.kind}")
         if isinstance(message, Started):
-            # The kernel may have given it the id of an older process, whose exit nobody asked for.
+            # The kernel may have given it the id of an older process, whose exit was never asked for.
             self._exits.pop(message.pid, None)
         return message
 

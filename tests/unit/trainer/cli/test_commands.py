@@ -28,14 +28,6 @@ def run(*words, driver=None):
     return CliRunner().invoke(build_cli(), list(map(str, words)), obj=driver or FakeDriver())
 
 
-@pytest.fixture
-def run_file(tmp_path):
-    file = tmp_path / "run.toml"
-    root = tmp_path / "runs"
-    file.write_text(f'name = "mine"\nroot = "{root}"\nsteps = 3\n[evaluation]\nsplits = ["test"]\n')
-    return file
-
-
 def test_train_hands_over_the_file_with_the_words_in_front(run_file):
     driver = FakeDriver()
     done = run("train", run_file, "rollout.groups=2", "seed=7", driver=driver)

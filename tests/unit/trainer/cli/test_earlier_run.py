@@ -14,14 +14,6 @@ def run(*words, driver):
     return CliRunner().invoke(build_cli(), list(map(str, words)), obj=driver)
 
 
-@pytest.fixture
-def run_file(tmp_path):
-    file = tmp_path / "run.toml"
-    root = tmp_path / "runs"
-    file.write_text(f'name = "mine"\nroot = "{root}"\nsteps = 3\n[evaluation]\nsplits = ["test"]\n')
-    return file
-
-
 @each_command
 def test_a_run_file_in_the_folder_of_the_earlier_run_is_not_deleted_with_it(run_file, tmp_path, command):
     kept = tmp_path / "runs" / "mine" / "run.toml"

@@ -9,9 +9,13 @@ import pytest
 from tests.harness.learning import run_config, small_model
 from trainer.capacity.described import described_model
 from trainer.capacity.machine import GIB, Machine
+from trainer.capacity.plan import capacity_plan
 from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
+from trainer.launch import preflight
+from trainer.launch.folder import RunFolder
 from trainer.launch.preflight import check_cuda, check_machine, check_optimizers, check_sizes
+from trainer.launch.replacing import replacing
 
 ROOMY = Machine(0, None, 32 * GIB, 2 * GIB, 100 * GIB)
 
@@ -134,3 +138,16 @@ def test_the_optimizer_of_any_stage_needs_its_package(monkeypatch, branch):
     check_optimizers(run_config())
     with pytest.raises(ConfigError, match="8bit needs the package torchao"):
         check_optimizers(run_config(**branch))
+
+
+def test_the_earlier_run_that_goes_leaves_its_place_on_the_disk_to_the_new_one(folder, monkeypatch, tmp_path):
+    pytest.importorskip("vllm")
+    config = run_config(root=tmp_path, model={"kind": "pretrained", "path": str(folder)})
+    needed = sum(capacity_plan(config, ROOMY).storage.disk.values())
+    monkeypatch.setattr(preflight, "this_machine", lambda _: replace(ROOMY, disk=needed - (1 << 19)))
+    with pytest.raises(ConfigError, match="of disk"):
+        check_machine(config, folder)
+    earlier = RunFolder.open(config, resume=False).path / "earlier"
+    earlier.write_bytes(bytes(1 << 20))
+    with replacing(config):
+        check_machine(config, folder)
