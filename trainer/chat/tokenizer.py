@@ -193,6 +193,11 @@ class ChatTokenizer:
         """
         return self._coder.encode(text)
 
+    def content_tokens(self, text: str) -> list[int]:
+        """Return the tokens of a text within a user's message: special tokens in it are ordinary text."""
+        hidden = self._template.hidden(Message(role="user", content=text))
+        return self._template.encode(hidden.content or "", self.encode)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens, special ones included."""
         return self._coder.decode(ids)

@@ -99,7 +99,7 @@ class ReflectionConfig(Branch):
     """
 
     max_tokens: Positive = 256
-    """Tokens of a reflection."""
+    """Tokens of a reflection and of the thought before it."""
     instruction: str = (
         "In a few sentences, say what went wrong, and what to do differently in the next attempt."
     )

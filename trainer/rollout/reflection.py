@@ -2,9 +2,9 @@
 
 Reflexion (Shinn et al. 2023, arXiv 2303.11366): an attempt that failed is shown to the model, which writes
 what went wrong, and plays the task again in a fresh instance, or on from a turn of the first attempt in a
-fork of its instance. The better attempt is the episode. The reflection is added to what the engine reads,
-behind the task, and is no part of the recorded conversation: a model trained on the new attempt learns to act
-so without it. Memory over more than one attempt is left out.
+fork of its instance. The better attempt is the episode. The reflection, without the model's thoughts, is
+added to what the engine reads, behind the task, and is no part of the recorded conversation: a model trained
+on the new attempt learns to act so without it. Memory over more than one attempt is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import Message
 from trainer.appended_lines import cut_torn_line
+from trainer.chat.thoughts import thought_before
 from trainer.engines.generation import GenerationRequest, Sampling
 from trainer.engines.seeds import other_draw
 from trainer.errors import EngineError, Stalled
@@ -49,6 +50,7 @@ You attempted a task and did not solve it. This is the task and your attempt:
 
 {instruction}"""
 _HINT = "\n\nNote from an earlier attempt, which failed: "
+_ONLY_THOUGHT = "the model wrote nothing but a thought; raise max_tokens of the reflection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +143,15 @@ class ReflectivePlayer(EpisodePlayer):
         if place is None:
             return self._skipped(first, "the chat template shows the task in other words")
         try:
-            text = await self._reflect(first, sampling)
+            written = await self._reflect(first, sampling)
         except (EngineError, Stalled) as error:
             return self._skipped(first, f"the engine failed: {error}")
-        if text is None:
+        if written is None:
             return self._skipped(first, "the attempt does not fit the context together with a reflection")
+        thought, text = written
         if not text:
-            return self._skipped(first, "the model wrote nothing")
-        hint = self.chat.encode(_HINT + text)
+            return self._skipped(first, "the model wrote nothing" if thought is None else _ONLY_THOUGHT)
+        hint = self.chat.content_tokens(_HINT + text)
         opening = first.segments[0].token_ids[:place]
         start = forks.take_fork() if forks is not None else None
         self._hinted.add_hint(first.id, opening, hint)
@@ -162,8 +165,11 @@ class ReflectivePlayer(EpisodePlayer):
         self._keep(first, second, text, begun)
         return second if _is_better(second, first) else first
 
-    async def _reflect(self, failed: Trajectory, sampling: SamplingConfig) -> str | None:
-        """Return the model's reflection on a failed attempt; None where the attempt does not fit."""
+    async def _reflect(self, failed: Trajectory, sampling: SamplingConfig) -> tuple[str | None, str] | None:
+        """Return the model's thought, if it had one, and its reflection on a failed attempt.
+
+        None where the attempt does not fit.
+        """
         settings = self._reflection
         transcript = "\n\n".join(f"[{line.role}]\n{line.content}" for line in failed.lines)
         asked = _ASK.format(transcript=transcript, instruction=settings.instruction)
@@ -179,7 +185,9 @@ class ReflectivePlayer(EpisodePlayer):
             seed=failed.seed % 2**31,
             limit_s=limit_s,
         )
-        return self.chat.said((await self.policy.generate(request)).token_ids).strip()
+        text = self.chat.said((await self.policy.generate(request)).token_ids)
+        thought, said = thought_before(self.chat.parse(text, prompt=prompt, calls=False).content or "")
+        return thought, said.strip()
 
     def _keep(self, first: Trajectory, second: Trajectory, text: str, begun: Mapping[str, object]) -> None:
         row = {

@@ -12,9 +12,11 @@ from sandbox_client import AsyncSandboxClient
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport
 from tests.fakes.told_service import TASK_MESSAGES, ToldService, observed
+from tests.harness.chat_templates import CHATML
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, spoken
 from tests.harness.tiny_chat import tiny_chat
 from trainer.batches.players import make_player
+from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.config.rollout import ReflectionConfig, RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.engines.generation import Generation, GenerationRequest
@@ -31,16 +33,18 @@ REFLECTION = "I forgot to submit the answer"
 class ToldPolicy:
     """Keeps the prompts; first attempts say one thing, later ones another."""
 
-    def __init__(self, *, reflection: str | None = REFLECTION) -> None:
-        self.chat = tiny_chat()
+    def __init__(self, *, reflection: str | None = REFLECTION, chat: ChatTokenizer | None = None) -> None:
+        self.chat = chat or tiny_chat()
         self.reflection = reflection
         self.reflected = False
         self.prompts: list[str] = []
+        self.token_ids: list[tuple[int, ...]] = []
         self.seeds: list[int | None] = []
         self._scripted = ScriptedPolicy(self._line, self.chat)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         self.prompts.append(self.chat.decode(request.token_ids))
+        self.token_ids.append(request.token_ids)
         self.seeds.append(request.seed)
         return await self._scripted.generate(request)
 
@@ -127,6 +131,47 @@ async def test_the_better_attempt_is_kept_and_both_are_on_record(tmp_path: Path)
         (0.2, 0.5, False),
     ]
     assert rows(tmp_path)[0]["reflection"] == REFLECTION
+
+
+async def test_a_note_that_spells_a_special_token_does_not_end_the_users_message(tmp_path: Path) -> None:
+    end = tiny_chat().stop_ids[0]
+    note = f"I wrote {tiny_chat().decode([end])} too early"
+    policy = ToldPolicy(reflection=note)
+    await played(tmp_path, policy, [0.0, 1.0])
+    assert note in policy.prompts[2]
+    first, _, second = policy.token_ids
+    assert second.count(end) == first.count(end)
+
+
+def thinking_chat(folder: Path, *, opens: bool) -> ChatTokenizer:
+    """The tiny model's, of a family whose prompts open the thought or leave that to the model."""
+    template = folder / "template.jinja"
+    head = "<|im_start|>assistant\\n"
+    template.write_text(CHATML.replace(head, head + "<think>\\n") if opens else CHATML)
+    return tiny_chat(template=template)
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["the model", "the prompt"])
+async def test_the_note_is_what_the_model_says_behind_its_thought(tmp_path: Path, opens: bool) -> None:
+    chat = thinking_chat(tmp_path, opens=opens)
+    mark = "" if opens else "<think>"
+    policy = ToldPolicy(reflection=f"{mark}\nHm.\n</think>\n\n{REFLECTION}", chat=chat)
+    await played(tmp_path, policy, [0.0, 1.0])
+    assert f"which failed: {REFLECTION}" in policy.prompts[2]
+    assert "</think>" not in policy.prompts[2]
+    assert "Hm." not in policy.prompts[2]
+    assert rows(tmp_path)[0]["reflection"] == REFLECTION
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["the model", "the prompt"])
+async def test_a_thought_that_does_not_end_is_no_reflection(tmp_path: Path, opens: bool) -> None:
+    chat = thinking_chat(tmp_path, opens=opens)
+    policy = ToldPolicy(reflection="Let me see what happened" if opens else "<think>\nLet me see", chat=chat)
+    trajectory, service = await played(tmp_path, policy, [0.0])
+    assert trajectory.score == 0.0
+    assert len(service.bodies("create_instance")) == 1
+    skipped = "the model wrote nothing but a thought; raise max_tokens of the reflection"
+    assert rows(tmp_path)[0]["skipped"] == skipped
 
 
 TWO_TURNS = (observed("95"), END)
