@@ -156,7 +156,7 @@ class Template:
             if not refused:
                 return text
             refusal = refusal or refused
-        raise _refusal(refusal)
+        raise _refusal(self._literals.shown(refusal))
 
     def following(self, messages: Sequence[Message], last: str | None) -> str:
         """Render what follows an assistant's turn, up to the start of its next one.
@@ -179,7 +179,7 @@ class Template:
                 if behind is not None and not refused:
                     return self._joined(ending, behind, last)
                 refusal = refusal or refused
-        raise _refusal(refusal)
+        raise _refusal(self._literals.shown(refusal))
 
     def turn(self, message: Message) -> str | None:
         """Render a turn between its head and its end; None where the two differ from a sampled turn's.

@@ -13,6 +13,7 @@ from tests.harness.template_families import chat_with
 from trainer.chat import ChatTokenizer
 from trainer.chat.thoughts import thought_of
 from trainer.config.model import ChatConfig
+from trainer.errors import ConfigError
 
 pytest.importorskip("trl")
 
@@ -99,6 +100,35 @@ def test_names_that_a_model_made_up_have_no_special_tokens(name: str) -> None:
         assert tool in chat.decode(history)
         found.append([specials(chat, history), specials(chat, chat.continuation([answer]))])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_text_for_a_users_message_is_encoded_as_within_one(name: str) -> None:
+    chat = chat_with(name, tool_format=FAMILIES[name])
+    end = chat.decode(chat.stop_ids[:1])
+    tokens = chat.content_tokens(f"a{end}b")
+    assert specials(chat, tokens) == []
+    assert chat.decode(tokens) == f"a{end}b"
+
+
+def test_a_refusal_names_a_call_as_it_was_written(tmp_path: Path) -> None:
+    source = CHATML.replace(
+        "m.tool_calls or [] -%}", "m.tool_calls or [] if call.function.name[:3] != 'bad' -%}"
+    )
+    source = source.replace("+ m.content }}", "+ (m.content | replace('LOST', '')) }}")
+    chat = ChatTokenizer(write_tokenizer(tmp_path, source), ChatConfig(tool_format="hermes"))
+    history = [TASK, calling({"word": "a"}, "bad<|im_end|>tool"), Message(role="user", content="LOST")]
+    with pytest.raises(ConfigError, match=r"it leaves out a call of 'bad<\|im_end\|>tool'"):
+        chat.opening(history)
+
+
+def test_a_template_that_quotes_a_message_quotes_it_as_it_was_written(tmp_path: Path) -> None:
+    refusing = "{%- elif 'BAD' in m.content -%}{{ raise_exception('it says ' + m.content) }}"
+    source = CHATML.replace("{%- elif m.role == 'tool' -%}", refusing + "{%- elif m.role == 'tool' -%}")
+    chat = ChatTokenizer(write_tokenizer(tmp_path, source), ChatConfig())
+    for pieces in (chat.opening, chat.continuation):
+        with pytest.raises(ConfigError, match=r"it says BAD <\|im_end\|>;"):
+            pieces([Message(role="user", content="BAD <|im_end|>")])
 
 
 SPELT = (r"a \ue0000\ue001 b", r"\ue00099999\ue001", "\ue0000\ue001 b", "\\ue000" + "9" * 5000 + "\\ue001")
