@@ -1,4 +1,4 @@
-"""Placeholders for parts of an assistant's messages, which show what a template makes of these parts.
+"""Placeholders for parts of messages, which show what a template makes of these parts.
 
 Each is a random text that no message contains: it is in a rendered text only where the template printed it.
 """
@@ -14,6 +14,9 @@ from .thoughts import apart, thought_of
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, ToolCall
+
+_SHORT = 32
+"""Characters of a content that can be elsewhere in a conversation; sentences rarely are."""
 
 
 def without_arguments(messages: Sequence[Message]) -> tuple[list[Message], dict[str, str]]:
@@ -46,12 +49,34 @@ def without_words(messages: Sequence[Message]) -> tuple[list[Message], dict[str,
     for message in messages:
         said = thought_of(message)[1]
         if message.role == "assistant" and (said or not message.tool_calls):
-            before = (message.content or "").removesuffix(said) if said else ""
-            given = message if said else apart(message)
             texts[mark := next(fresh)] = said
-            message = given.model_copy(update={"content": before + mark})
+            message = _saying(mark, message, said)
         changed.append(message)
     return changed, texts
+
+
+def without_short_contents(messages: Sequence[Message]) -> tuple[list[Message], dict[str, str]]:
+    """Return messages with placeholders for short contents, and the roles by placeholder.
+
+    A short text, such as the answer ``2``, can be found in a rendered conversation that lacks its message.
+    """
+    fresh = _placeholders()
+    roles: dict[str, str] = {}
+    changed: list[Message] = []
+    for message in messages:
+        content = thought_of(message)[1] if message.role == "assistant" else message.content or ""
+        if 0 < len(content.strip()) <= _SHORT:
+            roles[mark := next(fresh)] = message.role
+            message = _saying(mark, message, content)
+        changed.append(message)
+    return changed, roles
+
+
+def _saying(mark: str, message: Message, said: str) -> Message:
+    """Return a message with a placeholder for what it says behind a thought."""
+    before = (message.content or "").removesuffix(said) if said else ""
+    given = message if said else apart(message)
+    return given.model_copy(update={"content": before + mark})
 
 
 def _placeholders() -> Iterator[str]:

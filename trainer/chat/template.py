@@ -20,7 +20,7 @@ from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
-from .placeholders import without_arguments, without_words
+from .placeholders import without_arguments, without_short_contents, without_words
 from .thought_places import ThoughtPlace, thought_place
 from .thoughts import CLOSE, opened, own_marks
 
@@ -152,7 +152,7 @@ class Template:
             prepared = form.messages(messages, self._written)
             text, refused = self._rendered(form, (), prepared, tools, generation)
             refused = refused or _left_out(missing(text, prepared) or _missing_tools(text, tools))
-            refused = refused or self._dropped_call(form, (), prepared, tools, generation)
+            refused = refused or self._dropped_part(form, (), prepared, tools, generation)
             if not refused:
                 return text
             refusal = refusal or refused
@@ -173,7 +173,7 @@ class Template:
                 behind = ending.behind(text.partition(SAID)[2])
                 lost = "an assistant's turn" if behind is None else missing(behind, prepared)
                 refused = refused or _left_out(lost)
-                refused = refused or self._dropped_call(
+                refused = refused or self._dropped_part(
                     form, exchange.messages, prepared, self._unasked, True
                 )
                 if behind is not None and not refused:
@@ -262,7 +262,7 @@ class Template:
             text = text.replace(placeholder, said)
         return text, ""
 
-    def _dropped_call(
+    def _dropped_part(
         self,
         form: Form,
         before: Sequence[Message],
@@ -270,14 +270,17 @@ class Template:
         tools: Sequence[Tool],
         generation: bool,
     ) -> str:
-        """Return the reason when the text of the messages lacks a call of theirs; it takes one rendering."""
+        """Return the reason when the text lacks a call or a short content; it takes one rendering."""
         given = without_words(messages)[0] if form.words_apart else messages
         given, names = without_arguments(given)
-        if not names:
+        given, roles = without_short_contents(given)
+        parts = {mark: f"a call of {name!r}" for mark, name in names.items()}
+        parts |= {mark: f"the content of a message of role {role!r}" for mark, role in roles.items()}
+        if not parts:
             return ""
         text, refused = self._attempt(form, [*before, *given], tools, generation)
-        lost = [name for placeholder, name in names.items() if placeholder not in text]
-        return _left_out(f"a call of {lost[0]!r}") if lost and not refused else ""
+        lost = [part for placeholder, part in parts.items() if placeholder not in text]
+        return _left_out(lost[0]) if lost and not refused else ""
 
     def _attempt(
         self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool

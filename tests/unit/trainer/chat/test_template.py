@@ -60,6 +60,35 @@ def test_words_that_a_template_leaves_out_in_every_form_are_an_error(tmp_path: P
         chat.opening([TASK])
 
 
+def test_a_short_answer_that_is_left_out_is_noticed_beside_a_question_that_contains_it(
+    tmp_path: Path,
+) -> None:
+    once = "{%- elif m.role == 'user' and loop.index0 and messages[loop.index0 - 1].role == 'user' -%}"
+    chat = chat_of(
+        tmp_path, CHATML.replace("{%- elif m.role == 'tool' -%}", once + "{%- elif m.role == 'tool' -%}")
+    )
+    question, answer = "Do you take door 1 or 2?", "2"
+    history = [SYSTEM, Message(role="user", content=question), Message(role="user", content=answer)]
+    text = chat.decode(chat.opening(history))
+    assert f"<|im_start|>user\n{question}\n\n{answer}<|im_end|>" in text, "joined, which the template renders"
+
+
+def test_short_words_that_a_template_leaves_out_in_every_form_are_an_error(tmp_path: Path) -> None:
+    early = "{%- elif m.role == 'user' and loop.index0 > 2 -%}"
+    chat = chat_of(
+        tmp_path, CHATML.replace("{%- elif m.role == 'tool' -%}", early + "{%- elif m.role == 'tool' -%}")
+    )
+    numbers = [
+        Message(role="user", content=content) for content in ("Choose among 41, 42 and 43.", "42", "43")
+    ]
+    history = [
+        SYSTEM,
+        *(said for each in numbers for said in (each, Message(role="assistant", content="Sure?"))),
+    ]
+    with pytest.raises(ConfigError, match="leaves out the content of a message of role 'user'"):
+        chat.opening(history)
+
+
 def test_words_that_are_trimmed_or_escaped_are_there(tmp_path: Path) -> None:
     chat = chat_of(tmp_path, CHATML.replace("+ m.content }}", "+ (m.content | trim | tojson) }}"))
     task = Message(role="user", content='\n "What"\tis\n a kestrel?\n')
