@@ -21,7 +21,8 @@ _QUOTED = 500
 class RemoteAgents:
     """Implements ``AgentLauncher`` over an HTTP server.
 
-    Its answer ends the episode. After 202 the agent ends it itself, by ``POST {episode_url}/end``.
+    The end of its answer, which may be streamed, ends the episode. After 202 the agent ends it itself, by
+    ``POST {episode_url}/end``.
     """
 
     def __init__(self, url: str, start_timeout_s: float = 120.0) -> None:
@@ -55,6 +56,8 @@ class RemoteAgents:
                     failure = AgentLost if response.status in _AWAY else AgentFailed
                     raise failure(f"{self._url} answered {response.status}: {said}")
                 if response.status != _ACCEPTED:
+                    async for _ in response.content.iter_any():
+                        pass  # an agent may play while it streams its answer
                     return
         except (aiohttp.ClientError, OSError) as error:
             raise AgentLost(f"{self._url}: {str(error) or type(error).__name__}") from error

@@ -67,6 +67,50 @@ async def test_the_answer_ends_the_episode():
     assert [turn.reward for turn in played.turns] == [0.5, 0.0]
 
 
+async def test_an_agent_may_play_while_its_answer_is_streamed():
+    async def streams(document):
+        async def body():
+            yield b"thinking\n"
+            async with episode_of(document) as episode:
+                await loop(episode)
+            yield b"done\n"
+
+        return web.Response(body=body())
+
+    played = await played_by(streams, ToldService([observed("95", reward=0.5), END]), PROGRAM, SUBMIT)
+    assert (played.stop, played.score) == (StopReason.TERMINATED, 1.0)
+    assert [turn.reward for turn in played.turns] == [0.5, 0.0]
+
+
+async def test_a_server_that_ends_within_its_answer_is_lost_whatever_was_played():
+    async def breaks(document):
+        async def body():
+            yield b"thinking\n"
+            async with episode_of(document) as episode:
+                await ask(episode, episode.messages)
+            raise ConnectionResetError
+
+        return web.Response(body=body())
+
+    played = await played_by(breaks, ToldService([]), PROGRAM)
+    assert played.failure is not None
+    assert (played.failure.code, played.score) == ("agent_lost", None)
+
+
+async def test_an_answer_that_never_ends_is_left_at_its_time():
+    async def holds(document):
+        async def body():
+            async with episode_of(document) as episode:
+                await ask(episode, episode.messages)
+            yield b"thinking\n"
+            await asyncio.Event().wait()
+
+        return web.Response(body=body())
+
+    played = await played_by(holds, ToldService([]), PROGRAM, timeout_s=2.0)
+    assert played.stop is StopReason.TIME_LIMIT
+
+
 @pytest.mark.parametrize(
     ("error", "stop"),
     [(None, StopReason.AGENT_ENDED), ("out of ideas", StopReason.AGENT_ERROR)],
