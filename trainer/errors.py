@@ -6,6 +6,7 @@
         PluginRejected       a plugin that a setting names raised, or is not what its group needs
       DataError            a data file is invalid
       ServiceUnavailable   the sandbox service cannot be reached or started
+        ServiceFailed        the one that the run started exited, or did not become ready
       EngineError          a rollout engine failed
         EngineLost         its process exited; another engine may serve the turn
           EngineGone       and it is not restarted
@@ -50,6 +51,10 @@ class DataError(TrainerError, ValueError):
 
 class ServiceUnavailable(TrainerError, ConnectionError):
     """The sandbox service cannot be reached or started."""
+
+
+class ServiceFailed(ServiceUnavailable):
+    """The sandbox service that the run started for itself exited, or did not become ready."""
 
 
 class EngineError(TrainerError, RuntimeError):

@@ -81,12 +81,19 @@ def report(
 
 def _folders(run: Path, overrides: Sequence[str]) -> list[Path]:
     """Return the folders of the given runs."""
-    settings = [override for override in overrides if "=" in override]
-    others = [Path(override) for override in overrides if override not in settings]
+    settings = [each for each in overrides if "=" in each and not Path(each).is_dir()]
+    others = [Path(each) for each in overrides if each not in settings]
     for other in others:
         if not other.is_dir():
             raise ConfigError(f"{other} is neither the folder of a run nor an override of the form key=value")
-    return [run if run.is_dir() else read_run(run, settings).folder, *others]
+    if not run.is_dir():
+        return [read_run(run, settings).folder, *others]
+    if settings:
+        raise ConfigError(
+            f"{run} is the folder of a run, which takes no overrides: leave out {' '.join(settings)}, "
+            "or name the run file in place of the folder"
+        )
+    return [run, *others]
 
 
 def _write(folders: Sequence[Path], output: Path | None, episodes: int) -> Path:

@@ -20,6 +20,7 @@ from trainer.errors import (
     DataError,
     EngineError,
     InvalidSettings,
+    ServiceFailed,
     ServiceUnavailable,
     Stalled,
     TrainerError,
@@ -36,8 +37,10 @@ INTERRUPTED = 130
 _NEXT: Mapping[type[TrainerError], str] = {
     InvalidSettings: "See all settings with: sandbox-trainer config --settings",
     DataError: "Correct the file, or choose another one.",
-    ServiceUnavailable: "Start a service with `sandbox-service serve`, or leave service.url out to "
-    "start one for the run.",
+    ServiceFailed: "Correct what its log says, or start a service with `sandbox-service serve` and set "
+    "service.url.",
+    ServiceUnavailable: "Check the service with `sandbox-service status`, or start one with "
+    "`sandbox-service serve`.",
     Stalled: "Check the sandboxes with `sandbox-service status`.",
     CheckpointError: "Start over under another name=..., or with --force in place of --resume.",
     EngineError: "The engines' logs are in the run's folder, under logs, and vLLM's output is "

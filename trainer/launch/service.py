@@ -18,7 +18,7 @@ from local_processes.prctl import end_with_parent
 from local_processes.readiness import refusal
 from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline, wait_until
-from trainer.errors import ServiceUnavailable
+from trainer.errors import ServiceFailed, ServiceUnavailable
 
 if TYPE_CHECKING:
     from trainer.config import SandboxServiceConfig
@@ -32,7 +32,10 @@ _ANSWER_S = 5.0
 
 @contextlib.contextmanager
 def sandbox_service(settings: SandboxServiceConfig, environments: Sequence[str], logs: Path) -> Iterator[str]:
-    """Yield the URL of a ready service with these environments. Raises ServiceUnavailable."""
+    """Yield the URL of a ready service with these environments.
+
+    Raises ServiceUnavailable, and ServiceFailed for one that was started here.
+    """
     if settings.url is not None:
         _await_given(settings.url, settings.start_timeout_s)
         yield settings.url
@@ -95,17 +98,20 @@ def _await_ready(
     def ready() -> bool:
         nonlocal answer
         if process is not None and process.poll() is not None:
-            raise ServiceUnavailable(f"the sandbox service exited while starting:\n{_tail(log)}")
+            raise ServiceFailed(f"the sandbox service exited while starting:\n{_tail(log)}")
         answer = refusal(f"{url.rstrip('/')}/readyz", _ANSWER_S)
         if answer is not None and on_refusal is not None:
             on_refusal(answer)
         return answer is None
 
-    if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
-        hint = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
-        raise ServiceUnavailable(
-            f"no sandbox service is ready at {url} after {timeout_s:g} s ({answer}){hint}"
-        )
+    if wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
+        return
+    late = f"no sandbox service is ready at {url} after {timeout_s:g} s ({answer})"
+    if process is not None:
+        raise ServiceFailed(f"{late}:\n{_tail(log)}")
+    raise ServiceUnavailable(
+        f"{late}; start one with: sandbox-service serve, or leave service.url out, so that the run starts one"
+    )
 
 
 def _tail(log: Path | None) -> str:

@@ -17,6 +17,7 @@ from trainer.errors import (
     DataError,
     EngineLost,
     InvalidSettings,
+    ServiceFailed,
     ServiceUnavailable,
     Stalled,
 )
@@ -108,6 +109,7 @@ def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
     [
         (InvalidSettings("steps [1] are wrong"), 2, "error: steps [1] are wrong", "config --settings"),
         (ServiceUnavailable("nobody answers"), 1, "error: nobody answers", "sandbox-service serve"),
+        (ServiceFailed("it exited"), 1, "error: it exited", "what its log says"),
         (Stalled("i-7 hangs in step"), 1, "error: i-7 hangs in step", "--resume"),
         (EngineLost("engine 0 died"), 1, "error: engine 0 died", "logs"),
         (CheckpointError("torn"), 1, "error: torn", "--force"),
@@ -298,6 +300,18 @@ def test_several_folders_make_a_page_that_compares_them(tmp_path):
     assert "nowhere is neither the folder of a run nor an override of the form key=value" in " ".join(
         wrong.stderr.split()
     )
+
+
+def test_a_folder_whose_name_has_an_equals_sign_is_compared(tmp_path):
+    done = run("report", *(write_run(tmp_path / name) for name in ("lr=1", "lr=2")))
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "comparison.html").exists()
+
+
+def test_overrides_are_refused_beside_the_folder_of_a_run(tmp_path):
+    wrong = run("report", write_run(tmp_path / "one"), "name=other")
+    assert wrong.exit_code == 2
+    assert "takes no overrides: leave out name=other" in " ".join(wrong.stderr.split())
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path):
