@@ -62,9 +62,12 @@ class JudgeConfig(Branch):
     concurrency: Positive = 16
     """Requests in progress at a time."""
     max_calls: Positive | None = None
-    """Budget of requests of the run. Beyond it the run ends; it can be resumed with a larger budget."""
+    """Budget of requests of the run. Beyond it the run ends; it can be resumed with a larger budget. In an
+    evolution, ``reward.judge`` has this budget in each exploration and each evaluation, which are runs of
+    their own, and ``evolve.feedback.judge`` has it once.
+    """
     max_tokens: Positive | None = None
-    """Budget of tokens of the run, of prompts and answers."""
+    """Budget of tokens of the run, of prompts and answers; in an evolution as ``max_calls``."""
     cache: str | None = None
     """File with the answers, by the content of their requests; by default ``judge.sqlite`` in the run's
     folder. Runs may share one.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sandbox_settings import shown_toml
 from trainer.config.agent import located
-from trainer.errors import TrainerError
 from trainer.launch.folder import RunFolder
 from trainer.launch.locking import locked
+from trainer.launch.new_start import until_begun
 from trainer.launch.replacing import replacing
 from trainer.launch.service import sandbox_service
 
@@ -73,11 +73,7 @@ def _opened(config: RunConfig, *, resume: bool) -> RunFolder:
     Raises TrainerError.
     """
     folder = RunFolder.open(config, resume=resume, fixed=EVALUATED)
-    try:
+    with until_begun(folder.new_start):
         check_feedback(config, folder.path)
         check_training(config, folder.path)
-    except TrainerError:
-        if not resume:
-            folder.release_name()
-        raise
     return folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,15 @@ from trainer.config import OfflineStageConfig
 from trainer.config.reading import read_stored_run
 from trainer.durable_files import write_durably
 from trainer.errors import ConfigError
+from trainer.tracking.run_id import write_run_id
 
 from .inputs import inputs_within
 from .locking import is_locked
+from .new_start import CONFIG, LOGS, NewStart, has_starts_only
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
 
-_CONFIG = "run.json"
 _FREE = frozenset(
     {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "engine"}
     | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
@@ -58,10 +58,6 @@ _KEPT = (
 """Settings and branches that may not change although the branch above them may: the list of held-out tasks
 is made once, evaluations stay comparable, and what samples is one policy.
 """
-
-
-_OF_A_START = ("logs", "run.json.draft", "driver.lock")
-"""All that a start leaves that ended before the run had its configuration."""
 _OF_A_PLACE = ("name", "root", "tracking", "ray", "service")
 """Settings and branches that do not change what is trained."""
 
@@ -71,7 +67,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._is_new = not self.path.exists()
+        self.new_start: NewStart | None = None
+        """The start of the new run for which the folder was opened; None for one that is resumed."""
 
     @property
     def checkpoints(self) -> Path:
@@ -101,7 +98,7 @@ class RunFolder:
     @property
     def logs(self) -> Path:
         """Logs of the run's processes."""
-        return self.path / "logs"
+        return self.path / LOGS
 
     @classmethod
     def open(cls, config: RunConfig, *, resume: bool, fixed: Collection[str] = ()) -> RunFolder:
@@ -111,14 +108,17 @@ class RunFolder:
         """
         cls.check_name(config, resume=resume)
         folder = cls(config.folder)
-        there = folder.path / _CONFIG
+        there = folder.path / CONFIG
         if resume:
             folder._check(config, read_stored_run(there.read_text(encoding="utf-8")), fixed)
             _refuse_locked(folder.path)
+        else:
+            folder.new_start = NewStart(folder.path)
         # 0700: other users, agents' user ids among them, must not read trajectories, tasks or weights.
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not resume:
             folder.path.chmod(0o700)
+            write_run_id(folder.path)
         folder.logs.mkdir(exist_ok=True)
         # Beside it first: on a full disk, the run would be left without its configuration.
         write_durably(there, json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
@@ -128,7 +128,7 @@ class RunFolder:
     def check_name(cls, config: RunConfig, *, resume: bool, replace: bool = False) -> None:
         """Check that no run has this name, or one to ``resume`` or to ``replace``. Raises ConfigError."""
         path = cls(config.folder).path
-        is_there = (path / _CONFIG).exists()
+        is_there = (path / CONFIG).exists()
         if replace:
             _check_replaceable(config)
         elif is_there and not resume:
@@ -141,18 +141,11 @@ class RunFolder:
                 f"no run to resume in {path}; check name=... and root=..., or start without --resume"
             )
 
-    def release_name(self) -> None:
-        """Let another run begin in the folder: this one ended before it had done anything."""
-        if self._is_new:
-            shutil.rmtree(self.path)
-        else:
-            (self.path / _CONFIG).unlink()
-
     @staticmethod
     def config_of(path: Path) -> RunConfig:
         """Return the configuration of the run in a folder. Raises ConfigError."""
         try:
-            return read_stored_run((path / _CONFIG).read_text(encoding="utf-8"))
+            return read_stored_run((path / CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} is not the folder of a run: {error}") from error
 
@@ -222,7 +215,7 @@ def _check_replaceable(config: RunConfig) -> None:
         raise ConfigError(f"{folder} is a link and is not deleted; remove it yourself")
     if not folder.is_dir():
         raise ConfigError(f"{folder} is a file and is not deleted; remove it yourself")
-    if not (folder / _CONFIG).exists() and any(each.name not in _OF_A_START for each in folder.iterdir()):
+    if not (folder / CONFIG).exists() and not has_starts_only(folder):
         raise ConfigError(f"{folder} is not the folder of a run and is not deleted; remove it yourself")
     for name, path in inputs_within(config.model_dump(), folder):
         raise ConfigError(

@@ -40,6 +40,7 @@ from .fit import fit
 from .folder import RunFolder, with_stored_steps
 from .following import following, warned
 from .locking import fresh_snapshots, locked
+from .new_start import until_begun
 from .phases import phase_seconds
 from .plugin_check import check_plugins
 from .preflight import check_chat, check_machine, check_model, check_optimizers, check_sampled_model
@@ -197,40 +198,54 @@ def started_run(
     *,
     learner: bool = True,
 ) -> Iterator[StartedRun]:
-    """Start service, cluster, engines and batch actor for the duration of the block."""
+    """Start service, cluster, engines and batch actor for the duration of the block.
+
+    A new run that is refused before all of them have started gives its name up.
+    """
     # The stack ends in the opposite order: the batch actor first, which still releases its instances in the
     # service; then Ray, whose shutdown kills engines and workers; then the service; the lock last, so that no
     # second driver starts while any of them is still running.
-    with ExitStack() as stack:
-        stack.enter_context(locked(folder.path))
-        check_plugins(config)
-        if learner:
-            check_optimizers(config)
-        model = model or model_folder(config.model, config.root / "models")
-        check_chat(config.model, config.chat, model)
-        if learner:
-            check_model(config.learner_settings, model)
-            check_same_base(folder.path, model)
-        else:
-            check_sampled_model(model)
-        check_later_stages(config, folder.path, model)
-        context, models = config.rollout.max_context_tokens, config.root / "models"
-        teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
-        if learner and config.steps:
-            check_reward_models(config.reward, folder.path, model)
-            check_judge(config.reward, folder.path)
-        if config.agent is not None and config.steps:
-            check_agent(config.agent, folder.logs)
-        for sentence in check_machine(config, model, learner=learner):
-            if on_warning is not None:
-                on_warning(sentence)
+    with locked(folder.path), until_begun(folder.new_start) as begin, ExitStack() as stack:
+        model, teacher = _checked(config, folder, model, on_warning, learner=learner)
         url = stack.enter_context(sandbox_service(config.service, config.environments, folder.logs))
         store = object_store_here(config.ray, config.rollout, config.learner.context_parallel, model)
         stack.enter_context(ray_cluster(config.ray, wanted_cpus(config.learner, config.engine), store))
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         batches = stack.enter_context(run_batch_actor(config, folder.path, model, url, NAMESPACE))
+        begin()
         yield StartedRun(model, teacher, batches, engines, reserved)
+
+
+def _checked(
+    config: RunConfig, folder: RunFolder, model: Path | None, on_warning: OnWarning | None, *, learner: bool
+) -> tuple[Path, Path | None]:
+    """Return the folders of the model and of the teacher, once all has been checked that the run needs.
+
+    Raises TrainerError.
+    """
+    check_plugins(config)
+    if learner:
+        check_optimizers(config)
+    model = model or model_folder(config.model, config.root / "models")
+    check_chat(config.model, config.chat, model)
+    if learner:
+        check_model(config.learner_settings, model)
+        check_same_base(folder.path, model)
+    else:
+        check_sampled_model(model)
+    check_later_stages(config, folder.path, model)
+    context, models = config.rollout.max_context_tokens, config.root / "models"
+    teacher = teacher_folder(config.learner_settings, model, context, models) if config.steps else None
+    if learner and config.steps:
+        check_reward_models(config.reward, folder.path, model)
+        check_judge(config.reward, folder.path)
+    if config.agent is not None and config.steps:
+        check_agent(config.agent, folder.logs)
+    for sentence in check_machine(config, model, learner=learner):
+        if on_warning is not None:
+            on_warning(sentence)
+    return model, teacher
 
 
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:

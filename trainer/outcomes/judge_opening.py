@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError, JudgeFailed
+from trainer.tracking.run_id import read_run_id
 from trainer.types import Line, StopReason, TaskRef, Trajectory
 
 from .judge import Judge
@@ -24,20 +25,33 @@ QUESTION, ANSWER = "What is 2 + 2?", "2 + 2 is 4."
 """The episode that a judge is asked about before anything starts."""
 
 
-def open_judge(config: JudgeConfig, setting: str, folder: Path, file: Path | None = None) -> Judge:
-    """Return a judge whose budget is that of the run in a folder.
+def open_judge(config: JudgeConfig, setting: str, folder: Path) -> Judge:
+    """Return a judge whose budget is that of the run in a folder, with its answers in a file there.
 
     Args:
         config: its settings.
         setting: their name in messages, such as ``reward.judge``.
-        folder: the run's folder, or the path of anything else that has a budget of its own.
-        file: file of the answers, unless the settings name one; by default one in the folder.
+        folder: the run's folder.
+
+    Raises what ``judge_with_budget`` raises.
+    """
+    return judge_with_budget(config, setting, folder / CACHE, read_run_id(folder) or str(folder))
+
+
+def judge_with_budget(config: JudgeConfig, setting: str, file: Path, budget: str) -> Judge:
+    """Return a judge.
+
+    Args:
+        config: its settings.
+        setting: their name in messages, such as ``reward.judge``.
+        file: file of the answers, unless the settings name one.
+        budget: name in that file of what is spent.
 
     Raises ConfigError without the package ``openai``, and for a rubric or file that cannot be read.
     """
     rubric, endpoint = rubric_of(config, setting), OpenaiEndpoint(config, setting)
-    kept = Path(config.cache) if config.cache is not None else file or folder / CACHE
-    return Judge(config, rubric, endpoint, JudgeStore(kept, str(folder)))
+    kept = Path(config.cache) if config.cache is not None else file
+    return Judge(config, rubric, endpoint, JudgeStore(kept, budget))
 
 
 def rubric_of(config: JudgeConfig, setting: str) -> str:

@@ -1,6 +1,7 @@
 """A judge's file: answers by the content of their requests, and what each run has spent.
 
-A file may be shared by runs and processes: answers are found by any of them, and budgets are counted by run.
+A file may be shared by runs and processes: answers are found by any of them, and budgets are counted by the
+id of the run, so that one that replaces another in its folder begins with a budget of its own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ import pytest
 from trainer.config import AlgorithmConfig, RunConfig
 from trainer.errors import ConfigError
 from trainer.launch.folder import RunFolder, with_stored_steps
+from trainer.launch.locking import locked
 from trainer.offline.records import with_counted_steps
+from trainer.tracking.run_id import read_run_id
 
 
 @pytest.fixture
@@ -170,17 +172,30 @@ def test_a_link_to_a_run_is_not_replaced(config, tmp_path):
 
 
 def test_what_a_start_left_that_ended_early_is_replaced(config):
-    RunFolder.open(config, resume=False)
-    (config.folder / "run.json").unlink()
+    with locked(RunFolder.open(config, resume=False).path):
+        (config.folder / "run.json").unlink()
     RunFolder.check_name(config, resume=False, replace=True)
 
 
-def test_a_released_folder_is_as_it_was_before(config):
-    RunFolder.open(config, resume=False).release_name()
-    assert not config.folder.exists()
-    config.folder.mkdir()
-    precious = config.folder / "precious"
-    precious.touch()
-    RunFolder.open(config, resume=False).release_name()
-    assert precious.exists()
-    RunFolder.check_name(config, resume=False)
+def test_logs_that_no_start_has_left_are_not_replaced(config):
+    (config.folder / "logs").mkdir(parents=True)
+    (config.folder / "logs" / "precious").touch()
+    with pytest.raises(ConfigError, match="not the folder of a run"):
+        RunFolder.check_name(config, resume=False, replace=True)
+
+
+def test_a_run_keeps_its_id_and_one_that_replaces_it_has_another(config, tmp_path):
+    first = read_run_id(RunFolder.open(config, resume=False).path)
+    assert read_run_id(RunFolder.open(config, resume=True).path) == first
+    moved = config.model_copy(update={"root": tmp_path / "elsewhere"})
+    moved.root.mkdir()
+    config.folder.rename(moved.folder)
+    assert read_run_id(RunFolder.open(moved, resume=True).path) == first
+    (moved.folder / "run.json").unlink()
+    assert read_run_id(RunFolder.open(moved, resume=False).path) not in (first, None)
+
+
+def test_a_run_of_an_earlier_release_has_no_id(config):
+    folder = RunFolder.open(config, resume=False).path
+    (folder / "run_id").unlink()
+    assert read_run_id(RunFolder.open(config, resume=True).path) is None

@@ -11,6 +11,8 @@ from tests.harness.http_server import serving
 from trainer.config import RunConfig
 from trainer.config.reward import JudgeConfig, RewardConfig
 from trainer.errors import ConfigError, JudgeFailed
+from trainer.launch.folder import RunFolder
+from trainer.launch.replacing import replacing
 from trainer.launch.run import train
 from trainer.outcomes.judge_opening import probe_judge, rubric_of
 from trainer.outcomes.judge_store import JudgeStore
@@ -51,6 +53,30 @@ async def test_with_a_spent_budget_nothing_is_sent(tmp_path: Path) -> None:
     assert server.bodies == []
 
 
+async def test_a_run_that_replaces_another_has_a_budget_of_its_own_in_a_file_that_runs_share(
+    tmp_path: Path,
+) -> None:
+    cache = tmp_path / "shared.sqlite"
+    run = RunConfig(name="judged", root=tmp_path)
+    for _ in range(2):
+        with replacing(run) as delete_earlier:
+            folder = RunFolder.open(run, resume=False).path
+            delete_earlier()
+        server = FakeChatServer([says("SCORE: 4")])
+        for _ in range(2):
+            await probed(server, folder, cache=str(cache), max_calls=1)
+        assert len(server.bodies) == 1
+
+
+async def test_a_run_that_is_moved_has_the_rest_of_its_budget(tmp_path: Path) -> None:
+    cache = tmp_path / "shared.sqlite"
+    server = FakeChatServer([says("SCORE: 4")])
+    folder = RunFolder.open(RunConfig(name="judged", root=tmp_path), resume=False).path
+    await probed(server, folder, cache=str(cache), max_calls=1)
+    await probed(server, folder.rename(tmp_path / "moved"), cache=str(cache), max_calls=1)
+    assert len(server.bodies) == 1
+
+
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -89,7 +115,7 @@ def test_a_run_ends_before_its_service_starts(tmp_path: Path) -> None:
     )
     with pytest.raises(JudgeFailed, match=rf"{DEAD} cannot be asked: APIConnectionError.*reward\.judge"):
         train(config)
-    assert not (config.folder / "logs" / "service.log").exists()
+    assert not config.folder.exists()
 
 
 def test_a_rubric_that_cannot_be_read_is_named_by_its_setting(tmp_path: Path) -> None:
