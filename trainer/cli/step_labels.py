@@ -76,22 +76,25 @@ def label_steps(
 def _labelled(
     episodes: Sequence[RecordedEpisode], config: StepLabelsConfig, target: Path, *, resume: bool
 ) -> LabelledFile:
+    from trainer.step_labels.journal import LABELLING, labelling_of
     from trainer.step_labels.labelling import label_episodes
     from trainer.step_labels.opening import opened_labeller, with_rubric
 
     rule = with_rubric(config.rule)
+    labelling = labelling_of(target, resume=resume)
+    settings = settings_of_labels(rule) | ({LABELLING: labelling} if labelling is not None else {})
     console = notes()
     columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         bar = progress.add_task("episodes", total=len(episodes))
 
         async def label() -> LabelledFile:
-            async with opened_labeller(rule, target, episodes) as labeller:
+            async with opened_labeller(rule, target, episodes, labelling) as labeller:
                 return await label_episodes(
                     episodes,
                     labeller,
                     target,
-                    settings_of_labels(rule),
+                    settings,
                     concurrency=config.concurrency,
                     resume=resume,
                     on_labelled=lambda done, total: progress.update(bar, completed=done, total=total),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,12 +26,32 @@ _LINES = TypeAdapter(tuple[str, StepLabels])
 _SETTINGS: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
 
+LABELLING = "labelling"
+"""Name of the labelling's id among the settings."""
+
+
+def labelling_of(output: Path, *, resume: bool) -> str | None:
+    """Return the id of the labelling of a file: a new one, or that of the journal to resume.
+
+    None for a journal without one, such as those of earlier releases, and for an invalid one.
+    """
+    file = _journal_of(output)
+    if not resume or not file.exists():
+        return uuid.uuid4().hex
+    with file.open("rb") as lines:
+        try:
+            known = _SETTINGS.validate_json(lines.readline()).get(LABELLING)
+        except ValidationError:
+            return None
+    return str(known) if known is not None else None
+
+
 class LabelJournal:
     """The journal of a file, in ``FILE.journal``; its first line has the settings that labels depend on."""
 
     def __init__(self, output: Path, settings: Mapping[str, object], *, resume: bool) -> None:
         """Raises ConfigError for a journal of another labelling, DataError for an invalid one."""
-        self._file = output.with_name(f"{output.name}.journal")
+        self._file = _journal_of(output)
         self._known: defaultdict[str, deque[StepLabels]] = defaultdict(deque)
         lines = self._whole_lines()
         if lines and not resume:
@@ -85,6 +106,10 @@ class LabelJournal:
             )
         for episode, found in done:
             self._known[episode].append(found)
+
+
+def _journal_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.journal")
 
 
 def _digest(episode: RecordedEpisode) -> str:

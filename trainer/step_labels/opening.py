@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_client import AsyncSandboxClient
 from trainer.config.step_labels import ContinuationRule, JudgeRule, OutcomeRule
-from trainer.outcomes.judge_opening import advised, open_judge, rubric_of
+from trainer.outcomes.judge_opening import advised, judge_with_budget, rubric_of
 
 from .continuation import ContinuationLabeller
 from .judged import JudgeLabeller
@@ -40,12 +40,13 @@ def with_rubric(rule: StepRule) -> StepRule:
 
 @asynccontextmanager
 async def opened_labeller(
-    rule: StepRule, output: Path, episodes: Sequence[RecordedEpisode]
+    rule: StepRule, output: Path, episodes: Sequence[RecordedEpisode], labelling: str | None = None
 ) -> AsyncIterator[StepLabeller]:
     """Yield the labeller of a rule for these episodes, and close its connections.
 
     A judge's answers are kept beside the output unless its settings name a file, and its budget counts what
-    was asked for this output; it is asked for one grade first. Raises ConfigError for a judge without package
+    was asked in this ``labelling``, or where that has no id, for this output; it is asked for one grade
+    first. Raises ConfigError for a judge without package
     or rubric file, JudgeFailed for one that does not grade.
     """
     if isinstance(rule, OutcomeRule):
@@ -59,7 +60,7 @@ async def opened_labeller(
             finally:
                 await policy.close()
     else:
-        judge = _judge(rule, output)
+        judge = _judge(rule, output, labelling)
         try:
             labeller = JudgeLabeller(rule, rubric_of(rule.judge, _JUDGE), judge)
             with advised(rule.judge, _JUDGE):
@@ -69,6 +70,6 @@ async def opened_labeller(
             await judge.close()
 
 
-def _judge(rule: JudgeRule, output: Path) -> Judge:
+def _judge(rule: JudgeRule, output: Path, labelling: str | None) -> Judge:
     file = output.with_name(f"{output.name}.judge.sqlite")
-    return open_judge(rule.judge, _JUDGE, output.absolute(), file)
+    return judge_with_budget(rule.judge, _JUDGE, file, labelling or str(output.absolute()))

@@ -13,6 +13,7 @@ from trainer.config.step_labels import OutcomeRule
 from trainer.errors import ConfigError, DataError, LabelFailed, RewardFailed
 from trainer.recorded.measures import measured
 from trainer.recorded.reading import read_episodes
+from trainer.step_labels.journal import LABELLING, labelling_of
 from trainer.step_labels.labelling import label_episodes
 from trainer.step_labels.labels import StepLabels, with_labels
 from trainer.step_labels.outcome import OutcomeLabeller
@@ -63,6 +64,22 @@ def test_an_interrupted_labelling_goes_on_where_it_was(tmp_path) -> None:
     assert second.asked == ["say 3"]
     assert [row.step_rewards for row in rows] == [(0.5,), (0.5,), (1.0,)]
     assert not journal.exists()
+
+
+def test_a_labelling_that_goes_on_is_the_same_one_and_a_new_one_is_another(tmp_path) -> None:
+    file = tmp_path / "labels.jsonl"
+    first = labelling_of(file, resume=False)
+    with pytest.raises(RewardFailed):
+        label(tmp_path, Labeller(say_3=RewardFailed("stop")), settings=SETTINGS | {LABELLING: first})
+    assert labelling_of(file, resume=True) == first
+    label(tmp_path, Labeller(), settings=SETTINGS | {LABELLING: first}, resume=True)
+    assert labelling_of(file, resume=False) not in (first, None)
+
+
+def test_a_labelling_of_an_earlier_release_goes_on_without_an_id(tmp_path) -> None:
+    with pytest.raises(RewardFailed):
+        label(tmp_path, Labeller(say_3=RewardFailed("stop")))
+    assert labelling_of(tmp_path / "labels.jsonl", resume=True) is None
 
 
 def test_resuming_takes_labels_alone_and_each_for_the_episode_that_it_is_of(tmp_path) -> None:

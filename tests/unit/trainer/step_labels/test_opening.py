@@ -15,10 +15,13 @@ from trainer.step_labels.opening import opened_labeller, with_rubric
 GRADES = "RELEVANCE: 9\nCORRECTNESS: 8\nPROGRESS: 7"
 
 
-async def opened(server: FakeChatServer, folder: Path) -> None:
+async def opened(
+    server: FakeChatServer, folder: Path, labelling: str | None = None, **changes: object
+) -> None:
     with serving(server.app) as address:
-        judge = {"model": "grader", "base_url": f"{address}/v1", "attempts": 1}
-        async with opened_labeller(JudgeRule.model_validate({"judge": judge}), folder / "steps.jsonl", ()):
+        judge = {"model": "grader", "base_url": f"{address}/v1", "attempts": 1, **changes}
+        rule = JudgeRule.model_validate({"judge": judge})
+        async with opened_labeller(rule, folder / "steps.jsonl", (), labelling):
             pass
 
 
@@ -26,6 +29,13 @@ async def test_a_judge_grades_one_step_first(tmp_path: Path) -> None:
     server = FakeChatServer([says(GRADES)])
     await opened(server, tmp_path)
     assert len(server.bodies) == 1
+
+
+async def test_each_labelling_of_a_file_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    server = FakeChatServer([says(GRADES), says(GRADES)])
+    for labelling in ("first", "first", "again"):
+        await opened(server, tmp_path, labelling, max_calls=1)
+    assert len(server.bodies) == 2
 
 
 @pytest.mark.parametrize(
