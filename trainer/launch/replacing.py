@@ -7,6 +7,7 @@ start that is refused, fails or is interrupted gives the folder its name back; a
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
 
     from .following import OnWarning
+
+logger = logging.getLogger(__name__)
 
 _BLOCK = 512
 """Bytes of a block of ``stat``."""
@@ -56,7 +59,7 @@ def replacing(
             if aside.exists():
                 deleted = _out_of_the_way(aside)
                 held.close()  # NFS keeps the file of a lock that is held, and with it the folder
-                shutil.rmtree(deleted, ignore_errors=True)
+                _delete(deleted)
 
         try:
             folder.rename(aside)
@@ -77,7 +80,7 @@ def recover(config: RunConfig) -> str | None:
     folder = config.folder.absolute()
     aside = _aside(folder)
     for left in folder.parent.glob(f".{folder.name}~deleted-*"):
-        shutil.rmtree(left, ignore_errors=True)
+        _delete(left)
     if not aside.exists():
         return None
     try:
@@ -106,9 +109,13 @@ def _aside(folder: Path) -> Path:
 
 
 def bytes_set_aside(config: RunConfig) -> int:
-    """Return the bytes on disk of the earlier run that is set aside, which go when the new one begins."""
-    files = _aside(config.folder.absolute()).rglob("*")
-    return sum(each.lstat().st_blocks * _BLOCK for each in files)
+    """Return the bytes on disk of the earlier run that is set aside, which go when the new one begins.
+
+    For a phase of an evolution, it is the earlier evolution, which is beside the folder that the phase is in.
+    """
+    folder = config.folder.absolute()
+    asides = [_aside(each) for each in (folder, *folder.parents) if each.name]
+    return sum(file.lstat().st_blocks * _BLOCK for aside in asides for file in aside.rglob("*"))
 
 
 def _put_back(folder: Path) -> None:
@@ -118,7 +125,7 @@ def _put_back(folder: Path) -> None:
     if failed is not None:
         with suppress(OSError):  # such as a full disk, which may be why the start failed
             _append_logs(failed / "logs", folder / "logs")
-        shutil.rmtree(failed, ignore_errors=True)
+        _delete(failed)
 
 
 def _append_logs(added: Path, logs: Path) -> None:
@@ -134,6 +141,16 @@ def _out_of_the_way(folder: Path) -> Path:
     """Rename a folder that is about to be deleted, so that one that is half deleted is no run."""
     name = folder.name.removeprefix(".").removesuffix("~replaced")
     return folder.rename(Path(mkdtemp(prefix=f".{name}~deleted-", dir=folder.parent)))
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder that is out of the way. A warning names it if some of it stays."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            logger.warning("%s could not be deleted and takes up disk space: remove it (%s)", folder, error)
 
 
 def _has_begun(folder: Path) -> bool:

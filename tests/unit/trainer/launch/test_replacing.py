@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import shutil
 import signal
 import subprocess
@@ -175,6 +176,29 @@ def test_what_an_earlier_run_takes_of_the_disk_is_counted(config: RunConfig, mod
     model.write_bytes(bytes(1 << 20))
     with replacing(config):
         assert bytes_set_aside(config) == pytest.approx(1 << 20, abs=1 << 16)
+
+
+def test_a_phase_counts_the_earlier_evolution_that_goes(config: RunConfig, model: Path) -> None:
+    model.write_bytes(bytes(1 << 20))
+    phase = RunConfig(name="mine.0.train", root=config.folder / "iteration_0")
+    assert bytes_set_aside(phase) == 0
+    with replacing(config):
+        assert bytes_set_aside(phase) == pytest.approx(1 << 20, abs=1 << 16)
+
+
+def test_what_cannot_be_deleted_of_an_earlier_run_is_named(
+    config: RunConfig, model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "unlink", _fails)
+    with replacing(config) as delete_earlier:
+        RunFolder.open(config, resume=False)
+        delete_earlier()
+    (left,) = config.root.glob(".mine~deleted-*")
+    assert f"{left} could not be deleted and takes up disk space: remove it" in caplog.text
+
+
+def _fails(*_: object, **__: object) -> None:
+    raise OSError(errno.EBUSY, "Device or resource busy")
 
 
 def test_a_file_is_no_earlier_run(config: RunConfig) -> None:
