@@ -1,4 +1,4 @@
-"""Place a run on this machine's GPUs before anything is started."""
+"""Place a run that leaves its GPUs open on those of a machine, before anything is started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ def on_this_machine(driver: Driver, config: RunConfig, *, resume: bool = False) 
     """
     if not leaves_gpus_open(config):
         return config
-    placed, sentence = on_visible_gpus(config, driver.usable_gpus(), resume=resume)
+    return _announced(*on_visible_gpus(config, driver.usable_gpus(), resume=resume))
+
+
+def on_described_machine(config: RunConfig, gpus: int) -> RunConfig:
+    """Return the run as it would be placed on a machine with so many GPUs; print the choice."""
+    return _announced(*on_visible_gpus(config, gpus)) if gpus else config
+
+
+def _announced(placed: RunConfig, sentence: str | None) -> RunConfig:
     if sentence is not None:
         notes().print(sentence, markup=False, soft_wrap=True)
     return placed

@@ -14,7 +14,7 @@ from rich.text import Text
 from trainer.config.reading import read_run
 
 from .options import JsonOption, OverridesArgument, RunArgument, driver_of
-from .placing import on_this_machine
+from .placing import on_described_machine, on_this_machine
 from .terminal import FAILED, explained, results, write_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def plan(
 
     Everything is computed from the run file and the model's configuration: no weights are loaded, and no GPU
     is needed. With --gpus or --gpu-memory the plan is for other machines, and only the given sizes are
-    compared. The exit code is 1 if something does not fit.
+    compared. A run that does not set GPUs is placed on those of the machine as `train` would place it there,
+    and the choice is printed. The exit code is 1 if something does not fit.
 
     Examples:
 
@@ -77,8 +78,12 @@ def plan(
 
     with explained():
         config = read_run(run, overrides or ())
-        if gpus is None and gpu_memory is None:
+        if gpus is None and gpu_memory is not None:
+            gpus = 1
+        if gpus is None:
             config = on_this_machine(driver_of(context), config)
+        else:
+            config = on_described_machine(config, gpus)
         sizes = {
             "gpu_memory": gpu_memory,
             "host_memory": host_memory,
@@ -100,9 +105,7 @@ def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], 
     from trainer.capacity.machine import Machine, bytes_of, this_machine
 
     named = {name: bytes_of(text) for name, text in sizes.items() if text is not None}
-    here = gpus is None and "gpu_memory" not in named
-    described = Machine(gpus=1 if gpus is None else gpus, gpu_memory=None)
-    machine = this_machine(config.root) if here else described
+    machine = this_machine(config.root) if gpus is None else Machine(gpus=gpus, gpu_memory=None)
     return replace(
         machine,
         count=count,

@@ -58,9 +58,33 @@ def test_a_run_that_leaves_gpus_open_is_planned_for_those_of_this_machine(tmp_pa
     done = CliRunner().invoke(build_cli(), ["plan", str(file)], obj=FakeDriver(gpus=1))
     assert "1 GPU is visible" in done.stderr
     assert "1 x GPU: learner + engine" in done.stdout
-    elsewhere = CliRunner().invoke(build_cli(), ["plan", str(file), "--gpus", "2"], obj=FakeDriver(gpus=1))
-    assert "x GPU" not in elsewhere.stdout
-    assert elsewhere.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("described", "notice", "groups"),
+    [
+        (("--gpus", "2"), "2 GPUs are visible", ["1 x GPU: learner", "1 x GPU: engine"]),
+        (("--gpu-memory", "80GiB"), "1 GPU is visible", ["1 x GPU: learner + engine"]),
+    ],
+    ids=["two", "one"],
+)
+def test_a_run_that_leaves_gpus_open_is_planned_as_a_described_machine_would_train_it(
+    tmp_path, described, notice, groups
+):
+    file = tmp_path / "open.toml"
+    file.write_text("")
+    done = CliRunner().invoke(build_cli(), ["plan", str(file), *described], obj=FakeDriver())
+    assert notice in done.stderr
+    titles = [line.strip() for line in done.stdout.splitlines() if "x GPU" in line]
+    assert [title.partition("  ")[0] for title in titles] == groups
+
+
+def test_a_run_that_leaves_gpus_open_is_planned_for_cpus_where_there_are_none(tmp_path):
+    file = tmp_path / "open.toml"
+    file.write_text("")
+    done = CliRunner().invoke(build_cli(), ["plan", str(file), "--gpus", "0"], obj=FakeDriver(gpus=1))
+    assert "x GPU" not in done.stdout
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100])
