@@ -12,7 +12,6 @@ from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from local_processes.stoppable import until_stopped
-from sandbox_client import ClientLimits
 from sandbox_service.config.reading import read_config
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.selection import PolicyChoice, make_policy
@@ -82,14 +81,13 @@ def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceT
     choice = PolicyChoice("reference")
     splits = (*_SPLITS, *(file.stem for file in config.environments.code.task_files))
     played = PolicyRun("code", splits, choice.name, make_policy(choice, "code", config), concurrency)
-    limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
     shown: InstanceTrajectory | None = None
     interrupted = False
     notes().print("starting the service ...")
     with run_service(config, report=notes_line) as service:
         notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")
         try:
-            work = run_policy(played, service.url, None, limits, show=True)
+            work = run_policy(played, service.url, None, show=True)
             shown = asyncio.run(until_stopped(work, service.stopping))
         except asyncio.CancelledError:
             interrupted = True

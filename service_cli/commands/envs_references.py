@@ -10,6 +10,7 @@ import typer
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from service_cli.policies.demonstrations import demonstrations
+from service_cli.policies.split_tasks import joined_tasks
 
 from .options import ConfigOption
 from .run_options import LimitOption
@@ -48,7 +49,7 @@ def references(
     with explained():
         catalog = build_registry(read_config(config).environments).catalog(name)
         splits = split or [catalog.describe().default_split]
-        task_ids = list(dict.fromkeys(each for one in splits for each in catalog.task_ids(one)))[:limit]
+        task_ids = joined_tasks([catalog.task_ids(one) for one in splits], limit)
         found = [each for each in demonstrations(catalog, task_ids, text=text) if each.messages]
     if not found:
         raise fail(f"no task of {name}/{', '.join(splits)} has a reference solution")

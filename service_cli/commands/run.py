@@ -37,6 +37,7 @@ from .run_options import (
     CounterpartKeyOption,
     CounterpartOption,
     EnvironmentOption,
+    EvaluationParamsOption,
     LimitOption,
     MaxStepsOption,
     MaxTokensOption,
@@ -54,6 +55,7 @@ from .run_options import (
     ToolForm,
     ToolsOption,
     create_params,
+    grading_params,
 )
 from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, prepare_output, results, write_json
 from .trajectory_view import trajectory_panels
@@ -79,6 +81,7 @@ def run(
     repeat: RepeatOption = 1,
     max_steps: MaxStepsOption = None,
     params: ParamsOption = None,
+    evaluation_params: EvaluationParamsOption = None,
     counterpart: CounterpartOption = None,
     counterpart_key: CounterpartKeyOption = None,
     temperature: TemperatureOption = None,
@@ -118,13 +121,12 @@ def run(
         sampling = ChatSampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
         choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
         acting = make_policy(choice, env, read_config(config))
-        limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-        splits = tuple(split or ())
-        played = PolicyRun(env, splits, choice.label, acting, concurrency, seed, repeat, max_steps)
-        played.params = create_params(params)
+        played = PolicyRun(env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat)
+        played.max_steps = max_steps
+        played.params, played.evaluation_params = create_params(params), grading_params(evaluation_params)
         played.counterpart = make_counterpart(counterpart, counterpart_key, timeout)
         with _reporting_interruption(played, as_json), _writing_episodes(output, played, temperature):
-            shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
+            shown = asyncio.run(run_policy(played, server, api_key, limit=limit, show=show))
     report(played, shown, as_json=as_json)
     if played.summary().failures:
         raise typer.Exit(FAILED)
@@ -161,7 +163,10 @@ def _writing_episodes(output: Path | None, played: PolicyRun, temperature: float
         yield
         return
     prepare_output(output)
-    head = (played.environment, played.policy_name, temperature, played.params)
+    head = (
+        *(played.environment, played.policy_name, temperature),
+        *(played.params, played.evaluation_params),
+    )
     with EpisodeFile(output, *head) as file:
         played.on_episode = file.write
         yield
@@ -171,7 +176,6 @@ async def run_policy(
     played: PolicyRun,
     server: str,
     api_key: str | None,
-    limits: ClientLimits,
     *,
     limit: int | None = None,
     show: bool = False,
@@ -181,6 +185,7 @@ async def run_policy(
     SIGTERM ends it as Ctrl-C does: live instances are released, and finished episodes reported.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    limits = ClientLimits(in_flight=max(64, played.concurrency), creating=played.concurrency)
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
         if not await client.healthy():
@@ -189,8 +194,8 @@ async def run_policy(
                     f"no service answers at {shown_address(server)}", "transport_error", FailureClass.SANDBOX
                 )
             )
-        task_ids = await played.choose_tasks(client)
-        played.planned = len(task_ids[:limit]) * played.repeat
+        task_ids = await played.choose_tasks(client, limit)
+        played.planned = len(task_ids) * played.repeat
         with _progress() as progress:
             bar = progress.add_task(played.name, total=played.planned, solved=0, missed=0, failed=0)
             counts = {"solved": 0, "missed": 0, "failed": 0}
@@ -200,7 +205,7 @@ async def run_policy(
                 progress.advance(bar)
                 progress.tasks[bar].fields.update(counts)
 
-            await played.play(client, task_ids[:limit], advance)
+            await played.play(client, task_ids, advance)
         return await _trajectory(client, played) if show else None
 
 

@@ -38,7 +38,10 @@ ScriptOption: TypeAlias = Annotated[
 ConcurrencyOption: TypeAlias = Annotated[
     int, typer.Option("--concurrency", "-n", min=1, help="Concurrent episodes.")
 ]
-LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks.")]
+LimitOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="Maximum number of tasks, divided equally among the splits."),
+]
 SeedOption: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Seed of each task's first episode, and of the random policy.")
 ]
@@ -49,6 +52,10 @@ RepeatOption: TypeAlias = Annotated[
 ParamsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="JSON", help='Create parameters of the environment, such as {"attempts": 2}.'),
+]
+EvaluationParamsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="JSON", help='Parameters of each evaluate, such as {"sparse": true}.'),
 ]
 CounterpartOption: TypeAlias = Annotated[
     str | None,
@@ -92,13 +99,23 @@ ShowOption: TypeAlias = Annotated[bool, typer.Option("--show", help="Show one tr
 
 
 def create_params(text: str | None) -> dict[str, JsonValue] | None:
+    """Return the parameters of ``--params``."""
+    return _object("--params", text)
+
+
+def grading_params(text: str | None) -> dict[str, JsonValue] | None:
+    """Return the parameters of ``--evaluation-params``."""
+    return _object("--evaluation-params", text)
+
+
+def _object(option: str, text: str | None) -> dict[str, JsonValue] | None:
     """Return the parameters of an option. The service checks them by the environment's schema."""
     if text is None:
         return None
     try:
         params: JsonValue = json.loads(text)
     except ValueError as error:
-        raise fail(f"--params is not JSON: {error}", WRONG) from None
+        raise fail(f"{option} is not JSON: {error}", WRONG) from None
     if not isinstance(params, dict):
-        raise fail('--params is a JSON object, such as {"attempts": 2}', WRONG)
+        raise fail(f'{option} is a JSON object, such as {{"attempts": 2}}', WRONG)
     return params

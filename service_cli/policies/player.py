@@ -20,6 +20,7 @@ from .conversation import EpisodeConversation
 from .outcomes import EpisodeFailure, LatencyRecorder, PlayedOutcome
 from .policies import ModelUsage, PolicyRunError
 from .scores import PolicyRunSummary, ending_counts, failure_counts, group, groups, retry_counts
+from .split_tasks import joined_tasks
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -54,6 +55,8 @@ class PolicyRun:
     """Steps of the agent after which it stops, even if the environment allows more."""
     params: Mapping[str, JsonValue] | None = None
     """Parameters of each create."""
+    evaluation_params: Mapping[str, JsonValue] | None = None
+    """Parameters of each evaluate."""
     backoff_s: float = 0.5
     """Seconds before an episode is played again, doubled for the next time, unless the service sets the wait.
     """
@@ -73,11 +76,14 @@ class PolicyRun:
         """The environment and its splits."""
         return f"{self.environment}/{'+'.join(self.splits)}"
 
-    async def choose_tasks(self, client: AsyncSandboxClient) -> list[str]:
-        """Return the ids of the splits' tasks without duplicates. Raises PolicyRunError without any."""
+    async def choose_tasks(self, client: AsyncSandboxClient, limit: int | None = None) -> list[str]:
+        """Return the ids of the splits' tasks without duplicates, of which a limit has some of each split.
+
+        Raises PolicyRunError without any.
+        """
         profiles = [await client.get_env_profile(self.environment, split) for split in self.splits or (None,)]
         self.splits = tuple(profile.split for profile in profiles)
-        task_ids = list(dict.fromkeys(task_id for profile in profiles for task_id in profile.task_ids))
+        task_ids = joined_tasks([profile.task_ids for profile in profiles], limit)
         if not task_ids:
             raise PolicyRunError(f"there are no tasks in the split {self.name}", "no_tasks")
         return task_ids
@@ -164,7 +170,7 @@ class PolicyRun:
             usage = actor.usage
             async with episode:
                 await self._act(actor, episode, conversation)
-                verdict = await episode.evaluate()
+                verdict = await episode.evaluate(params=self.evaluation_params)
                 score, success = verdict.score, verdict.success
         except SandboxError as error:
             failed = EpisodeFailure(error.failure_class.value, error.code, str(error), error.retry_after_s)

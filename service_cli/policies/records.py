@@ -21,8 +21,8 @@ class EpisodeFile:
     """A file of episodes, written line by line, so that an interrupted run keeps the finished ones.
 
     It is opened with the first episode: a run that plays none leaves the episodes of an earlier one.
-    ``temperature`` is that of the policy's sampling, where it was chosen, and ``params`` are those of the
-    instances.
+    ``temperature`` is that of the policy's sampling, where it was chosen, ``params`` are those of the
+    instances, and ``evaluation_params`` those of their grading.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class EpisodeFile:
         policy: str,
         temperature: float | None = None,
         params: Mapping[str, JsonValue] | None = None,
+        evaluation_params: Mapping[str, JsonValue] | None = None,
     ) -> None:
         self._path = path
         self._file: TextIO | None = None
@@ -40,6 +41,8 @@ class EpisodeFile:
             self._head["temperature"] = temperature
         if params:
             self._head["params"] = params
+        if evaluation_params:
+            self._head["evaluation_params"] = evaluation_params
 
     def __enter__(self) -> Self:
         return self

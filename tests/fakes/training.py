@@ -9,6 +9,7 @@ from trainer.batches.simulation import Quantiles, SimulationResult
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
 from trainer.evolve.history import EvolutionResult, IterationResult
 from trainer.evolve.records import Decision, Explored, Selected, Trained
+from trainer.launch.baseline_check import check_baseline
 
 
 def evaluation(when, solved, tasks=10, episodes=1):
@@ -101,11 +102,16 @@ class FakeDriver:
         self._asked("serve_reward_model", config)
         on_ready("http://127.0.0.1:8700")
 
-    def evaluate(self, config, model):
+    def evaluate(self, config, model, on_warning):
         self._asked("evaluate", config, model)
+        for sentence in self.warnings:
+            on_warning(sentence)
         if self.result is not None:
             return self.result
         return evaluation("alone", 7, episodes=config.evaluation.episodes)
+
+    def check_baseline(self, config, policy):
+        check_baseline(policy, config.rollout, config.evaluation)
 
     def evaluate_baseline(self, config, policy):
         self._asked("evaluate_baseline", config, policy)

@@ -89,11 +89,17 @@ class Driver:
 
         return train_trials(run, constants, trials, root, at_once)
 
-    def evaluate(self, config: RunConfig, model: Path | None) -> EvaluationResult:
+    def evaluate(self, config: RunConfig, model: Path | None, on_warning: OnWarning) -> EvaluationResult:
         """Evaluate a model on the held-out tasks; the configured one by default."""
         from trainer.launch.run import evaluate
 
-        return evaluate(config, model)
+        return evaluate(config, model, on_warning)
+
+    def check_baseline(self, config: RunConfig, policy: str) -> None:
+        """Refuse a policy that cannot be evaluated on the run's tasks."""
+        from trainer.launch.baseline_check import check_baseline
+
+        check_baseline(policy, config.rollout, config.evaluation)
 
     def evaluate_baseline(self, config: RunConfig, policy: str) -> EvaluationResult:
         """Evaluate a policy of ``sandbox-service run`` on the held-out tasks."""

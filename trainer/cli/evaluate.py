@@ -123,6 +123,7 @@ def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str |
     if policy is not None:
         if model is not None:
             raise ConfigError("--model and --policy name two things to evaluate: choose one of them")
+        driver.check_baseline(config, policy)
         notes().print(f"evaluating the policy {policy} ...", markup=False)
         return driver.evaluate_baseline(config, policy)
     if model is None and (sentence := driver.recover(config)) is not None:
@@ -133,4 +134,4 @@ def _played(driver: Driver, config: RunConfig, model: Path | None, policy: str |
         raise ConfigError(f"--model {chosen} is not a folder")
     config = on_this_machine(driver, config)
     notes().print(f"evaluating {chosen or 'the initial model'} ...", markup=False)
-    return driver.evaluate(config, chosen)
+    return driver.evaluate(config, chosen, warn)

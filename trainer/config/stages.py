@@ -50,7 +50,9 @@ class EvaluationConfig(Branch):
     ``tasks.environment`` is written ``ENVIRONMENT/SPLIT``.
     """
     limit: Positive | None = None
-    """Use only this many tasks of each environment."""
+    """Use only this many tasks of each environment, divided equally among its splits; what a short split
+    leaves goes to the others.
+    """
     episodes: Positive = 1
     """Episodes per task."""
     params: dict[str, JsonValue] = {}

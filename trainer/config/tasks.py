@@ -93,7 +93,7 @@ class TaskSource(Branch):
     held_out: SplitNames = ()
     """Splits of held-out tasks; without any there is no evaluation on this source."""
     limit: Positive | None = None
-    """Use only this many tasks."""
+    """Use only this many tasks, divided equally among the splits."""
     weight: Annotated[float, Field(gt=0)] = 1.0
     """Share of the groups that begin, relative to the other sources."""
     params: dict[str, JsonValue] = {}
@@ -133,7 +133,7 @@ class TasksConfig(Branch):
     since a model that has seen them cannot be measured on them.
     """
     limit: Count | None = None
-    """Use only this many tasks."""
+    """Use only this many tasks, divided equally among the splits."""
     sources: tuple[TaskSource, ...] = ()
     """Several sources, in place of ``environment``, ``splits`` and ``limit``."""
     phases: tuple[PhaseConfig, ...] = ()

@@ -168,7 +168,9 @@ def _write_report(folder: Path) -> None:
         logger.warning("no report of %s could be written: %s", folder, error)
 
 
-def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
+def evaluate(
+    config: RunConfig, model: Path | None = None, on_warning: OnWarning | None = None
+) -> EvaluationResult:
     """Return the success rate of a model on the held-out tasks. Raises TrainerError."""
     if not config.has_held_out:
         raise ConfigError(
@@ -177,7 +179,10 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     config = evaluation_run(_with_full_paths(config))
     with replacing(config) as delete_earlier:
         folder = RunFolder.open(config, resume=False)
-        with started_run(config, folder, model, learner=False) as started:
+        with (
+            warned(folder.logs / "batches.log", on_warning),
+            started_run(config, folder, model, learner=False) as started,
+        ):
             started.batches.evaluate(0, config.evaluation.timeout_s)
         delete_earlier()
     evaluated = str(model) if model is not None else "initial model"

@@ -50,6 +50,7 @@ class PlayedRow(ClosedRow):
     seed: int | None = None
     params: Params = Field(default_factory=dict)
     # Columns about the playing, which training does not need.
+    evaluation_params: JsonValue = None
     elapsed_s: JsonValue = None
     retried: JsonValue = None
     repeat: JsonValue = None

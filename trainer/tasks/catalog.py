@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_client.errors import SandboxError, TaskError
@@ -50,24 +52,38 @@ async def list_tasks(
 ) -> tuple[TaskRef, ...]:
     """List the tasks of the splits in their order, of the default split without any.
 
-    Raises DataError when there are none or the service does not have a split, ServiceUnavailable when it
-    does not answer.
+    A ``limit`` is divided equally among the splits, and what a short one leaves goes to the others; each has
+    its first tasks.
+
+    Raises DataError when there are none, the service does not have a split, or the limit has no task for each
+    of them; ServiceUnavailable when the service does not answer.
     """
-    tasks: list[TaskRef] = []
+    if limit is not None and limit < max(1, len(splits)):
+        raise DataError(
+            f"a limit of {limit} tasks cannot be divided among the splits of {environment} "
+            f"({', '.join(splits) or 'the default one'}): raise it to {max(1, len(splits))} or more, or name "
+            "fewer splits"
+        )
+    listed: list[list[TaskRef]] = []
     try:
         for split in splits or (None,):
-            left = None if limit is None else limit - len(tasks)
-            if left == 0:
-                break
-            profile = await service.get_env_profile(environment, split, limit=left)
-            tasks += [TaskRef(environment, profile.split, task_id) for task_id in profile.task_ids]
+            profile = await service.get_env_profile(environment, split, limit=limit)
+            listed.append([TaskRef(environment, profile.split, task_id) for task_id in profile.task_ids])
     except ConnectionError as error:
         raise ServiceUnavailable(f"cannot list the tasks of {environment}: {error}") from error
     except SandboxError as error:
         raise DataError(f"cannot list the tasks of {environment}: {error}") from error
-    if not tasks:
+    if not any(listed):
         raise DataError(f"{environment} has no tasks in {', '.join(splits) or 'its default split'}")
-    return tuple(tasks)
+    shares = _divided([len(tasks) for tasks in listed], limit)
+    return tuple(chain.from_iterable(tasks[:share] for tasks, share in zip(listed, shares, strict=True)))
+
+
+def _divided(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """Return how many tasks of each split are taken, if they are taken one of each in turn."""
+    turns = sorted((turn, place) for place, size in enumerate(sizes) for turn in range(size))
+    taken = Counter(place for _, place in turns[:limit])
+    return [taken[place] for place in range(len(sizes))]
 
 
 async def difficulties(

@@ -32,6 +32,14 @@ def test_calls_are_native_unless_said_otherwise_and_splits_are_not_written_twice
     assert all(message["tool_calls"] for row in rows for message in row["messages"])
 
 
+def test_a_limit_is_divided_among_the_splits(tmp_path: Path) -> None:
+    file = tmp_path / "sums.jsonl"
+    splits = ("--split", "arithmetic_train_easy", "--split", "arithmetic_test_easy")
+    assert references("code", *splits, "--limit", "3", "-o", str(file)).exit_code == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["task_id"].split("/")[1] for row in rows] == ["train", "train", "test"]
+
+
 def test_what_has_no_solution_or_is_not_there_is_said_and_nothing_is_written(tmp_path: Path) -> None:
     own, file = tmp_path / "mine.jsonl", tmp_path / "out.jsonl"
     own.write_text('{"id": "mine/1", "prompt": "?", "grader": {"kind": "exact", "answers": ["yes"]}}\n')

@@ -81,6 +81,21 @@ async def test_parameters_are_those_of_each_create() -> None:
     assert all(each.world.context.params == {"attempts": 2} for each in backend.episodes.values())
 
 
+async def test_parameters_of_the_grading_are_those_of_each_evaluate() -> None:
+    backend, run = EchoBackend(), run_of(EmptyPolicy())
+    run.evaluation_params = {"sparse": True}
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1", "echo-10"])
+    graded = [json.loads(call.body) for call in backend.calls if call.op is Op.EVALUATE]
+    assert [each["params"] for each in graded] == [{"sparse": True}] * 2
+
+
+async def test_a_limit_is_divided_among_the_splits() -> None:
+    run = run_of(EmptyPolicy(), ("train", "endless"))
+    async with client_of(EchoBackend(), run) as client:
+        assert await run.choose_tasks(client, 2) == ["echo-1", "echo-endless"]
+
+
 async def test_splits_are_joined_and_tasks_played_once() -> None:
     run = run_of(EmptyPolicy(), ("train", "endless", "train"))
     async with client_of(EchoBackend(), run) as client:

@@ -30,6 +30,14 @@ def test_each_episode_is_a_line_with_its_messages_as_soon_as_it_is_written(tmp_p
     assert (second["messages"], second["score"]) == ([], None)
 
 
+def test_each_line_has_the_parameters_by_which_it_was_played_and_graded(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    with EpisodeFile(path, "echo", "random", None, {"attempts": 2}, {"sparse": True}) as file:
+        file.write(PlayedOutcome("a", 1.0), EpisodeConversation())
+    line = json.loads(path.read_text())
+    assert (line["params"], line["evaluation_params"]) == ({"attempts": 2}, {"sparse": True})
+
+
 def test_sessions_and_changed_tools_are_recorded(tmp_path: Path) -> None:
     old, new = (Tool(function=FunctionSchema(name=name)) for name in ("old", "new"))
     conversation = EpisodeConversation()

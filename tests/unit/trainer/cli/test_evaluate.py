@@ -97,3 +97,16 @@ def test_a_run_that_a_killed_start_set_aside_is_evaluated(run_file, tmp_path):
     assert f"evaluating {tmp_path / 'mine' / 'model'}" in done.stderr.replace("\n", "")
     other = run("evaluate", run_file, "--model", tmp_path, driver=FakeDriver(recovered="is back"))
     assert "is back" not in other.stderr
+
+
+def test_a_policy_that_cannot_be_evaluated_is_not_announced(run_file):
+    driver = FakeDriver()
+    refused = run("evaluate", run_file, "--policy", "foo", driver=driver)
+    assert (refused.exit_code, driver.calls) == (2, [])
+    assert "unknown policy 'foo'" in refused.stderr
+    assert "evaluating" not in refused.stderr
+
+
+def test_warnings_of_an_evaluation_are_shown(run_file):
+    done = run("evaluate", run_file, driver=FakeDriver(warnings=["2 of 3 held-out tasks are trained on"]))
+    assert (done.exit_code, "warning: 2 of 3 held-out tasks" in done.stderr) == (0, True)

@@ -10,8 +10,8 @@ from trainer.tasks.catalog import difficulties, list_tasks
 from trainer.types import TaskRef
 
 
-def error(kind, code="x", failure_class=FailureClass.SANDBOX):
-    return kind(Failure("told by the test", code, failure_class))
+def error(kind, code="x", failure_class=FailureClass.SANDBOX, sentence="said by the test"):
+    return kind(Failure(sentence, code, failure_class))
 
 
 class Service:
@@ -27,6 +27,8 @@ class Service:
         if "list" in self.failing:
             raise self.failing["list"]
         name = split or "default"
+        if name not in self.splits:
+            raise error(NotFoundError, "unknown_split", FailureClass.REQUEST, f"there is no {name}")
         ids = self.splits[name][:limit]
         return EnvProfile(environment=environment, split=name, task_ids=ids, total=len(self.splits[name]))
 
@@ -50,18 +52,37 @@ class Service:
 SPLITS = {"a": ("a1", "a2", "a3"), "b": ("b1", "b2"), "default": ("d1",), "empty": ()}
 
 
-async def test_splits_follow_each_other_up_to_the_limit():
-    tasks = await list_tasks(Service(SPLITS), "code", ["a", "b"], limit=4)
+async def test_splits_follow_each_other() -> None:
+    tasks = await list_tasks(Service(SPLITS), "code", ["b", "a"])
     assert [(task.split, task.task_id) for task in tasks] == [
-        ("a", "a1"),
-        ("a", "a2"),
-        ("a", "a3"),
-        ("b", "b1"),
+        *(("b", "b1"), ("b", "b2")),
+        *(("a", "a1"), ("a", "a2"), ("a", "a3")),
     ]
 
 
-async def test_a_limit_that_the_first_split_fills_asks_for_no_other():
-    assert len(await list_tasks(Service(SPLITS), "code", ["a", "missing"], limit=3)) == 3
+@pytest.mark.parametrize(
+    ("limit", "listed"),
+    [
+        (2, ["a1", "b1"]),
+        (3, ["a1", "a2", "b1"]),
+        (4, ["a1", "a2", "b1", "b2"]),
+        (5, ["a1", "a2", "a3", "b1", "b2"]),
+        (9, ["a1", "a2", "a3", "b1", "b2"]),
+    ],
+)
+async def test_a_limit_is_divided_equally_and_a_short_split_leaves_the_others_its_part(limit, listed):
+    assert [task.task_id for task in await list_tasks(Service(SPLITS), "code", ["a", "b"], limit)] == listed
+
+
+async def test_a_limit_that_the_first_split_could_fill_asks_for_the_others() -> None:
+    with pytest.raises(DataError, match="there is no missing"):
+        await list_tasks(Service(SPLITS), "code", ["a", "missing"], limit=3)
+
+
+@pytest.mark.parametrize(("splits", "limit", "least"), [(("a", "b"), 1, 2), ((), 0, 1)])
+async def test_a_limit_with_no_task_for_a_split_is_refused(splits, limit, least):
+    with pytest.raises(DataError, match=f"a limit of {limit} tasks cannot be .* raise it to {least} or more"):
+        await list_tasks(Service(SPLITS), "code", splits, limit)
 
 
 async def test_without_splits_the_default_one_is_named():
@@ -74,9 +95,8 @@ async def test_an_empty_split_is_an_error():
 
 
 async def test_an_unknown_split_is_the_users_error_and_a_dead_service_is_not():
-    unknown = error(NotFoundError, "unknown_split", FailureClass.REQUEST)
     with pytest.raises(DataError, match="unknown_split"):
-        await list_tasks(Service(SPLITS, {"list": unknown}), "code", ["c"])
+        await list_tasks(Service(SPLITS), "code", ["c"])
     with pytest.raises(ServiceUnavailable):
         await list_tasks(Service(SPLITS, {"list": error(TransportError)}), "code", ["a"])
 
