@@ -28,6 +28,7 @@ from trainer.types import Batch, Objective
 from .admission import AdmissionLimits
 from .assemble import ScoredGroup
 from .collection import Collection
+from .common_tasks import check_default_splits, common_tasks
 from .dependencies import ProducerStatus
 from .events import Assembled, TasksListed
 from .exports import Exports
@@ -86,12 +87,15 @@ class BatchProducer:
         With ``go_on`` playing goes on at once with the weights that were synced last: for a process that
         takes the place of one that died, while engines and learner live on.
 
-        Raises DataError when there are none, ServiceUnavailable when the service does not answer.
+        Raises DataError when there are none, or when an environment's default split is for evaluation;
+        ServiceUnavailable when the service does not answer.
         """
         listed, *events = list(self._journal.events()) or [await self._first_event()]
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
         settings = self._settings
+        if settings.steps and not go_on:
+            _warn_of_common_tasks(listed, settings)
         self._ledger = Ledger(listed, settings.tasks, settings.rollout.groups, settings.seed)
         for event in events:
             self._ledger.apply(event)
@@ -233,6 +237,8 @@ class BatchProducer:
     async def _first_event(self) -> TasksListed:
         settings = self._settings
         listed = await list_run(self._parts.service, settings.tasks, settings.evaluation, settings.rollout)
+        if settings.steps:
+            check_default_splits(listed, settings.tasks)
         self._journal.append(listed)
         return listed
 
@@ -307,3 +313,9 @@ class BatchProducer:
                 if free > 0:
                     self._parts.prepare(spec, member)
                     free -= 1
+
+
+def _warn_of_common_tasks(listed: TasksListed, settings: BatchSettings) -> None:
+    sentence = common_tasks(listed, settings.tasks, settings.evaluation)
+    if sentence is not None:
+        logger.warning("%s", sentence)

@@ -72,6 +72,8 @@ def evaluation_run(config: RunConfig) -> RunConfig:
         "evaluation": evaluation,
         "rollout": rollout,
         "reward": reward,
+        # The tasks of training are only listed.
+        "tasks": config.tasks.model_copy(update={"allow_evaluation_splits": True}),
     }
     return derived_run(config, changes)
 

@@ -44,14 +44,14 @@ def doubtful(
     """
     if algorithm is not None and algorithm.kl.target is not None and algorithm.kl.place == "none":
         yield "algorithm.kl.target has no effect, since algorithm.kl.place=none is no penalty"
-    for environment, split in _trained_and_held_out(tasks, evaluation) if plays else ():
+    for environment, split in trained_and_held_out(tasks, evaluation) if plays else ():
         yield (
             f"the split {split} of {environment} is both trained on and evaluated on: its success is that of "
             "training tasks, and says nothing about others"
         )
 
 
-def _trained_and_held_out(tasks: TasksConfig, evaluation: EvaluationConfig) -> Iterator[tuple[str, str]]:
+def trained_and_held_out(tasks: TasksConfig, evaluation: EvaluationConfig) -> Iterator[tuple[str, str]]:
     """Yield environments and splits that are named both for training and for evaluation."""
     sources: tuple[TasksConfig | TaskSource, ...] = tasks.sources or (tasks,)
     trained = {(source.environment, split) for source in sources for split in source.splits}

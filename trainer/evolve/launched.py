@@ -31,6 +31,7 @@ class LaunchedPhases:
     def __init__(self, config: RunConfig, listener: EvolutionListener) -> None:
         self._config = config
         self._listener = listener
+        self._noted: set[str] = set()
 
     def prepare_base(self, folder: IterationFolder) -> BaseModel:
         untrained = model_folder(self._config.model, self._config.root / "models")
@@ -64,7 +65,14 @@ class LaunchedPhases:
         return run
 
     def evaluate(self, folder: IterationFolder, model: Path) -> EvaluationResult:
-        return evaluate(evaluate_run(self._config, folder.path, folder.number, model), model)
+        run = evaluate_run(self._config, folder.path, folder.number, model)
+        return evaluate(run, model, self._note_warning)
+
+    def _note_warning(self, sentence: str) -> None:
+        """Pass a warning on, once: each iteration is evaluated on the same tasks."""
+        if sentence not in self._noted:
+            self._noted.add(sentence)
+            self._listener.note_warning(sentence)
 
     def _train(self, run: RunConfig) -> None:
         train(

@@ -41,6 +41,10 @@ def test_every_shipped_run_can_be_evaluated(file: Path) -> None:
     assert (found.steps, found.stages, found.warm_start) == (1, (), None)
 
 
+def test_an_evaluation_trains_on_no_split_and_may_list_those_for_evaluation() -> None:
+    assert stored(evaluation_run(config())).tasks.allow_evaluation_splits
+
+
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_every_shipped_run_with_steps_of_reinforcement_learning_can_be_simulated(file: Path) -> None:
     run = read_run(file)
