@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from trainer.report.model_comparison_text import (
@@ -20,6 +17,8 @@ from trainer.report.model_comparison_text import (
     remarks,
 )
 
+from .wide_tables import WideTable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -29,18 +28,9 @@ if TYPE_CHECKING:
 def comparison_view(comparison: ModelComparison) -> RenderableType:
     """Show figures, paired differences, causes of unsolved episodes, and remarks."""
     parts: list[RenderableType] = [
-        _table(model_columns(comparison), model_rows(comparison)),
-        _table(PAIR_COLUMNS, pair_rows(comparison.pairs)),
+        WideTable(model_columns(comparison), model_rows(comparison)),
+        WideTable(PAIR_COLUMNS, pair_rows(comparison.pairs)),
     ]
     if causes := list(cause_rows(comparison)):
-        parts.append(_table(cause_columns(comparison), causes))
+        parts.append(WideTable(cause_columns(comparison), causes))
     return Group(*parts, *(Text(sentence, style="dim") for sentence in remarks(comparison)))
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
-    for cells in rows:
-        table.add_row(*map(Text, cells))
-    return table

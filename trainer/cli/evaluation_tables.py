@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from trainer.report.evaluation_text import mean_text
 
 from .figures import interval_text, percent
+from .wide_tables import WideTable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,35 +25,37 @@ Rows = dict[str, "EvaluationFigures"]
 
 def evaluation_view(result: EvaluationResult, summary: EvaluationSummary) -> RenderableType:
     """Show one evaluation: all tasks, and each source, environment, split, category and difficulty."""
-    rows: Rows = {f"all of {result.split}": summary.overall}
+    rows: Rows = {f"all of {result.split.replace('+', ' + ')}": summary.overall}
     for section, groups in summary.sections().items():
         rows |= {f"{section} {name or 'not named'}": figures for name, figures in groups.items()}
     parts = [_success(rows), _costs(rows)]
     parts.append(_counts("unsolved because of", "episodes", summary.overall.causes))
     parts.append(_counts("failed, without a score", "episodes", summary.overall.failure_classes))
-    note = "95%: bootstrap over tasks. Episodes that failed have no score and do not count as unsolved."
+    note = (
+        "Intervals are 95%, by bootstrap over tasks. Episodes that failed have no score and do not count as "
+        "unsolved."
+    )
     return Group(*(part for part in parts if part is not None), Text(note, style="dim"))
 
 
 def _success(rows: Rows) -> RenderableType:
     ks = [k for k in next(iter(rows.values())).pass_at if k > 1]
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("tasks", overflow="fold")
-    for column in ("episodes", "solved", "success", "95%", *(f"pass@{k}" for k in ks), "score", "failed"):
-        table.add_column(column, justify="right")
-    for name, figures in rows.items():
-        success = figures.success
-        table.add_row(
-            name,
-            str(figures.episodes),
-            str(figures.successes),
-            percent(success.value) if success is not None else "-",
-            interval_text(success.interval) if success is not None else "-",
-            *(_share(figures.pass_at.get(k)) for k in ks),
-            f"{figures.score:.3f}" if figures.score is not None else "-",
-            str(figures.failures),
-        )
-    return table
+    shares = ("success", *(f"pass@{k}" for k in ks))
+    return WideTable(
+        ("tasks", "episodes", "solved", *shares, "score", "failed"),
+        [
+            (
+                name,
+                str(figures.episodes),
+                str(figures.successes),
+                _share(figures.success),
+                *(_share(figures.pass_at.get(k)) for k in ks),
+                f"{figures.score:.3f}" if figures.score is not None else "-",
+                str(figures.failures),
+            )
+            for name, figures in rows.items()
+        ],
+    )
 
 
 def _share(estimate: Estimate | None) -> str:
@@ -66,13 +67,8 @@ def _share(estimate: Estimate | None) -> str:
 def _costs(rows: Rows) -> RenderableType | None:
     if all(figures.turns is None for figures in rows.values()):
         return None
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("mean of an episode", overflow="fold")
-    for column in ("reward", "turns", "tokens", "seconds"):
-        table.add_column(column, justify="right")
-    for name, figures in rows.items():
-        table.add_row(name, *_cost_cells(figures))
-    return table
+    columns = ("mean of an episode", "reward", "turns", "tokens", "seconds")
+    return WideTable(columns, [(name, *_cost_cells(figures)) for name, figures in rows.items()])
 
 
 def _cost_cells(figures: EvaluationFigures) -> Iterator[str]:
@@ -85,9 +81,4 @@ def _cost_cells(figures: EvaluationFigures) -> Iterator[str]:
 def _counts(title: str, unit: str, counts: Mapping[str, int]) -> RenderableType | None:
     if not counts:
         return None
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column(title)
-    table.add_column(unit, justify="right")
-    for name, count in counts.items():
-        table.add_row(name.replace("_", " "), str(count))
-    return table
+    return WideTable((title, unit), [(name.replace("_", " "), str(count)) for name, count in counts.items()])

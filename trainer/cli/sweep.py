@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
@@ -16,6 +14,7 @@ from trainer.errors import ConfigError
 from .options import JsonOption, RunArgument, driver_of
 from .output_files import check_apart, check_writable
 from .terminal import FAILED, explained, notes, results, warn, write_json
+from .wide_tables import WideTable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -182,10 +181,5 @@ def _cells(trial: SweepTrialResult, measure: str) -> tuple[str, ...]:
 
 
 def _view(trials: Sequence[SweepTrialResult], measure: str) -> RenderableType:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("trial", overflow="fold")
-    for column in _columns(measure):
-        table.add_column(column, justify="right", overflow="fold")
-    for trial in trials:
-        table.add_row(trial.name, *_cells(trial, measure))
-    return table
+    rows = [(trial.name, *_cells(trial, measure)) for trial in trials]
+    return WideTable(("trial", *_columns(measure)), rows)
