@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 from trainer.evaluate.results import EvaluationResult
+from trainer.launch.new_start import CONFIG
 from trainer.sft.warm_start import read_played, write_played
 
 from .records import BaseModel, Decision, Explored, Selected, Trained
@@ -97,6 +98,10 @@ class EvolutionFolder:
         named = (_ITERATION.fullmatch(each.name) for each in self.path.glob("iteration_*"))
         numbers = sorted(int(match[1]) for match in named if match is not None)
         return [IterationFolder(self.path / f"iteration_{number}", number) for number in numbers]
+
+    def has_begun(self) -> bool:
+        """Return whether the run of a phase has begun: one that was refused has released its name."""
+        return any(self.path.glob(f"iteration_*/**/{CONFIG}"))
 
     def keep_model(self, model: Path) -> None:
         """Make ``model`` the one that is kept."""

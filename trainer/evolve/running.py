@@ -56,13 +56,18 @@ def evolve(
 
         with (
             locked(folder.path),
+            until_begun(run_folder.new_start) as begin,
             sandbox_service(config.service, config.environments, run_folder.logs) as url,
         ):
             served = config.model_copy(
                 update={"service": config.service.model_copy(update={"url": url, "start": ()})}
             )
             phases = LaunchedPhases(served, listener)
-            kept = Evolution(served.evolution_settings, folder, phases, listener, end_iteration).run()
+            try:
+                kept = Evolution(served.evolution_settings, folder, phases, listener, end_iteration).run()
+            finally:
+                if folder.has_begun():
+                    begin()
     write_report()
     return EvolutionResult(folder.path, kept.iteration, kept.model, read_history(folder))
 

@@ -3,10 +3,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.evolution import FakeEvolutionListener
+from tests.harness.learning import small_model
+from tests.harness.probed_server import probed_server
 from trainer.config import RunConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DataError
+from trainer.evolve.folder import EvolutionFolder
 from trainer.evolve.running import EVALUATED, evolve
 from trainer.launch.folder import RunFolder
+from trainer.launch.new_start import until_begun
 
 
 def config(root: Path, **branches: dict[str, object]) -> RunConfig:
@@ -41,6 +45,29 @@ def test_what_made_an_evaluation_fail_may_be_mended(
 ) -> None:
     RunFolder.open(config(tmp_path), resume=False)
     RunFolder.open(config(tmp_path, **branches), resume=True, fixed=EVALUATED)
+
+
+def test_an_evolution_whose_first_phase_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    model = {"kind": "pretrained", "path": str(small_model(tmp_path / "model"))}
+    warm_start = {"demonstrations": tmp_path / "absent.jsonl"}
+    with probed_server() as port:
+        service = {"url": f"http://127.0.0.1:{port}"}
+        run = config(tmp_path / "runs", model=model, warm_start=warm_start, service=service)
+        for _ in range(2):
+            with pytest.raises(DataError, match="absent"):
+                evolve(run, resume=False, listener=FakeEvolutionListener())
+            assert not run.folder.exists()
+
+
+def test_an_evolution_has_begun_with_its_first_phase(tmp_path: Path) -> None:
+    folder = EvolutionFolder(tmp_path / "mine")
+    assert not folder.has_begun()
+    phase = RunConfig(name="mine.0", root=tmp_path / "mine" / "iteration_0")
+    new_start = RunFolder.open(phase, resume=False).new_start
+    assert folder.has_begun()
+    with pytest.raises(ConfigError), until_begun(new_start):
+        raise ConfigError("no such split")
+    assert not folder.has_begun()
 
 
 def test_an_evolution_that_decides_by_tasks_that_it_trains_on_is_warned_of(tmp_path: Path) -> None:
