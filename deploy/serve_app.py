@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import socket
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
@@ -26,24 +23,22 @@ from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_plugins import is_reference
 from sandbox_service.config import ServiceConfig
-from sandbox_service.sandboxes.agent_packages import check_packages
-from sandbox_service.tracing import MISSING, is_installed
 from sandbox_service.trajectories.condition import with_absolute_file
 from sandbox_settings import Branch
 
-from .exposure import check_reach, listening_with_serve
+from .exposure import listening_with_serve
 from .joining import ROUTE, check_vacancy, serve_applications
 from .ray_cluster import ray_cluster
+from .start_checks import check_port, check_start, tls_files
 
 if TYPE_CHECKING:
     import threading
 
     from ray.serve import Application
 
-    from sandbox_service.config.service import FleetConfig, ScalingConfig
+    from sandbox_service.config.service import ScalingConfig
     from sandbox_service.fleet.roster import Roster
     from sandbox_service.fleet.scaling import ScalingPolicy
-    from sandbox_service.supervisor.options import TlsFiles
 
 
 APPLICATION = "sandbox-service"
@@ -110,11 +105,7 @@ def run_service(
     if the service does not serve in time. SIGINT and SIGTERM interrupt a start, and set
     ``stopping`` afterwards. At the end, running operations finish first; then boxes are destroyed.
     """
-    check_reach(config)
-    if config.fleet.address is None:
-        check_port(config)
-    for check in CHECKS_OF_SETTINGS.values():
-        check(config)
+    check_start(config)
     config = with_absolute_paths(config)
     handlers = SignalHandlers()
     with (
@@ -169,55 +160,6 @@ def _resolved(setting: object) -> object:
     return setting
 
 
-def check_port(config: ServiceConfig) -> None:
-    """Raise NotReadyError if the server's address cannot be listened on."""
-    host, port = config.server.host, config.server.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise NotReadyError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-
-
-def check_tracing(config: ServiceConfig) -> None:
-    """Raise NotReadyError if traces are to be sent and OpenTelemetry is not installed."""
-    if config.telemetry.otlp_endpoint is not None and not is_installed():
-        raise NotReadyError(MISSING)
-
-
-def check_tls(config: ServiceConfig) -> None:
-    """Raise NotReadyError if the files of TLS between nodes cannot be read or do not belong together."""
-    from sandbox_service.supervisor.certificates import valid_until
-
-    tls = _tls_files(config.fleet)
-    if tls is None:
-        return
-    for path in (tls.certificate, tls.key, tls.authority):
-        try:
-            Path(path).read_bytes()
-        except OSError as error:
-            raise NotReadyError(f"TLS between nodes: {path} cannot be read: {error.strerror}") from error
-    try:
-        valid_until(tls)
-    except ssl.SSLError as error:
-        names = "fleet.tls_certificate, tls_key and tls_authority"
-        raise NotReadyError(f"{names} are no valid PEM files that belong together: {error}") from error
-
-
-def check_agents(config: ServiceConfig) -> None:
-    """Raise ServiceError(SANDBOX_FAILED) if a folder with agents' packages cannot be offered to boxes."""
-    check_packages(config.agents.packages)
-
-
-def _tls_files(fleet: FleetConfig) -> TlsFiles | None:
-    from sandbox_service.supervisor.options import TlsFiles
-
-    files = (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority)
-    return TlsFiles(*map(str, files)) if all(files) else None
-
-
 def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
     from sandbox_service.fleet.roster import Roster
 
@@ -228,7 +170,7 @@ def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
         fleet_name(config),
         core_builder(config),
         tcp=tcp,
-        tls=_tls_files(fleet),
+        tls=tls_files(fleet),
         node_resource=fleet.node_resource,
         scaling=_scaling_policy(fleet.scaling),
         settings=hashlib.sha256(config.model_dump_json().encode()).hexdigest(),
@@ -240,22 +182,6 @@ def _scaling_policy(scaling: ScalingConfig) -> ScalingPolicy | None:
     from sandbox_service.fleet.scaling import ScalingPolicy
 
     return ScalingPolicy(**scaling.model_dump(exclude={"enabled"})) if scaling.enabled else None
-
-
-def check_scaling(config: ServiceConfig) -> None:
-    """Raise NotReadyError if nodes are to come by demand, and the cluster is a private one of one node."""
-    fleet = config.fleet
-    if fleet.address is None and (fleet.scaling.enabled or fleet.node_resource is not None):
-        raise NotReadyError(
-            "fleet.scaling and fleet.node_resource are for a cluster of several nodes: set fleet.address to "
-            "a running one"
-        )
-
-
-CHECKS_OF_SETTINGS: Mapping[str, Callable[[ServiceConfig], None]] = MappingProxyType(
-    {"agents": check_agents, "fleet": check_scaling, "telemetry": check_tracing, "tls": check_tls}
-)
-"""Checks of single settings against this machine, before anything starts; each raises when `serve` cannot."""
 
 
 def _application(config: ServiceConfig, roster: Roster) -> Application:

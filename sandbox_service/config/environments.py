@@ -226,7 +226,7 @@ class WebshopConfig(Branch):
 class EnvironmentsConfig(Branch):
     """Settings of each environment."""
 
-    enabled: tuple[str, ...] | None = None
+    enabled: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Environments to serve, by name or as ``module:name``; by default all that are set up on the machine."""
     packages_dir: Path | None = None
     """Folder of ``envs setup`` for packages and data; by default the user's cache, /var/cache for root."""

@@ -23,6 +23,15 @@ _ENCODINGS = ("UTF8", "SQL_ASCII")
 _NO_PRIVILEGE = "42501"
 """PostgreSQL's code for what a user may not do."""
 
+_RIGHTS_OF_FILES = (
+    "give the file, those beside it and their folder to the user of the service (chown), or set store.url to "
+    "another file"
+)
+_RIGHTS_OF_SERVERS = (
+    "make the user of store.url the owner of the database (ALTER DATABASE ... OWNER TO ...) and of its "
+    "tables, or grant the rights; for a standby, name its primary server"
+)
+
 
 class StoreState(StrEnum):
     """The answer to whether a service can use a database as its store."""
@@ -30,7 +39,7 @@ class StoreState(StrEnum):
     CURRENT = "current"
     """It has the tables of this release."""
     EMPTY = "empty"
-    """It has no tables, or is a file that does not exist; the first start creates them."""
+    """It has no tables, or is a file that does not exist and can be made; the first start creates them."""
     OLDER = "older"
     """It has the tables of an earlier release; the first start upgrades them."""
     FOREIGN = "foreign"
@@ -55,6 +64,23 @@ class StoreCondition:
     clock_ahead_s: float | None = None
     """Seconds by which the database's clock is ahead of this machine's; None for a file, which has none."""
 
+    @property
+    def remedy(self) -> str:
+        """The way to have a store that is usable; empty where nothing is to be done."""
+        match self.state:
+            case StoreState.CURRENT | StoreState.EMPTY:
+                return ""
+            case StoreState.OLDER:
+                return "back it up; the first start upgrades it, and earlier releases then refuse it"
+            case StoreState.FOREIGN:
+                return "set store.url to the service's own database, or start the release that wrote this one"
+            case StoreState.DENIED:
+                return _RIGHTS_OF_FILES if self.kind == "sqlite" else _RIGHTS_OF_SERVERS
+            case StoreState.UNREACHABLE:
+                return "start the database, and correct host, user and password in store.url"
+            case StoreState.INVALID:
+                return "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+
 
 class StoreUnreachableError(Exception):
     """The database cannot be connected to; the text says to which, why, and what to do."""
@@ -70,16 +96,22 @@ def examine_store(url: str) -> StoreCondition:
     name = shown_url(parsed)
     file = store_file(url)
     if file is not None:
-        if not os.path.exists(file):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
-            return StoreCondition(StoreState.EMPTY, kind, name)
-        if lacking := lacking_file_rights(file):
-            # No rights help with the file of another application. As one that does not change, SQLite reads
-            # it without its log, which may hide tables of a store, and makes no files of this user beside it.
-            found = _examine(sa.create_engine(_read_only(file, immutable="1")), kind, name)
-            denied = StoreCondition(StoreState.DENIED, kind, lacking)
-            return found if found.state is StoreState.FOREIGN else denied
+        return _examine_file(file, kind, name)
+    return _examine(connect(url), kind, name)
+
+
+def _examine_file(file: Path, kind: str, name: str) -> StoreCondition:
+    lacking = lacking_file_rights(file)
+    denied = StoreCondition(StoreState.DENIED, kind, lacking) if lacking else None
+    if not os.path.exists(file):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
+        return denied or StoreCondition(StoreState.EMPTY, kind, name)
+    if denied is not None:
+        # No rights help with the file of another application. As one that does not change, SQLite reads it
+        # without its log, which may hide tables of a store, and makes no files of this user beside it.
+        found = _examine(sa.create_engine(_read_only(file, immutable="1")), kind, name)
+        return found if found.state is StoreState.FOREIGN else denied
     # Not by ``connect``: its settings change the file, which may be that of another application.
-    return _examine(connect(url) if file is None else sa.create_engine(_read_only(file)), kind, name)
+    return _examine(sa.create_engine(_read_only(file)), kind, name)
 
 
 def _examine(engine: sa.Engine, kind: str, name: str) -> StoreCondition:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from local_processes.folders import may_fill
+
 from .schema import create_claims, events, instances, lives
 
 _SERVICE_RIGHTS = {
@@ -29,11 +31,18 @@ _OF_OTHERS = sa.text(
 
 
 def lacking_file_rights(file: Path) -> str | None:
-    """Return why an SQLite file that exists cannot be a service's store; None if this user may write it."""
+    """Return why an SQLite file cannot be a service's store; None if this user may write it, or make it."""
+    if os.path.isdir(file):  # noqa: PTH112 - raises nothing
+        return f"{file} is a folder, not a file"
     # SQLite gives the files beside the database its mode, but not its owner.
-    for path in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
-        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):  # noqa: PTH110 - raises nothing
+    needed = (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm"))
+    there = [path for path in needed if os.path.exists(path)]  # noqa: PTH110 - raises nothing
+    for path in there:
+        if not os.access(path, os.R_OK | os.W_OK):
             return f"{path} cannot be read and written by this user"
+    if len(there) < len(needed) and not may_fill(file.parent):
+        folder = file.parent.absolute()
+        return f"{folder}, the folder of {file.name}, is not one that this user can write to or make"
     return None
 
 

@@ -10,6 +10,7 @@ import typer
 
 from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
+from deploy.start_checks import check_start, check_store
 from local_processes.ports import free_port
 from local_processes.stoppable import until_stopped
 from sandbox_service.config.reading import read_config
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from service_cli.policies.outcomes import PlayedOutcome
 
 
+_HOST = "127.0.0.1"
 _SPLITS = ("easy", "medium", "hard")
 
 
@@ -49,12 +51,10 @@ def demo(
     """
     with explained():
         resolved = read_config(config, overrides or [])
-        port = free_port(resolved.server.port, resolved.server.host)
-        server = resolved.server.model_copy(update={"port": port})
-        environments = resolved.environments.model_copy(update={"enabled": ("code",)})
-        settled = prepare_sandboxes(
-            resolved.model_copy(update={"server": server, "environments": environments}), notes_line
-        )
+        own = demo_config(resolved)
+        check_start(own)
+        check_store(own)
+        settled = prepare_sandboxes(own, notes_line)
         played, shown, interrupted = _play(settled, concurrency)
     report(played, shown, as_json=as_json)
     if interrupted:
@@ -63,6 +63,14 @@ def demo(
         raise typer.Exit(1)
     if wrong := unsolved(played.outcomes):
         raise fail(f"{len(wrong)} of {len(played.outcomes)} references failed: {', '.join(wrong)}")
+
+
+def demo_config(config: ServiceConfig) -> ServiceConfig:
+    """Return the configuration of a service with the bundled tasks whose only client is the demo."""
+    port = free_port(config.server.port, _HOST)
+    server = config.server.model_copy(update={"host": _HOST, "port": port, "api_keys": {}})
+    environments = config.environments.model_copy(update={"enabled": ("code",)})
+    return config.model_copy(update={"server": server, "environments": environments})
 
 
 def unsolved(outcomes: Sequence[PlayedOutcome]) -> list[str]:

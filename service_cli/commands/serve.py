@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.exposure import check_reach
 from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
+from deploy.start_checks import check_start, check_store
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.trajectories.condition import StoreState, examine_store
@@ -83,11 +83,14 @@ def _shown(config: ServiceConfig) -> dict[str, dict[str, object]]:
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
-    check_reach(config)  # first: building images may take minutes
+    # First: building images may take minutes.
+    check_start(config)
+    check_store(config)
     registry = build_registry(config.environments)
     registry.check_pools(config.pools)
     registry.check_tasks()
-    absent = sorted(registry.absent)
+    # With names of enabled environments, the others are left out on purpose.
+    absent = sorted(registry.absent) if config.environments.enabled is None else []
     if absent:
         notes().print(f"not set up and not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
     for name, reason in registry.broken.items():

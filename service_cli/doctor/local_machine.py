@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from deploy.haproxy import find_haproxy
-from deploy.serve_app import CHECKS_OF_SETTINGS, check_port
+from deploy.start_checks import CHECKS_OF_SETTINGS, listening_failure, try_listening
 from local_processes.libraries import is_loadable
 from local_processes.readiness import NotReadyError, read_body
 from sandbox_contract.problems import ErrorCode
@@ -138,11 +138,8 @@ class LocalMachine:
         return reasons
 
     def try_listening(self, config: ServiceConfig) -> str | None:
-        try:
-            check_port(config)
-        except NotReadyError as error:
-            return str(error)
-        return None
+        error = try_listening(config)
+        return None if error is None else listening_failure(config, error)
 
     def try_connecting(self, address: str) -> str | None:
         if address != "auto":

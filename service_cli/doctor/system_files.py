@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from local_processes.folders import existing_part, may_fill
 from sandbox_service.environments.provisions import GROUP, cache_root
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.kernel.confinement import landlock_version
@@ -139,9 +140,7 @@ def _own_pids(cgroups: Path, proc: Path) -> int | None:
 
 def disk(path: Path) -> DiskFacts:
     """Return the facts of the file system of a path, which need not exist."""
-    there = path.absolute()
-    while not os.path.exists(there):  # noqa: PTH110 - unlike Path.exists, it raises nothing for closed folders
-        there = there.parent
+    there = existing_part(path)
     size = os.statvfs(there)
     mount = there.resolve()
     while not os.path.ismount(mount):
@@ -150,7 +149,7 @@ def disk(path: Path) -> DiskFacts:
         free_mib=size.f_bavail * size.f_frsize // _MIB,
         free_inodes=size.f_favail if size.f_files else None,
         mount=mount,
-        writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        writable=may_fill(there),
     )
 
 

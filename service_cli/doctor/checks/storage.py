@@ -89,29 +89,9 @@ def _schema(condition: StoreCondition) -> MachineFinding:
             found = f"{condition.detail}: empty, the first start creates its tables"
             return ok("store", "schema", found)
         case StoreState.OLDER:
-            fix = "back it up; the first start upgrades it, and earlier releases then refuse it"
-            return warning("store", "schema", f"{condition.detail}: schema of an earlier release", fix)
-        case StoreState.FOREIGN:
-            fix = "set store.url to the service's own database, or start the release that wrote this one"
-        case StoreState.DENIED:
-            fix = _rights_fix(condition.kind)
-        case StoreState.UNREACHABLE:
-            fix = "start the database, and correct host, user and password in store.url"
-        case StoreState.INVALID:
-            fix = "set store.url to sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
-    return problem("store", condition.state.value, condition.detail, fix, "postgresql")
-
-
-def _rights_fix(kind: str) -> str:
-    if kind == "sqlite":
-        return (
-            "give the file, and those beside it, to the user of the service (chown), or set store.url to "
-            "another file"
-        )
-    return (
-        "make the user of store.url the owner of the database (ALTER DATABASE ... OWNER TO ...) and of its "
-        "tables, or grant the rights; for a standby, name its primary server"
-    )
+            found = f"{condition.detail}: schema of an earlier release"
+            return warning("store", "schema", found, condition.remedy)
+    return problem("store", condition.state.value, condition.detail, condition.remedy, "postgresql")
 
 
 def _apart(ahead_s: float | None) -> list[MachineFinding]:

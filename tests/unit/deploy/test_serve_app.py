@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +9,10 @@ import pytest
 from deploy.serve_app import (
     build_app,
     check_environments,
-    check_port,
-    check_tls,
     fleet_name,
     service_url,
     with_absolute_paths,
 )
-from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 
@@ -36,17 +32,6 @@ def test_tls_between_nodes_is_never_off_for_want_of_a_file(left_out: str):
     del files[left_out]
     with pytest.raises(ValueError, match=f"its three files; {left_out} not set"):
         config(fleet=files)
-
-
-def test_files_that_are_no_certificates_are_refused_before_anything_starts(tmp_path: Path):
-    file = tmp_path / "node.pem"
-    fleet = dict.fromkeys(("tls_certificate", "tls_key", "tls_authority"), str(file))
-    with pytest.raises(NotReadyError, match=r"node\.pem cannot be read: No such file"):
-        check_tls(config(fleet=fleet))
-    file.write_text("no certificate")
-    with pytest.raises(NotReadyError, match=r"fleet\.tls_certificate.* are no valid PEM files"):
-        check_tls(config(fleet=fleet))
-    check_tls(config())
 
 
 @pytest.mark.parametrize(
@@ -125,14 +110,6 @@ def test_the_file_of_a_store_is_found_behind_a_driver_and_before_options(
 @pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
 def test_urls_without_a_relative_path_stay(url: str):
     assert with_absolute_paths(config(store={"url": url})).store.url == url
-
-
-def test_a_port_in_use_is_reported_before_anything_starts():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(NotReadyError, match="in use"):
-            check_port(config(server={"port": taken.getsockname()[1]}))
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,36 @@ def test_a_file_beside_the_database_that_this_user_may_only_read_is_denied(other
     assert holds_without_root(lambda: beside.name in examine_store(f"sqlite:///{others_file}").detail)
 
 
-def test_a_file_in_a_folder_that_this_user_may_not_enter_is_not_seen(others_file) -> None:
+def test_a_file_in_a_folder_that_this_user_may_not_enter_is_denied(others_file) -> None:
     others_file.parent.chmod(0o000)
-    seen = holds_without_root(lambda: examine_store(f"sqlite:///{others_file}").state is StoreState.EMPTY)
+    seen = holds_without_root(lambda: examine_store(f"sqlite:///{others_file}").state is StoreState.DENIED)
     others_file.parent.chmod(0o700)
     assert seen
+
+
+@pytest.mark.parametrize("name", ["new.sqlite", "new/folder/t.sqlite"])
+def test_a_file_that_this_user_cannot_make_is_denied(others_file, name) -> None:
+    others_file.parent.chmod(0o755)
+    file = others_file.parent / name
+
+    def is_denied() -> bool:
+        condition = examine_store(f"sqlite:///{file}")
+        return condition.state is StoreState.DENIED and f"{file.parent}, the folder" in condition.detail
+
+    assert holds_without_root(is_denied)
+    assert examine_store(f"sqlite:///{others_file}").state is StoreState.CURRENT
+    assert not file.parent.exists() or file.parent == others_file.parent
+
+
+def test_a_file_beside_which_this_user_can_make_none_is_denied(others_file) -> None:
+    """SQLite keeps its log beside the database."""
+    others_file.chmod(0o666)
+    others_file.parent.chmod(0o755)
+    assert holds_without_root(
+        lambda: examine_store(f"sqlite:///{others_file}").state is StoreState.DENIED,
+    )
+
+
+def test_a_folder_is_denied_as_a_file(tmp_path) -> None:
+    condition = examine_store(f"sqlite:///{tmp_path}")
+    assert (condition.state, condition.detail) == (StoreState.DENIED, f"{tmp_path} is a folder, not a file")
