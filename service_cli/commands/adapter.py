@@ -19,7 +19,7 @@ from sandbox_client.adapters.refusals import UnplayableError
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ServerOption
 from .run_options import ParamsOption, create_params
-from .terminal import WRONG, explained, fail, notes, notes_line
+from .terminal import WRONG, check_named, explained, fail, notes, notes_line
 from .unknown_names import unknown_environment
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def nemo_gym_rows(
 
         sandbox-service adapter nemo-gym-rows --env textcraft --split train -o textcraft.jsonl
     """
+    check_named(output)
     with explained():
         try:
             rows = _write_rows(server, api_key, environment, split, limit, create_params(params), output)

@@ -16,7 +16,7 @@ import typer
 from sandbox_plugins import API_VERSION
 from sandbox_service.environments.registry import OWN_NAMES
 
-from .terminal import WRONG, fail, notes, results
+from .terminal import WRONG, check_named, fail, notes, results
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9_-]{0,38}[a-z0-9])?")
 _TEMPLATES = resources.files("service_cli") / "environment_templates"
@@ -44,13 +44,20 @@ def new(
     if problem := _problem(name, module):
         raise fail(problem, WRONG)
     target = folder or Path(name)
-    if target.exists() and any(target.iterdir()):
-        raise fail(f"{target} is not empty; choose another folder with --output", WRONG)
-    for path, content in _files(name, module, "answer" if single_turn else "tools").items():
-        file = target / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content, encoding="utf-8")
-        notes().print(f"wrote: {file}", markup=False, soft_wrap=True)
+    check_named(target, "folder")
+    files = _files(name, module, "answer" if single_turn else "tools")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        if any(target.iterdir()):
+            raise fail(f"{target} is not empty; choose another folder with --output", WRONG)
+        for path, content in files.items():
+            file = target / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+            notes().print(f"wrote: {file}", soft_wrap=True)
+    except OSError as error:
+        reason = f"cannot write {error.filename or target}: {error.strerror}"
+        raise fail(f"{reason}; choose another folder with --output", WRONG) from error
     results().print(
         f"next: pip install -e {target} && sandbox-service envs check {name}", markup=False, soft_wrap=True
     )

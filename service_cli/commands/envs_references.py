@@ -46,6 +46,7 @@ def references(
 
         sandbox-service envs references code --split arithmetic_train_easy --limit 400 --text -o easy.jsonl
     """
+    prepare_output(output)
     with explained():
         catalog = build_registry(read_config(config).environments).catalog(name)
         splits = split or [catalog.describe().default_split]
@@ -53,7 +54,6 @@ def references(
         found = [each for each in demonstrations(catalog, task_ids, text=text) if each.messages]
     if not found:
         raise fail(f"no task of {name}/{', '.join(splits)} has a reference solution")
-    prepare_output(output)
     output.write_text("".join(each.line() + "\n" for each in found), encoding="utf-8")
     without = len(task_ids) - len(found)
     left_out = f"; {without} tasks have no solution" if without else ""

@@ -212,7 +212,7 @@ async def run_policy(
 def _progress() -> Progress:
     fields = (f"{text} {{task.fields[{name}]}}" for text, name in _COUNTED.items())
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(", ".join(fields)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from local_processes.readiness import NotReadyError
-from sandbox_client import NotFoundError, SandboxError, TransportError
+from sandbox_client import InvalidResponse, NotFoundError, SandboxError, TransportError
 from sandbox_client.addresses import AddressError
 from sandbox_plugins import PluginError
 from sandbox_service.errors import ServiceError
@@ -30,17 +32,22 @@ INTERRUPTED = 130
 
 def results() -> Console:
     """Return the console for results."""
-    return Console(highlight=False)
+    return _console(stderr=False)
 
 
 def notes() -> Console:
     """Return the console for progress and messages."""
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    # Names, paths and what services answer are no markup, in which [a] is a style and :dog: a picture.
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def notes_line(line: str) -> None:
     """Print a line of progress."""
-    notes().print(line, markup=False, soft_wrap=True)
+    notes().print(line, soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:
@@ -52,11 +59,19 @@ def write_json(value: object, also: Path | None = None) -> None:
     sys.stdout.flush()
 
 
+def check_named(output: Path, kind: str = "file") -> None:
+    """Raise Exit for ``-``, by which other programs mean standard output."""
+    if str(output) == "-":
+        raise fail(f"--output - is not standard output here: name a {kind}", WRONG)
+
+
 def prepare_output(path: Path) -> None:
-    """Check, before long work, that its result can be written to a file, and leave what the file has.
+    """Make a file's folder, and check before long work that the file can be written; what is in it stays.
 
     Raises Exit if it cannot.
     """
+    check_named(path)
+    there = os.path.lexists(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A pipe is not opened here: its reader would see the end of the data.
@@ -64,11 +79,13 @@ def prepare_output(path: Path) -> None:
             path.open("a").close()
     except OSError as error:
         raise fail(f"cannot write {path}: {error.strerror or error}", WRONG) from error
+    if not there:
+        path.unlink()
 
 
 def fail(sentence: str, code: int = FAILED) -> typer.Exit:
     """Print an error message and return the exception to raise."""
-    notes().print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
+    notes().print(Text.assemble(("error:", "bold red"), f" {sentence}"), soft_wrap=True)
     return typer.Exit(code)
 
 
@@ -79,13 +96,11 @@ def explained() -> Iterator[None]:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
+    except InvalidResponse as error:
+        raise fail(f"{error} (no sandbox service answers at this address; see --server)") from error
     except (SettingsError, ExposureError, NotFoundError, AddressError, PluginError) as error:
         raise fail(str(error), WRONG) from error
     except PolicyRunError as error:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
     except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

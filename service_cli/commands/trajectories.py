@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -19,7 +20,7 @@ from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
 from .opened_store import StoreConfigOption, Url, opened_store
 from .options import ApiKeyOption, JsonOption, http_address
-from .terminal import WRONG, explained, fail, notes, results, write_json
+from .terminal import WRONG, check_named, explained, fail, notes, results, write_json
 from .times import EXAMPLES, unix_time
 from .trajectories_prune import prune_episodes
 from .trajectory_view import instance_tree, instances_list, trajectory_panels
@@ -103,6 +104,8 @@ def show(
         sandbox-service trajectories show s1.8f3a... --server http://127.0.0.1:8080
     """
     if server is not None:
+        if tenant is not None or config is not None:
+            raise fail("--tenant and --config are for the store: leave them out with --server", WRONG)
         with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client:
             trajectory = client.trajectory(instance_id)
     else:
@@ -199,8 +202,7 @@ def _check_recorded(connection: Connection, environment: str | None) -> None:
 
 def _format_of(output: Path, wanted: FileFormat | None) -> FileFormat:
     """Return the format that is wanted, or that of the file's ending. Raises Exit if they contradict."""
-    if str(output) == "-":
-        raise fail("export writes a file, not standard output: name one with --output", WRONG)
+    check_named(output)
     ending = output.suffix.lower()
     found = wanted or (FileFormat.PARQUET if ending == ".parquet" else FileFormat.JSONL)
     if ending in (".parquet", ".jsonl") and (ending == ".parquet") != (found is FileFormat.PARQUET):
@@ -217,14 +219,21 @@ def _redaction(patterns: list[str] | None) -> Redaction | None:
 
 def _stored(url: str | None, config: Path | None, instance_id: str, tenant: str | None) -> InstanceTrajectory:
     with opened_store(url, config) as engine, engine.connect() as connection:
-        named = reader.instances_named(connection, instance_id)
-        found = [each.record for each in named if tenant in (None, each.record.tenant)]
+        found = [each.record for each in reader.instances_named(connection, instance_id)]
         if not found:
-            raise fail(f"unknown instance {instance_id}; `trajectories list` shows the latest")
-        if len(found) > 1:
-            tenants = ", ".join(sorted(record.tenant for record in found))
-            raise fail(f"several tenants have an instance {instance_id}; choose one with --tenant: {tenants}")
-        return trajectory_of(found[0], reader.events_of(connection, found[0].instance_id))
+            raise fail(f"unknown instance {instance_id}; `trajectories list` shows the latest", WRONG)
+        chosen = [record for record in found if tenant in (None, record.tenant)]
+        if len(chosen) != 1:
+            tenants = (record.tenant for record in found)
+            raise fail(_choice_of_tenants(instance_id, tenant, tenants), WRONG)
+        return trajectory_of(chosen[0], reader.events_of(connection, chosen[0].instance_id))
+
+
+def _choice_of_tenants(instance_id: str, wanted: str | None, found: Iterable[str]) -> str:
+    """Return the message for an id that several tenants have, or another one than the wanted."""
+    problem = "several tenants have" if wanted is None else f"the tenant {wanted} does not have"
+    choices = ", ".join(sorted(found))
+    return f"{problem} an instance {instance_id}; choose one that has it with --tenant: {choices}"
 
 
 def _instances(

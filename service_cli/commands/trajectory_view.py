@@ -132,7 +132,8 @@ def _panel(message: JsonValue, most: int | None) -> Iterator[Panel]:
         text = f"{text[:most]} ... ({len(text) - most} more characters)"
     # Tools' answers and a counterpart's messages are named.
     title = " · ".join(plain(str(each)) for each in (role, message.get("name")) if each)
-    yield Panel(Text(text), title=title, title_align="left", border_style=_STYLES.get(role, "white"))
+    # A title that is a text would be parsed as markup, which no console prevents.
+    yield Panel(Text(text), title=Text(title), title_align="left", border_style=_STYLES.get(role, "white"))
 
 
 def _arguments(arguments: JsonValue) -> str:

@@ -62,7 +62,8 @@ def split_sources(words: Sequence[str], settings: type[Settings]) -> tuple[Recor
 def reading_progress(files: RecordedFiles) -> Iterator[ReadingProgress]:
     """Show a bar of the bytes that have been read, on a terminal only."""
     console = notes()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), DownloadColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         bars = {
             path: progress.add_task(path.name, total=path.stat().st_size)

@@ -45,11 +45,11 @@ class EvolutionProgress:
         self._phase = ""
         self._bar: TaskID | None = None
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[facts]}"),
+            TextColumn("{task.fields[facts]}", markup=False),
             console=console,
             transient=True,
             disable=not (console.is_terminal and self._shown),

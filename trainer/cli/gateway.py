@@ -16,6 +16,7 @@ from trainer.model_gateway.prompts import PromptPolicy
 from trainer.model_gateway.stand_alone.settings import Retention, StandAloneSettings
 
 from .options import driver_of
+from .output_files import check_named
 from .terminal import explained, notes, results
 
 _HINT = "Check the server: curl {engine}/v1/models. Routes that it needs: docs/trainer/model_gateway.md"
@@ -107,6 +108,7 @@ def gateway(
     """
     hint = _HINT.format(engine=engine.rstrip("/").removesuffix("/v1"))
     with explained(hints={EngineError: hint, Stalled: hint}):
+        check_named(export)
         if not model.is_dir():
             raise ConfigError(f"MODEL_FOLDER {model} is not a folder")
         settings = StandAloneSettings(

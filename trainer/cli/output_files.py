@@ -9,11 +9,18 @@ from pathlib import Path
 from trainer.errors import ConfigError
 
 
+def check_named(*outputs: Path | None) -> None:
+    """Raise ConfigError for ``-``, by which other programs mean standard output."""
+    if Path("-") in outputs:
+        raise ConfigError("- is not standard output here: name a file")
+
+
 def check_writable(*files: Path | None) -> None:
     """Make the folders of the files that are named, and open each for writing; what is in it stays.
 
     A command that runs for hours would otherwise lose its result to a wrong path. Raises ConfigError.
     """
+    check_named(*files)
     for file in files:
         if file is None:
             continue

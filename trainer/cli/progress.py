@@ -164,11 +164,11 @@ class RunProgress:
         self._poller = _Poller(self.poll)
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}\n{task.fields[facts]}"),
+            TextColumn("{task.fields[left]}\n{task.fields[facts]}", markup=False),
             console=console,
             disable=not console.is_terminal,
         )

@@ -13,6 +13,7 @@ from types import FrameType
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from trainer.errors import (
     CheckpointError,
@@ -50,17 +51,22 @@ _NEXT: Mapping[type[TrainerError], str] = {
 
 def results() -> Console:
     """Console for results."""
-    return Console(highlight=False)
+    return _console(stderr=False)
 
 
 def notes() -> Console:
     """Console for progress and notices."""
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    # Names, paths and what models answer are no markup, in which [a] is a style and :dog: a picture.
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def warn(sentence: str, console: Console | None = None) -> None:
     """Print a warning: the command continues."""
-    (console or notes()).print(f"[yellow]warning:[/] {_plain(sentence)}", soft_wrap=True)
+    (console or notes()).print(Text.assemble(("warning:", "yellow"), f" {sentence}"), soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:
@@ -117,7 +123,7 @@ def _answered() -> Iterator[None]:
 def failed(sentence: str, hint: str = "", code: int = FAILED) -> typer.Exit:
     """Print an error message, and a hint below it, and return the exception to raise."""
     console = notes()
-    console.print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
+    console.print(Text.assemble(("error:", "bold red"), f" {sentence}"), soft_wrap=True)
     if hint:
         console.print(hint, markup=False, soft_wrap=True)
     return typer.Exit(code)
@@ -125,7 +131,3 @@ def failed(sentence: str, hint: str = "", code: int = FAILED) -> typer.Exit:
 
 def _next(error: TrainerError, hints: Mapping[type[TrainerError], str]) -> str:
     return next((hint for kind, hint in hints.items() if isinstance(error, kind)), "")
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

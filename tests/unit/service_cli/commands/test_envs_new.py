@@ -92,6 +92,16 @@ def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_in_place_of_the_folder_is_left_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vault").write_text("kept")
+    for words in ((), ("-o", "vault/below")):
+        refused = new("vault", *words)
+        assert refused.exit_code == 2
+        assert "choose another folder with --output" in " ".join(refused.stderr.split())
+    assert (tmp_path / "vault").read_text() == "kept"
+
+
 def test_a_folder_that_has_files_is_left_alone(tmp_path) -> None:
     (tmp_path / "kept.txt").write_text("kept")
     done = new("chess", "-o", tmp_path)

@@ -40,6 +40,13 @@ def test_a_limit_is_divided_among_the_splits(tmp_path: Path) -> None:
     assert [row["task_id"].split("/")[1] for row in rows] == ["train", "train", "test"]
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = references("code", "--split", "nowhere", "-o", str(tmp_path / "file" / "easy.jsonl"))
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+
+
 def test_what_has_no_solution_or_is_not_there_is_said_and_nothing_is_written(tmp_path: Path) -> None:
     own, file = tmp_path / "mine.jsonl", tmp_path / "out.jsonl"
     own.write_text('{"id": "mine/1", "prompt": "?", "grader": {"kind": "exact", "answers": ["yes"]}}\n')

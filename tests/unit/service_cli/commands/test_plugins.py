@@ -50,14 +50,14 @@ def packages(tmp_path):
         )
         installed.install(
             "bad-pack",
-            {"bad_pack.py": "raise SystemExit('not today')"},
+            {"bad_pack.py": "raise SystemExit('not [a] or [/b] today')"},
             {PluginGroup.ENVIRONMENTS: {"bad": "bad_pack:Bad"}, PluginGroup.LOSSES: {"bad": "bad_pack:loss"}},
         )
         yield installed
 
 
 def invoke(cli, *words):
-    return CliRunner().invoke(cli, list(words), obj=object())
+    return CliRunner(env={"COLUMNS": "300"}).invoke(cli, list(words), obj=object())
 
 
 def listed(cli):
@@ -71,7 +71,7 @@ def test_the_service_lists_environments_and_task_packs(packages) -> None:
     assert found["good", "parts-pack 1.0"] == ""
     assert "parts_pack has no 'gone'" in found["gone", "parts-pack 1.0"]
     assert "there is no file /nowhere.jsonl" in found["lost", "parts-pack 1.0"]
-    assert "bad_pack cannot be imported: SystemExit: not today" in found["bad", "bad-pack 1.0"]
+    assert "bad_pack cannot be imported: SystemExit: not [a] or [/b] today" in found["bad", "bad-pack 1.0"]
 
 
 def test_the_trainer_lists_its_own_kinds(packages) -> None:
@@ -88,3 +88,4 @@ def test_help_and_the_table_work_with_a_broken_plugin(packages, cli) -> None:
     assert invoke(cli(), "--help").exit_code == 0
     done = invoke(cli(), "plugins")
     assert (done.exit_code, "parts-pack 1.0" in done.stdout) == (0, True)
+    assert "not [a] or [/b] today" in done.stdout

@@ -7,13 +7,17 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from sandbox_service.config import StoreConfig
+from sandbox_service.config import ServerConfig, StoreConfig
+from sandbox_service.gateway.app import build_app
 from sandbox_service.trajectories.export import FileFormat
 from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.store import open_store
 from service_cli.commands.trajectories import build
 from service_cli.commands.trajectory_view import plain
+from tests.fakes.backend import EchoBackend
 from tests.harness.episodes import START, Episode, create, event, failure, instance, record, step
+from tests.harness.gateway import make_registry
+from tests.harness.http_server import serving
 
 
 @pytest.fixture
@@ -244,7 +248,6 @@ def test_export_to_a_place_that_cannot_be_written_says_so(run, url, tmp_path):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        pytest.param(("show", "s1.zz"), "`trajectories list` shows the latest", id="unknown instance"),
         pytest.param(("list", "--url", "sqlite:///nowhere/t.sqlite"), "--url", id="no file"),
         pytest.param(("list", "--url", "mysql://host/db"), "only sqlite and postgresql", id="other database"),
         pytest.param(("list", "--url", "nonsense"), "is not the URL of a database", id="no URL"),
@@ -266,6 +269,33 @@ def test_control_characters_are_replaced_and_line_ends_are_kept():
     assert plain("a\x1b[31m\r\n\tb\x9b") == "a\ufffd[31m\ufffd\n\tb\ufffd"
 
 
+def test_an_unknown_instance_is_wrong_usage_as_it_is_of_a_service(run, url):
+    unknown = run("show", "s1.zz", "--url", url)
+    assert (unknown.exit_code, "`trajectories list` shows the latest" in unknown.stderr) == (2, True)
+    with serving(build_app(ServerConfig(), make_registry(), EchoBackend())) as server:
+        unknown = run("show", "s1.zz", "--server", server)
+    assert (unknown.exit_code, "unknown_instance" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("--tenant", "acme"), ("--config", "service.toml")], ids=lambda words: words[0]
+)
+def test_show_refuses_options_of_the_store_with_a_server(run, url, words, monkeypatch):
+    """The store's URL is not refused, since it may come from the environment."""
+    monkeypatch.setenv("SANDBOX_STORE_URL", url)
+    refused = run("show", "s1.a", "--server", "http://127.0.0.1:1", *words)
+    assert refused.exit_code == 2
+    assert "--tenant and --config are for the store: leave them out with --server" in refused.stderr
+
+
+def test_show_of_another_tenants_instance_names_those_that_have_it(run, url):
+    refused = run("show", "s1.a", "--tenant", "bees", "--url", url)
+    assert refused.exit_code == 2
+    assert "the tenant bees does not have an instance s1.a; choose one that has it with --tenant: acme" in (
+        refused.stderr.replace("\n", " ")
+    )
+
+
 async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp_path):
     url = f"sqlite:///{tmp_path}/two.sqlite"
     store = open_store(StoreConfig(url=url))
@@ -273,7 +303,7 @@ async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp
         record(store, Episode(record_id(tenant, "mine"), tenant=tenant))
     await store.close()
     refused = run("show", "mine", "--url", url)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "--tenant: acme, bees" in refused.output
     shown = run("show", "mine", "--tenant", "bees", "--json", "--url", url)
     assert (json.loads(shown.output)["instance_id"], json.loads(shown.output)["tenant"]) == ("mine", "bees")

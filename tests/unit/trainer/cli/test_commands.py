@@ -353,7 +353,7 @@ def test_gateway_says_what_to_check_where_the_engine_cannot_be_used(tmp_path):
     assert "curl http://e:8000/v1/models" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["nowhere"], [".", "tool_format=morse"]])
+@pytest.mark.parametrize("words", [["nowhere"], [".", "tool_format=morse"], [".", "--export", "-"]])
 def test_gateway_refuses_what_is_wrong_before_it_connects(words):
     driver = FakeDriver()
     done = run("gateway", *words, "--engine", "http://e:8000", driver=driver)

@@ -154,6 +154,13 @@ def test_statistics_are_a_table_a_page_or_json(file: Path, tmp_path: Path) -> No
     assert "values" not in found["distributions"]["score"]
 
 
+def test_a_dash_is_no_page_of_statistics(file: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = data("statistics", file, "-o", "-")
+    assert (refused.exit_code, "is not standard output here" in refused.stderr) == (2, True)
+    assert not (tmp_path / "-").exists()
+
+
 def test_decontaminate_fails_on_overlap_or_writes_the_rest(file: Path, tmp_path: Path) -> None:
     tasks, clean = tmp_path / "tasks.jsonl", tmp_path / "clean.jsonl"
     tasks.write_text('{"id": "t/2", "prompt": "something else altogether"}\n')

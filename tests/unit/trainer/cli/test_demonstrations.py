@@ -25,6 +25,16 @@ def test_demonstrations_are_made_beside_the_questions(tmp_path):
     assert "sums.jsonl:1" in wrong.stderr
 
 
+@pytest.mark.parametrize("option", ["--tasks", "--output"])
+def test_a_dash_is_no_file_of_demonstrations(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "sums.jsonl"
+    source.write_text('{"question": "What is 2 plus 3?", "answer": 5}\n')
+    refused = run("demonstrations", source, option, "-")
+    assert (refused.exit_code, "is not standard output here" in refused.stderr) == (2, True)
+    assert [*tmp_path.iterdir()] == [source]
+
+
 def test_demonstrations_replace_neither_their_source_nor_each_other(tmp_path):
     source = tmp_path / "sums.jsonl"
     source.write_text('{"question": "What is 2 plus 3?", "answer": 5}\n')

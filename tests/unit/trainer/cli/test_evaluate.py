@@ -39,6 +39,15 @@ def test_evaluate_plays_nothing_for_a_file_that_cannot_be_written(run_file, tmp_
     assert driver.calls == []
 
 
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_a_dash_is_no_file_of_an_evaluation(run_file, tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    driver = FakeDriver()
+    refused = run("evaluate", run_file, option, "-", driver=driver)
+    assert (refused.exit_code, "is not standard output here" in refused.stderr) == (2, True)
+    assert (driver.calls, [*tmp_path.iterdir()]) == ([], [run_file])
+
+
 def test_an_evaluation_that_fails_leaves_files_as_they_were(run_file, tmp_path):
     before, new = tmp_path / "before.json", tmp_path / "new.json"
     before.write_text("earlier")

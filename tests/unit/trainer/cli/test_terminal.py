@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.table import Table
 
-from trainer.cli.terminal import explained, write_json
+from trainer.cli.terminal import explained, failed, results, warn, write_json
 
 
 def interrupted(ended, capsys):
@@ -35,6 +36,20 @@ def test_a_number_that_is_not_finite_is_null_in_json(capsys, tmp_path):
     printed = capsys.readouterr().out
     assert json.loads(printed, parse_constant=pytest.fail) == {"rates": [0.5, None], "folder": "a"}
     assert (tmp_path / "also.json").read_text() == printed
+
+
+def test_no_text_is_taken_for_markup(capsys):
+    marked = "of [a] and [/b] and :dog:"
+    results().print(marked)
+    table = Table()
+    table.add_column(marked, no_wrap=True)
+    table.add_row(marked)
+    results().print(table)
+    warn(marked)
+    failed(marked, f"hint {marked}")
+    shown = capsys.readouterr()
+    assert shown.out.count(marked) == 3
+    assert shown.err == f"warning: {marked}\nerror: {marked}\nhint {marked}\n"
 
 
 def test_what_is_nobodys_mistake_keeps_its_traceback():
