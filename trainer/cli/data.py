@@ -16,7 +16,7 @@ from sandbox_settings import Branch
 from . import data_selection, step_labels
 from .data_source import OutputOption, SourcesArgument, reading_progress, split_sources, written_to
 from .options import JsonOption
-from .output_files import check_apart, check_named
+from .output_files import check_apart
 from .terminal import explained, results, write_json
 
 if TYPE_CHECKING:
@@ -156,7 +156,6 @@ def statistics(sources: SourcesArgument, output: OutputOption = None, as_json: J
 
     with explained():
         files, _ = split_sources(sources, _NoSettings)
-        check_named(output)
         check_apart(output, files.files)
         with reading_progress(files) as progress:
             episodes = read_episodes(files, progress, lists=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output_files import check_apart, check_named
+from .output_files import check_apart
 from .terminal import explained, results
 
 
@@ -61,7 +61,6 @@ def demonstrations(
     named = (tasks, output)
     kept = () if force else tuple(file for file in (task_file, shown) if file not in named)
     with explained():
-        check_named(tasks, output)
         check_apart(task_file, (questions, shown))
         check_apart(shown, (questions,))
         made = convert_questions(questions, task_file, shown, native=native, bare=bare, kept=kept)

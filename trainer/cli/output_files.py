@@ -37,10 +37,11 @@ def check_writable(*files: Path | None) -> None:
 
 
 def check_apart(output: Path | None, others: Iterable[Path]) -> None:
-    """Refuse an output that is one of the other files, links included: it would replace it.
+    """Refuse an output that is one of the other files, links included, which it would replace, or is ``-``.
 
     Raises ConfigError.
     """
+    check_named(output)
     for other in others:
         if output is not None and _is_same(output, other):
             raise ConfigError(
