@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer.weight_sync.choice import resolve_transport
-from trainer.weight_sync.snapshots import ADAPTERS_KEPT, are_in_memory
+from trainer.weight_sync.snapshots import adapters_kept, are_in_memory
 
 from .engine_memory import number_bytes
 from .exports import DISK_DTYPE
@@ -83,7 +83,7 @@ def snapshot_bytes(hardware: Hardware, base: ModelShape, device: Device, *, tied
         return 0
     transport = resolve_transport(hardware, device)
     if transport == "adapter":
-        return (ADAPTERS_KEPT + 1) * _FLOAT32 * trained
+        return (adapters_kept(hardware) + 1) * _FLOAT32 * trained
     if transport in ("nccl", "ipc") and not hardware.sync.recovery:
         return 0
     head = base.vocabulary * base.layer.hidden if tied else 0

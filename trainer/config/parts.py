@@ -28,6 +28,8 @@ class Hardware:
     sync: SyncConfig
     steps: int
     """Updates by reinforcement learning; a run without any has no engines."""
+    max_staleness: int
+    """Updates since an episode began, at most."""
 
 
 @dataclass(frozen=True, slots=True)

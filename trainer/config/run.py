@@ -144,13 +144,19 @@ class RunConfig(Branch):
     @property
     def hardware(self) -> Hardware:
         """Settings that decide where learner and engines compute."""
-        return Hardware(self.learner, self.engine, self.sync, self.steps)
+        return Hardware(self.learner, self.engine, self.sync, self.steps, self.rollout.max_staleness)
 
     @property
     def sync_settings(self) -> SyncSettings:
         """Settings of the weight sync."""
         return SyncSettings(
-            self.learner, self.engine, self.sync, self.steps, self.rollout.in_flight, self.folder
+            self.learner,
+            self.engine,
+            self.sync,
+            self.steps,
+            self.rollout.max_staleness,
+            in_flight=self.rollout.in_flight,
+            folder=self.folder,
         )
 
     @property
@@ -161,6 +167,7 @@ class RunConfig(Branch):
             self.engine,
             self.sync,
             self.steps,
+            self.rollout.max_staleness,
             name=self.name,
             folder=self.folder,
             sampling=self.rollout.sampling,
@@ -188,6 +195,7 @@ class RunConfig(Branch):
             self.engine,
             self.sync,
             self.steps,
+            self.rollout.max_staleness,
             algorithm=self.algorithm,
             checkpoint=self.checkpoint,
             evaluation=self.evaluation,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport
-from trainer.weight_sync.snapshots import snapshot_folder
+from trainer.weight_sync.snapshots import adapters_kept, snapshot_folder
 
 from .gpu_shares import share_problems, sleep_problem
 from .vllm_arguments import argument_problems
@@ -57,6 +57,8 @@ class EngineOptions:
     eager: bool = True
     threads: int = 1
     lora_rank: int | None = None
+    adapters: int = 0
+    """Adapters that the engine keeps in memory: as many as the learner keeps the folders of."""
     seeded: bool = True
     """Requests are sampled with their own seeds."""
     sleep: bool = False
@@ -111,7 +113,7 @@ class EngineOptions:
                 "enable_lora": True,
                 "max_lora_rank": self.lora_rank,
                 "max_loras": 2,
-                "max_cpu_loras": 4,
+                "max_cpu_loras": self.adapters,
             }
         if not self.seeded:
             # With equal seeds, engines would sample the same turns for members of a group.
@@ -201,6 +203,7 @@ def engine_options(settings: EngineSettings, model: Path, device: Device) -> Eng
         eager=device == "cpu" if engine.eager is None else engine.eager,
         threads=engine.threads,
         lora_rank=_room_for(lora.rank) if lora else None,
+        adapters=adapters_kept(settings) if lora else 0,
         seeded=device == "cpu" if engine.seeded is None else engine.seeded,
         sleep=engine.sleep,
         keep_cache=engine.keep_cache,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file
 
-from trainer.weight_sync.snapshots import ADAPTERS_KEPT, WeightSnapshot, note_snapshot, snapshot_folder
+from trainer.weight_sync.snapshots import WeightSnapshot, adapters_kept, note_snapshot, snapshot_folder
 
 from .receipt import Delivery
 
@@ -31,6 +31,7 @@ class AdapterFolder:
     def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int) -> None:
         self.delivery = Delivery(1, rank)  # adapters are small
         self._folder = snapshot_folder(settings.folder, settings.sync.folder)
+        self._kept = adapters_kept(settings)
         self._learner = learner
         self._rank = rank
 
@@ -69,6 +70,6 @@ class AdapterFolder:
 
     def _forget(self, newest: Path) -> None:
         there = sorted(self._folder.glob("adapter-*"), key=lambda folder: folder.stat().st_mtime)
-        for folder in there[:-ADAPTERS_KEPT]:
+        for folder in there[: -self._kept]:
             if folder != newest:
                 shutil.rmtree(folder, ignore_errors=True)

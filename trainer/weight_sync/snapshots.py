@@ -13,13 +13,16 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from trainer.config.parts import Hardware
+
 
 MANIFEST = "manifest.json"
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "trainer-"
-ADAPTERS_KEPT = 4
-"""Adapters whose folders are kept: requests in progress finish with the one that they began with."""
+_FEWEST_ADAPTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,17 @@ def _base(base: Path | None) -> Path:
 def spare_snapshot_folder(run: Path) -> Path:
     """Return the folder on the run's disk for a snapshot that the first folder has no room for."""
     return run / "published"
+
+
+def adapters_kept(hardware: Hardware) -> int:
+    """Return the number of adapters whose folders are kept: a request finishes with the one that it began
+    with, and an engine that has dropped it from memory in the meantime loads it again.
+
+    Until the last step that takes an episode, its weights are followed by an adapter for each update that it
+    may be stale, and by that of the stage's last step, which is synced whatever ``sync.every`` is. One more
+    is for episodes that no step waits for, since their phase has ended.
+    """
+    return max(_FEWEST_ADAPTERS, hardware.max_staleness + 3)
 
 
 def newest_snapshot(folder: Path) -> WeightSnapshot | None:

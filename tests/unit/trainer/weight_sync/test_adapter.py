@@ -1,0 +1,75 @@
+"""Folders of adapters are kept as long as an episode may sample with them."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from trainer.config import RunConfig
+from trainer.engines.options import engine_options
+from trainer.weight_sync.adapter import ADAPTER_FILE, AdapterFolder
+from trainer.weight_sync.snapshots import snapshot_folder
+
+
+class Learner:
+    """Writes an adapter each time it is asked, a second after the one before."""
+
+    def __init__(self) -> None:
+        self._seconds = itertools.count(1)
+
+    def adapter(self, folder: Path) -> None:
+        save_file({"q_proj.lora_A.weight": np.zeros((2, 2), np.float32)}, folder / ADAPTER_FILE)
+        os.utime(folder, (second := next(self._seconds), second))
+
+
+def run_with(folder: Path, staleness: int, every: int = 1) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "root": folder,
+            "learner": {"lora": {"rank": 8}},
+            "rollout": {"max_staleness": staleness},
+            "sync": {"transport": "adapter", "folder": folder, "every": every},
+        }
+    )
+
+
+def versions_kept(run: RunConfig, folder: Path) -> set[int]:
+    return {int(path.name.split("-")[1]) for path in snapshot_folder(run.folder, folder).glob("adapter-*")}
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("staleness", [0, 1, 4, 9])
+def test_the_adapter_of_the_stalest_episode_that_a_step_takes_is_there(
+    tmp_path: Path, staleness: int, every: int
+) -> None:
+    run = run_with(tmp_path, staleness, every)
+    transport = AdapterFolder(run.sync_settings, Learner(), 0)
+    began, last = 12, 12 + staleness + every - 1
+    for version in range(last + 1):
+        if version % every == 0 or version == last:
+            transport.gather(version)
+    assert began in versions_kept(run, tmp_path)
+
+
+def test_folders_of_adapters_do_not_accumulate(tmp_path: Path) -> None:
+    run = run_with(tmp_path, 4)
+    transport = AdapterFolder(run.sync_settings, Learner(), 0)
+    for version in range(30):
+        transport.gather(version)
+    assert max(versions_kept(run, tmp_path)) == 29
+    assert len(versions_kept(run, tmp_path)) < 10
+
+
+@pytest.mark.parametrize("staleness", [0, 4, 9])
+def test_an_engine_keeps_as_many_adapters_in_memory_as_there_are_folders(
+    tmp_path: Path, staleness: int
+) -> None:
+    run = run_with(tmp_path, staleness)
+    transport = AdapterFolder(run.sync_settings, Learner(), 0)
+    for version in range(20):
+        transport.gather(version)
+    options = engine_options(run.engine_settings, tmp_path, "cpu")
+    assert options.arguments()["max_cpu_loras"] == len(versions_kept(run, tmp_path))
