@@ -10,6 +10,7 @@
     shown_toml        write one for a page, without what may be a secret; so do flat_settings, shown_value,
                       text_of and without_secrets with single settings
     plain_clause      say what is wrong with a value of a file, in place of pydantic's message
+    first_mistake     say the same of the first mistake that pydantic found, with its place
 
 Pydantic and the standard library only: the service and the trainer both build on it.
 """
@@ -20,7 +21,7 @@ from .branch import Branch, Count, InputFile, NonNegative, Positive, Seconds, Sh
 from .catalogue import Setting, settings_of
 from .errors import SettingsError
 from .former import FormerNames, FormerValues, Removed
-from .mistakes import plain_clause
+from .mistakes import first_mistake, plain_clause
 from .reading import read_settings, read_stored
 from .shown_settings import flat_settings, shown_value, text_of, without_secrets
 from .writing import shown_toml, to_toml
@@ -38,6 +39,7 @@ __all__ = [
     "Setting",
     "SettingsError",
     "Share",
+    "first_mistake",
     "flat_settings",
     "plain_clause",
     "read_settings",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .catalogue import models_in, models_in_list, settings_of
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
@@ -26,6 +26,7 @@ _PLAIN = MappingProxyType(
         "list_type": "should be a list",
         "model_type": "should be a table or object",
         "model_attributes_type": "should be a table or object",
+        "dataclass_type": "should be a table or object",
         "dict_type": "should be a table or object",
         "extra_forbidden": "there is no such field",
     }
@@ -71,6 +72,17 @@ def plain_clause(error: ErrorDetails) -> str:
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     return error["msg"][:1].lower() + error["msg"][1:]
+
+
+def first_mistake(error: ValidationError, whole: str = "") -> str:
+    """Return the place of the first mistake in a value of a file, and what is wrong there, in one line.
+
+    ``whole`` names the value itself, for a mistake that is in no part of it.
+    """
+    first = error.errors(include_url=False)[0]
+    # The other parts of the place are pydantic's names of validators.
+    place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-")) or whole
+    return f"{place}: {plain_clause(first)}" if place else plain_clause(first)
 
 
 def _not_one_of(value: str, choices: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message, Tool
 from sandbox_service.errors import ServiceError
+from sandbox_settings import first_mistake
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -185,6 +186,6 @@ def read_script(path: Path) -> ScriptPolicy:
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            raise PolicyRunError(f"{path}, line {number}: {error}", "usage") from error
+            raise PolicyRunError(f"{path}, line {number}: {first_mistake(error)}", "usage") from error
         script[line.task_id] = line.messages
     return ScriptPolicy(script)

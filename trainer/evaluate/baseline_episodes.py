@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from sandbox_settings import first_mistake
 from trainer.errors import DataError
 
 from .causes import UnsolvedCause
@@ -70,8 +71,10 @@ def read_baseline(file: Path, environment: str, split: str, reward: RewardConfig
             for line in lines:
                 episode = _EPISODES.validate_json(line)
                 by_task.setdefault(episode.task_id, []).append(episode)
-    except (OSError, ValidationError) as error:
-        raise DataError(f"{file} does not hold the episodes of a policy: {error}") from error
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise DataError(f"{file} does not hold the episodes of a policy: {first_mistake(error)}") from error
     return tuple(_outcome(played, environment, split, reward) for played in by_task.values())
 
 

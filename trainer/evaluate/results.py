@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from sandbox_settings import first_mistake
 from trainer.errors import DataError
 
 from .intervals import Interval, wilson
@@ -142,9 +143,7 @@ class EvaluationResult:
         try:
             return _RESULTS.validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise DataError(f"not an evaluation: {place}: {first['msg']}") from error
+            raise DataError(f"not an evaluation: {first_mistake(error)}") from error
 
 
 _RESULTS = TypeAdapter(EvaluationResult)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from sandbox_settings import first_mistake
 from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError
 from trainer.evaluate.results import EvaluationResult
@@ -139,7 +140,7 @@ def _read(file: Path, kind: type[Record]) -> Record | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise CheckpointError(f"{file} is not the result of a phase: {error}") from error
+        raise CheckpointError(f"{file} is not the result of a phase: {first_mistake(error)}") from error
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sandbox_contract.frames import ConversationFrame
 from sandbox_contract.messages import Message, Tool
-from sandbox_settings import plain_clause
+from sandbox_settings import first_mistake
 
 from .bad_rows import RowError, UnplayedError
 from .rows import json_value
@@ -99,9 +99,7 @@ def validated(model: type[RowModel], row: JsonObject) -> RowModel:
     try:
         return model.model_validate(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
-        raise RowError(f"{place}: {plain_clause(first)}" if place else plain_clause(first)) from None
+        raise RowError(first_mistake(error)) from None
 
 
 def is_empty(message: Message) -> bool:

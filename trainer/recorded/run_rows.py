@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from sandbox_contract.messages import Message
+from sandbox_settings import first_mistake
 from trainer.types import PromptFrame, StopReason, TrajectoryGroup
 
 from .bad_rows import RowError
@@ -37,9 +38,7 @@ def read_group_row(row: JsonObject, origin: RowOrigin) -> tuple[RecordedEpisode,
     try:
         group = _GROUPS.validate_python(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise RowError(f"{place}: {first['msg']}") from None
+        raise RowError(first_mistake(error)) from None
     return tuple(
         replace(record, seed=group.spec.seed, params=group.spec.params)
         for each in group.trajectories

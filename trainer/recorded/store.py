@@ -11,6 +11,7 @@ from sandbox_client import SandboxError, TransportError
 from sandbox_client.counterparts import awaited
 from sandbox_contract.frames import frame_after, opening_frame
 from sandbox_contract.messages import Message, Tool
+from sandbox_settings import first_mistake
 from trainer.errors import DataError, ServiceUnavailable
 
 from .bad_rows import RowError
@@ -126,11 +127,14 @@ def _message(value: object) -> Message:
     try:
         return Message.model_validate(value)
     except ValidationError as error:
-        raise RowError(
-            f"a recorded message is invalid: {error.errors(include_url=False)[0]['msg']}"
-        ) from None
+        raise RowError(f"a recorded message is invalid: {first_mistake(error)}") from None
 
 
 def _tools(result: JsonObject) -> tuple[Tool, ...]:
     tools = result.get("tools")
-    return tuple(Tool.model_validate(each) for each in tools) if isinstance(tools, list) else ()
+    if not isinstance(tools, list):
+        return ()
+    try:
+        return tuple(Tool.model_validate(each) for each in tools)
+    except ValidationError as error:
+        raise RowError(f"a recorded tool is invalid: {first_mistake(error)}") from None

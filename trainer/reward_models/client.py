@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from local_processes.waiting import Deadline, retry
+from sandbox_settings import first_mistake
 from trainer.errors import ConfigError, RewardFailed
 
 from .wire import MODEL_PATH, MOST_INPUTS, SCORES_PATH, ErrorAnswer, ModelAnswer, ScoreAnswer
@@ -59,7 +60,7 @@ class ServedRewardModel:
         try:
             found = ModelAnswer.model_validate_json(body)
         except ValidationError as error:
-            raise ConfigError(f"{self._url} serves no reward model: {error}") from error
+            raise ConfigError(f"{self._url} serves no reward model: {first_mistake(error)}") from error
         self._dimensions = found.note.dimensions
         return found
 
@@ -83,7 +84,8 @@ class ServedRewardModel:
         try:
             answer = ScoreAnswer.model_validate_json(body)
         except ValidationError as error:
-            raise RewardFailed(f"{self._url} answered something else than scores: {error}") from error
+            why = first_mistake(error)
+            raise RewardFailed(f"{self._url} answered something else than scores: {why}") from error
         outputs = [np.asarray(each, dtype=np.float32) for each in answer.outputs]
         shapes = [each.shape for each in outputs]
         wanted = [(len(row.ends), len(answer.dimensions)) for row in rows]

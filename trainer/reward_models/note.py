@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from sandbox_settings import first_mistake
 from trainer.errors import ConfigError
 
 NOTE = "reward_model.json"
@@ -54,8 +55,10 @@ def read_note(folder: Path) -> RewardModelNote:
         return RewardModelNote()
     try:
         return RewardModelNote.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise ConfigError(f"{file} does not describe a reward model: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise ConfigError(f"{file} does not describe a reward model: {first_mistake(error)}") from error
 
 
 def write_note(folder: Path, note: RewardModelNote) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox_contract.messages import Message
-from sandbox_settings import plain_clause
+from sandbox_settings import first_mistake
 from trainer.errors import DataError
 from trainer.recorded.bad_rows import RowError
 from trainer.recorded.rows import jsonl_rows
@@ -126,9 +126,7 @@ def invalid_line(place: str, error: ValidationError) -> DataError:
 
 def invalid_field(error: ValidationError) -> str:
     """Return the first field that a model rejects, and what is wrong with it."""
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "line"
-    return f"{field}: {plain_clause(first)}"
+    return first_mistake(error, "line")
 
 
 def _line(demonstration: Demonstration) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from sandbox_settings import first_mistake
 from trainer.durable_files import write_durably
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.attempts import Attempts
@@ -143,4 +144,5 @@ def read_played(path: Path) -> tuple[Trajectory, ...] | None:
     try:
         return tuple(_TRAJECTORY.validate_json(line) for line in lines)
     except ValidationError as error:
-        raise CheckpointError(f"{path} does not hold the trajectories of a warm start: {error}") from error
+        why = first_mistake(error)
+        raise CheckpointError(f"{path} does not hold the trajectories of a warm start: {why}") from error

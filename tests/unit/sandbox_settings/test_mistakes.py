@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from sandbox_service.config.reading import read_config
-from sandbox_settings import SettingsError
+from sandbox_settings import SettingsError, first_mistake
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
@@ -84,3 +85,20 @@ def test_infinite_numbers_are_refused_since_they_do_not_travel_as_json(word: str
 def test_a_service_takes_no_infinite_number_either():
     with pytest.raises(SettingsError, match=r"lease\.idle_timeout_s: inf is not a finite number"):
         read_config(None, ["lease.idle_timeout_s=inf"])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            '{"a": [1, "x"], "b": ["y"]}',
+            "a.1: input should be a valid integer, unable to parse string as an integer",
+        ),
+        ("3", "the counts: should be a table or object"),
+    ],
+)
+def test_the_first_mistake_of_a_file_is_one_line_with_its_place(text: str, sentence: str):
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(dict[str, list[int]]).validate_json(text)
+    assert first_mistake(caught.value, "the counts") == sentence
+    assert first_mistake(caught.value) == sentence.removeprefix("the counts: ")

@@ -6,7 +6,6 @@ level, and the box makes the question from it. So tasks of any seed may be creat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.reasoning_gym.box.answers import SUBMIT_TOOL
 from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 from sandbox_service.errors import ServiceError
+from sandbox_settings import first_mistake
 
 if TYPE_CHECKING:
     from sandbox_service.config import ReasoningGymConfig
@@ -65,6 +65,12 @@ class Dataset(BaseModel):
     category: str
     levels: dict[str, Level]
     rejected: dict[str, str]
+
+
+class _Datasets(BaseModel):
+    """The file of datasets; its other keys are the preparation's."""
+
+    datasets: dict[str, Dataset]
 
 
 class Prepared(BaseModel):
@@ -171,20 +177,27 @@ class ReasoningGymCatalog:
         """Datasets by name. Raises ServiceError(TASK_INVALID) where the prepared file is not readable."""
         path = self._data / "datasets.json"
         try:
-            content = json.loads(path.read_bytes())["datasets"]
-            return {name: Dataset.model_validate(each) for name, each in content.items()}
-        except (OSError, ValueError, KeyError, ValidationError) as error:
-            raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error}") from error
+            return _Datasets.model_validate_json(path.read_bytes()).datasets
+        except OSError as error:
+            raise _unreadable(f"{path}", error.strerror) from error
+        except ValidationError as error:
+            raise _unreadable(f"{path}", first_mistake(error)) from error
 
     @cached_property
     def _prepared(self) -> dict[str, Prepared]:
         path = self._data / "tasks.jsonl"
         try:
             lines = path.read_bytes().splitlines()
-            tasks = [Prepared.model_validate_json(line) for line in lines]
-        except (OSError, ValueError) as error:
-            raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error}") from error
-        return {task.id: task for task in tasks}
+        except OSError as error:
+            raise _unreadable(f"{path}", error.strerror) from error
+        tasks: dict[str, Prepared] = {}
+        for number, line in enumerate(lines, start=1):
+            try:
+                task = Prepared.model_validate_json(line)
+            except ValidationError as error:
+                raise _unreadable(f"{path}, line {number}", first_mistake(error)) from error
+            tasks[task.id] = task
+        return tasks
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:
@@ -245,3 +258,7 @@ class ReasoningGymCatalog:
 
     def _refuse(self, task_id: str, why: str) -> NoReturn:
         raise unknown_task("reasoning_gym", task_id, why)
+
+
+def _unreadable(place: str, why: str | None) -> ServiceError:
+    return ServiceError(ErrorCode.TASK_INVALID, f"{place} cannot be read: {why}")

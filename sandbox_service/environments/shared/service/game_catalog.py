@@ -7,7 +7,6 @@ optionally, ``max_steps``. The order of the lines is the order of the tasks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.shared.box.game_actions import ACT, ACT_TOOL
 from sandbox_service.environments.shared.service.catalog_errors import unknown_split, unknown_task
 from sandbox_service.errors import ServiceError
+from sandbox_settings import first_mistake
 
 if TYPE_CHECKING:
     from sandbox_service.environments.base import Provisions
@@ -153,6 +153,7 @@ def read_tasks(data: Path) -> Iterable[GameTask]:
         raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error.strerror}") from error
     for number, line in enumerate(lines, start=1):
         try:
-            yield GameTask.model_validate(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            raise ServiceError(ErrorCode.TASK_INVALID, f"{path}, line {number}: {error}") from error
+            yield GameTask.model_validate_json(line)
+        except ValidationError as error:
+            detail = f"{path}, line {number}: {first_mistake(error)}"
+            raise ServiceError(ErrorCode.TASK_INVALID, detail) from error

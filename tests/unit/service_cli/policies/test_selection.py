@@ -28,6 +28,13 @@ def test_a_script_and_its_file_belong_together(tmp_path: Path) -> None:
             make_policy(choice, "echo", CONFIG)
 
 
+def test_a_line_of_a_script_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_text('{"task_id": "t", "messages": []}\n{"task_id": 3, "messages": []}\n')
+    with pytest.raises(PolicyRunError, match=r"line 2: task_id: input should be a valid string$"):
+        make_policy(PolicyChoice("script", file), "echo", CONFIG)
+
+
 def test_an_unknown_word_is_refused_and_those_there_are_named() -> None:
     with pytest.raises(PolicyRunError, match=r"unknown policy 'clever'; expected one of: reference, random"):
         make_policy(PolicyChoice("clever"), "echo", CONFIG)

@@ -67,7 +67,7 @@ def test_the_reward_is_composed_as_in_training_or_unknown(tmp_path):
 
 
 def test_a_file_that_is_no_run_of_a_policy_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"episodes\.jsonl does not hold the episodes of a policy"):
+    with pytest.raises(DataError, match=r"episodes\.jsonl does not hold the episodes of a policy: [^\n]+$"):
         outcomes(tmp_path, "{}")
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -186,6 +187,20 @@ def test_files_of_earlier_versions_are_read():
     (task,) = result.tasks
     assert (result.step, result.success_rate, result.failures) == (290, 0.5, 1)
     assert (task.totals, task.causes, task.environment) == (None, {}, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("some notes", "not an evaluation: invalid JSON: .*"),
+        ("3", "not an evaluation: should be a table or object"),
+        ('{"step": 1, "when": "later"}', "not an evaluation: when: 'later' is not one of: .*"),
+    ],
+)
+def test_what_is_no_evaluation_is_refused_in_plain_words(line, why):
+    with pytest.raises(DataError) as caught:
+        EvaluationResult.from_json(line)
+    assert re.fullmatch(why, str(caught.value))
 
 
 def test_cost_is_summed_over_the_scored_episodes_of_a_task():

@@ -258,7 +258,7 @@ BAD = [
     ({"prompt": "?", "completion": ""}, "completion: is empty"),
     ({"prompt": "?", "completion": "4", "label": None}, "label: is null"),
     ({"prompt": "?", "completion": "4", "label": "perhaps"}, "label: input should be a valid boolean"),
-    ({"spec": {}, "trajectories": []}, "spec.index: Field required"),
+    ({"spec": {}, "trajectories": []}, "spec.index: field required"),
 ]
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
+from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import FunctionSchema, Tool
+from trainer.recorded.bad_rows import RowError
 from trainer.recorded.run_rows import read_group_row
 from trainer.recorded.types import RecordedEpisode, RowOrigin
 from trainer.types import (
@@ -91,6 +93,19 @@ def test_turns_before_a_change_of_the_tools_are_learned_with_the_former_tools_on
 def test_a_session_that_ended_without_a_turn_is_no_record() -> None:
     frames = (PromptFrame(0, 0), PromptFrame(2, 2), PromptFrame(3, 3))
     assert [len(said(each)) for each in records(frames, "user", "assistant", "user", "user")] == [2]
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"trajectories": []}, "spec: field required"),
+        ({"spec": 3, "trajectories": []}, "spec: should be a table or object"),
+    ],
+)
+def test_a_row_that_is_no_group_is_refused_in_plain_words(row: JsonObject, why: str) -> None:
+    with pytest.raises(RowError) as caught:
+        read_group_row(row, RowOrigin("trajectories.jsonl", 1))
+    assert str(caught.value) == why
 
 
 def test_rewards_are_in_the_order_of_the_messages() -> None:

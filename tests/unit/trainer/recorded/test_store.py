@@ -1,3 +1,5 @@
+import re
+
 import httpx
 import pytest
 
@@ -6,7 +8,7 @@ from sandbox_contract.base import JsonObject
 from sandbox_contract.inspection import Event, InstanceTrajectory
 from tests.fakes.recorded import message
 from trainer.errors import DataError, ServiceUnavailable
-from trainer.recorded.bad_rows import UnplayedError
+from trainer.recorded.bad_rows import RowError, UnplayedError
 from trainer.recorded.store import recorded_instance, stored_trajectories
 from trainer.recorded.types import RowOrigin
 
@@ -125,6 +127,23 @@ def test_a_session_that_a_counterparts_step_brings_begins_with_its_answer() -> N
 def test_an_instance_without_steps_is_unplayed() -> None:
     with pytest.raises(UnplayedError):
         recorded_instance(trajectory(EVENTS[0]), ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({**ASKED, "tools": [{"type": "function"}]}, "a recorded tool is invalid: function: field required"),
+        (
+            {"observation": {"messages": [{"role": "cook"}]}},
+            "a recorded message is invalid: role: 'cook' is not one of: .*",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_an_error_of_the_row(result: JsonObject, why: str) -> None:
+    opening = Event(sequence=0, operation="create", at=0, result=result)
+    with pytest.raises(RowError) as caught:
+        recorded_instance(trajectory(opening, EVENTS[1]), ORIGIN)
+    assert re.fullmatch(why, str(caught.value))
 
 
 def test_named_instances_are_read_and_an_unknown_one_is_named() -> None:

@@ -71,7 +71,7 @@ def test_a_note_names_every_output(tmp_path) -> None:
     with pytest.raises(ConfigError, match="2 outputs, and its note names 1"):
         RewardModel.load(folder)
     (folder / "reward_model.json").write_text(json.dumps(note | {"surprise": 1}))
-    with pytest.raises(ConfigError, match="does not describe a reward model"):
+    with pytest.raises(ConfigError, match=r"not describe a reward model: surprise: there is no such field$"):
         RewardModel.load(folder)
 
 

@@ -122,8 +122,17 @@ def test_an_id_of_no_task_is_refused_with_what_is_wrong(folder: Path, task_id: s
 
 def test_prepared_data_that_cannot_be_read_is_an_error_with_its_path(folder: Path) -> None:
     (folder / "data" / "datasets.json").write_text("{}")
-    with pytest.raises(ServiceError, match=r"datasets\.json cannot be read"):
+    with pytest.raises(ServiceError, match=r"datasets\.json cannot be read: datasets: field required$"):
         catalog(folder).describe()
+
+
+def test_a_prepared_task_that_cannot_be_read_is_an_error_with_its_line(folder: Path) -> None:
+    tasks = folder / "data" / "tasks.jsonl"
+    first, *_ = tasks.read_text().splitlines()
+    tasks.write_text(f'{first}\n{{"id": 3}}\n')
+    why = r"tasks\.jsonl, line 2 cannot be read: id: input should be a valid string$"
+    with pytest.raises(ServiceError, match=why):
+        catalog(folder).task_ids("test")
 
 
 def test_line_separators_of_unicode_do_not_end_a_prepared_task(folder: Path) -> None:

@@ -81,12 +81,19 @@ def test_unknown_names_have_their_codes(catalog):
     assert caught.value.code is ErrorCode.UNKNOWN_TASK
 
 
-@pytest.mark.parametrize("line", ["{", '{"id": "a"}', '{"id": "a", "category": "c", "splits": [], "x": 1}'])
-def test_a_line_that_does_not_fit_is_named(tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "invalid JSON: .*"),
+        ('{"id": "a"}', "category: field required"),
+        ('{"id": "a", "category": "c", "splits": [], "x": 1}', "x: there is no such field"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(tmp_path, line, why):
     (tmp_path / TASKS_FILE).write_text(json.dumps(LINES[0]) + "\n" + line + "\n")
     catalog = GameCatalog(SPEC, FACTS, partial(read_tasks, tmp_path))
     for _ in range(2):
-        with pytest.raises(ServiceError, match=r"tasks.jsonl, line 2"):
+        with pytest.raises(ServiceError, match=rf"tasks.jsonl, line 2: {why}$"):
             catalog.task_ids("train")
 
 
