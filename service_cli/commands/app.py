@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from importlib import import_module
 
 import typer
 
@@ -11,25 +12,26 @@ from local_processes.full_disks import explaining_full_disks
 from sandbox_plugins import remember_folder
 from sandbox_service.telemetry import configure_logging
 
-from . import (
-    adapter,
-    bench,
-    demo,
-    doctor,
-    drain,
-    envs,
-    images,
-    keys,
-    mcp,
-    node,
-    node_env,
-    plugins,
-    run,
-    serve,
-    status,
-    trajectories,
+from .terminal import fail, failing_in_the_shell
+
+_COMMANDS = (
+    "serve",
+    "status",
+    "run",
+    "demo",
+    "doctor",
+    "drain",
+    "bench",
+    "node",
+    "node-env",
+    "plugins",
+    "mcp",
 )
-from .terminal import fail
+"""Each is a function in a module of its name."""
+_GROUPS = ("adapter", "envs", "images", "keys", "trajectories")
+"""Each has a module whose ``build`` returns its commands."""
+_IN_THE_SHELL = "node-env"
+"""The command whose output a shell evaluates."""
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
@@ -55,8 +57,8 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 
-def build_cli() -> typer.Typer:
-    """Build the commands; importing this module has no effect."""
+def build_cli(only: str | None = None) -> typer.Typer:
+    """Build the commands; ``only`` names the one that is called, so that no other one's imports take time."""
     cli = typer.Typer(
         name="sandbox-service",
         help=_HELP,
@@ -65,30 +67,28 @@ def build_cli() -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    cli.command("serve")(serve.serve)
-    cli.command("status")(status.status)
-    cli.command("run")(run.run)
-    cli.command("demo")(demo.demo)
-    cli.command("doctor")(doctor.doctor)
-    cli.command("drain")(drain.drain)
-    cli.command("bench")(bench.bench)
-    cli.command("node")(node.node)
-    cli.command(node_env.NAME)(node_env.node_env)
-    cli.command("plugins")(plugins.plugins)
-    cli.command("mcp")(mcp.mcp)
-    cli.add_typer(adapter.build(), name="adapter")
-    cli.add_typer(envs.build(), name="envs")
-    cli.add_typer(images.build(), name="images")
-    cli.add_typer(keys.build(), name="keys")
-    cli.add_typer(trajectories.build(), name="trajectories")
+    # With a callback, a single command keeps its name.
+    cli.callback()(_root)
+    known = (*_COMMANDS, *_GROUPS)
+    for name in (only,) if only in known else known:
+        word = name.replace("-", "_")
+        module = import_module(f".{word}", __package__)
+        if name in _GROUPS:
+            cli.add_typer(module.build(), name=name)
+        else:
+            cli.command(name)(getattr(module, word))
     return cli
+
+
+def _root() -> None: ...
 
 
 def main() -> None:
     """Run the command line; warnings of the service's parts go to standard error."""
     configure_logging("warning")
     remember_folder()
+    called = sys.argv[1] if sys.argv[1:] else None
     # Around all of it, since wrong usage ends the program before the command begins.
-    ending = node_env.failing_in_the_shell() if sys.argv[1:2] == [node_env.NAME] else nullcontext()
+    ending = failing_in_the_shell() if called == _IN_THE_SHELL else nullcontext()
     with ending, explaining_full_disks(lambda sentence: fail(sentence).exit_code):
-        build_cli()()
+        build_cli(called)()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +14,6 @@ from sandbox_service.config.reading import read_config
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results
-
-NAME = "node-env"
 
 _REACH_OF_ONE_NODE = "Ray keeps to loopback: no other node can join (for several nodes: --cluster)"
 _REACH_OF_A_CLUSTER = (
@@ -87,17 +83,3 @@ def _keep_private(folder: Path) -> None:
             "Name a new or empty folder"
         )
     folder.chmod(0o700)
-
-
-@contextmanager
-def failing_in_the_shell() -> Iterator[None]:
-    """Print ``false`` if the program within ends with a failure, also of wrong usage.
-
-    Of ``eval "$(...)"`` a shell sees the text alone, and no exit code. Raises what the program raises.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, SystemExit) or error.code:
-            results().print("false")
-        raise

@@ -104,3 +104,17 @@ def explained() -> Iterator[None]:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
     except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error
+
+
+@contextmanager
+def failing_in_the_shell() -> Iterator[None]:
+    """Print ``false`` if the program within ends with a failure, also of wrong usage.
+
+    Of ``eval "$(...)"`` a shell sees the text alone, and no exit code. Raises what the program raises.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code:
+            results().print("false")
+        raise

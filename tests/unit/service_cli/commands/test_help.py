@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -31,6 +33,23 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "status",
         "trajectories",
     }
+
+
+@pytest.mark.parametrize("name", [name.split()[1] for name in commands() if name.count(" ") == 1])
+def test_a_command_that_is_called_is_the_same_without_the_others(name: str) -> None:
+    alone = all_commands("sandbox-service", build_cli(name))
+    whole = {of: command for of, command in commands().items() if of.split()[1:2] == [name]}
+    assert {of: command.help for of, command in alone.items() if " " in of} == {
+        of: command.help for of, command in whole.items()
+    }
+
+
+def test_a_command_does_not_load_what_only_others_need() -> None:
+    loads = (
+        "import sys; from service_cli.commands.app import build_cli; build_cli('keys'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
+    assert not {"fastapi", "sqlalchemy", "docker", "ray"} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("name", [name for name in commands() if " " in name])
