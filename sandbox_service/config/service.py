@@ -129,7 +129,7 @@ class SandboxConfig(Branch):
     kind: Literal["auto", "docker", "gvisor", "process"] = "auto"
     """``auto`` is docker if an engine answers, else gvisor if ``runsc`` is installed, otherwise process."""
     docker_runtime: str | None = None
-    """Runtime of containers: runc, runsc, kata; by default the engine's; with ``auto`` gVisor if ready."""
+    """Runtime of containers, such as runc, runsc; by default the engine's; with ``auto`` gVisor if ready."""
     docker_host: str | None = None
     """Address of the engine; by default that of the environment variables, or the default socket."""
     runsc: str | None = None

@@ -143,7 +143,7 @@ class ContainerChoices:
     """Choices of an operator for all containers."""
 
     runtime: str | None = None
-    """runc, runsc or kata; None for the engine's default."""
+    """A runtime of the engine; None for its default."""
     image_prefix: str = ""
     """Registry and path before image names."""
     agent_packages: Mapping[str, Path] = field(default_factory=dict)

@@ -26,7 +26,7 @@ import requests.exceptions
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, TrialTimeoutError
 
-from .engine_runtimes import gvisor_runtimes
+from .engine_runtimes import gvisor_runtimes, kata_runtimes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,8 @@ class EngineInfo:
     """CPU cores of its machine; None when the engine does not report them."""
     gvisor: Mapping[str, bool | None] = field(default_factory=dict)
     """The runtimes that are gVisor, and whether boxes can make their sockets there; None when unknown."""
+    kata: frozenset[str] = frozenset()
+    """The runtimes that are Kata Containers, in which boxes cannot be reached."""
     unbounded: tuple[str, ...] = ()
     """Resources of boxes that the engine does not bound: it drops such limits, and its answer says so."""
 
@@ -142,6 +144,7 @@ class DockerEngine:
                 data_root=str(info.get("DockerRootDir", "")),
                 cores=info.get("NCPU") or None,
                 gvisor=gvisor_runtimes(info.get("Runtimes") or {}),
+                kata=kata_runtimes(info.get("Runtimes") or {}),
                 unbounded=tuple(name for name, flag in _LIMITS.items() if info.get(flag) is False),
             )
 

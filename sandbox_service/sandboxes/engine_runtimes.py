@@ -1,7 +1,8 @@
 """Container runtimes of an engine: which of them are gVisor, and which one boxes are started with.
 
 gVisor lets a box make its socket in a folder of the host with one of its flags only, and with some engines it
-starts a box without network with another one only, so an operator should register it with both.
+starts a box without network with another one only, so an operator should register it with both. A box of Kata
+Containers has a kernel of its own, and no process of the host can connect to a unix socket of another kernel.
 """
 
 from __future__ import annotations
@@ -38,15 +39,24 @@ def gvisor_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, bool |
         if "path" in runtime
         else None
         for name, runtime in listed.items()
-        if "runsc" in PurePath(str(runtime.get("path") or runtime.get("runtimeType") or name)).name
+        if "runsc" in _program(name, runtime)
     }
+
+
+def kata_runtimes(listed: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Return the runtimes that are Kata Containers, whose boxes cannot be reached, from the same list."""
+    return frozenset(name for name, runtime in listed.items() if "kata" in _program(name, runtime))
+
+
+def _program(name: str, runtime: Mapping[str, Any]) -> str:
+    return PurePath(str(runtime.get("path") or runtime.get("runtimeType") or name)).name
 
 
 def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
     """Return the runtime of boxes, None for the engine's default: ``auto`` takes gVisor where it is ready.
 
-    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the configured one, or has it in a way
-    in which boxes cannot run.
+    Raises ServiceError(SANDBOX_FAILED) when the engine lacks the configured one, or when boxes cannot run in
+    the one that would be used; the text says what is wrong, and after a semicolon what to do.
     """
     wanted = config.docker_runtime
     if wanted is not None and wanted not in facts.runtimes:
@@ -58,6 +68,12 @@ def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
         detail = (
             f"the Docker runtime {used} is gVisor without the flag by which boxes make their sockets; "
             f"register it with: {REGISTER_COMMAND}; then restart the engine"
+        )
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+    if used in facts.kata:
+        detail = (
+            f"the Docker runtime {used} is Kata, through whose kernel the service cannot connect to a box's "
+            "socket; set sandbox.docker_runtime to another runtime of the engine, such as runc or gVisor"
         )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     if wanted is not None or config.kind != "auto" or facts.default_runtime in facts.gvisor:

@@ -100,7 +100,7 @@ class ContainerRequest:
     agent_packages: Mapping[str, str] = field(default_factory=dict)
     """Folders of the host by the names under which they are mounted read-only below BOX_AGENTS."""
     runtime: str | None = None
-    """runc, runsc or kata; None for the engine's default."""
+    """A runtime of the engine; None for its default."""
     gvisor: bool = False
     """Whether that runtime is gVisor."""
     socket_group: int | None = None

@@ -109,8 +109,8 @@ def _runtime(config: ServiceConfig, facts: EngineInfo) -> MachineFinding:
     try:
         runtime = chosen_runtime(config.sandbox, facts)
     except ServiceError as error:
-        fix = f"register it with: {REGISTER_COMMAND}; then restart the engine"
-        return problem("engine", "runtime", error.detail, fix, "runsc")
+        found, _, fix = error.detail.partition("; ")
+        return problem("engine", "runtime", found, fix, "runsc")
     used = f"uses {runtime or facts.default_runtime}, has {known}"
     if runs_in_gvisor(runtime, facts) or True in facts.gvisor.values():
         return ok("engine", "runtime", used, "runsc")

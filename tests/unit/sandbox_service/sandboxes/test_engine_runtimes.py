@@ -7,7 +7,12 @@ import pytest
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import EngineInfo
-from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, gvisor_runtimes, runs_in_gvisor
+from sandbox_service.sandboxes.engine_runtimes import (
+    chosen_runtime,
+    gvisor_runtimes,
+    kata_runtimes,
+    runs_in_gvisor,
+)
 
 RUNTIMES = {
     "runc": {"path": "runc"},
@@ -38,8 +43,8 @@ def test_auto_takes_gvisor_where_it_is_ready():
 def test_docker_that_is_configured_has_the_runtime_that_is_configured():
     assert chosen_runtime(SandboxConfig(kind="docker"), FACTS) is None
     assert chosen_runtime(SandboxConfig(docker_runtime="runc"), FACTS) == "runc"
-    with pytest.raises(ServiceError, match="unknown Docker runtime 'kata'"):
-        chosen_runtime(SandboxConfig(docker_runtime="kata"), FACTS)
+    with pytest.raises(ServiceError, match="unknown Docker runtime 'crun'"):
+        chosen_runtime(SandboxConfig(docker_runtime="crun"), FACTS)
 
 
 def test_gvisor_without_the_flag_is_an_error_that_says_how_to_register_it():
@@ -49,6 +54,30 @@ def test_gvisor_without_the_flag_is_an_error_that_says_how_to_register_it():
     ):
         with pytest.raises(ServiceError, match="runsc install -- --host-uds=create --network=none"):
             chosen_runtime(config, facts)
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        {"path": "/opt/kata/bin/kata-runtime"},
+        {"path": "/usr/local/bin/containerd-shim-kata-v2"},
+        {"runtimeType": "io.containerd.kata.v2"},
+    ],
+)
+def test_kata_is_refused_since_the_sockets_of_its_boxes_cannot_be_reached(runtime):
+    listed = {**RUNTIMES, "machines": runtime}
+    facts = replace(FACTS, runtimes=frozenset(listed), kata=kata_runtimes(listed))
+    assert chosen_runtime(SandboxConfig(kind="docker"), facts) is None
+    for config, used in (
+        (SandboxConfig(docker_runtime="machines"), facts),
+        (SandboxConfig(kind="docker"), replace(facts, default_runtime="machines")),
+    ):
+        with pytest.raises(ServiceError, match=r"machines is Kata.*; set sandbox.docker_runtime"):
+            chosen_runtime(config, used)
+
+
+def test_another_program_in_a_folder_of_kata_is_not_kata():
+    assert kata_runtimes({"runc": {"path": "/opt/kata/bin/runc"}}) == frozenset()
 
 
 def test_an_engine_whose_default_is_gvisor_is_left_at_it():

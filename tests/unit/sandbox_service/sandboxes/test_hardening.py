@@ -105,7 +105,7 @@ def test_what_leaks_about_the_host_is_masked_on_top_of_the_engines_own_list():
     assert {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} <= protected
 
 
-@pytest.mark.parametrize("runtime", ["runsc", "kata"])
+@pytest.mark.parametrize("runtime", ["runsc", "crun"])
 def test_the_runtime_is_a_setting(runtime):
     assert host(runtime=runtime)["Runtime"] == runtime
     assert "Runtime" not in host()

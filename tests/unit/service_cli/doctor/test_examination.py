@@ -83,7 +83,11 @@ FAULTS = {
         [], "engine: users", Status.WARNING, "userns-remap",
     ),
     "a runtime that the engine lacks": (
-        FakeMachine(), ["sandbox.docker_runtime=kata"], "engine: runtime", Status.PROBLEM, "register kata",
+        FakeMachine(), ["sandbox.docker_runtime=crun"], "engine: runtime", Status.PROBLEM, "register crun",
+    ),
+    "a runtime whose boxes cannot be reached": (
+        FakeMachine(engine_facts=replace(ENGINE, runtimes=ENGINE.runtimes | {"vm"}, kata=frozenset({"vm"}))),
+        ["sandbox.docker_runtime=vm"], "engine: runtime", Status.PROBLEM, "another runtime of the engine",
     ),
     "a runtime in which boxes cannot make their sockets": (
         FakeMachine(engine_facts=replace(ENGINE, gvisor={"runsc": False})),
