@@ -26,7 +26,7 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from sandbox_client.async_client import AsyncSandboxClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sandbox_contract.agent_runs import RunAgentResult
 
@@ -155,7 +155,7 @@ class HarborEnvironment(BaseEnvironment):  # type: ignore[misc]
         await self._unpack(archive, str(target.parent))
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Write the content of a local folder into a folder of the box.
+        """Write the content of a local folder into a folder of the box, whose own mode stays.
 
         Raises NotADirectoryError where there is no such folder.
         """
@@ -232,19 +232,22 @@ def _archive_name() -> str:
 def _packed_file(source: Path, name: str) -> bytes:
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
-    return _packed(source, name, follow=True)
+    return _packed({name: source}, follow=True)
 
 
 def _packed_folder(source: Path) -> bytes:
     if not source.is_dir():
         raise NotADirectoryError(f"there is no folder {source}")
-    return _packed(source, ".", follow=False)
+    # Without an entry for the folder itself: tar would set mode and time of the target, which may be another
+    # user's.
+    return _packed({f"./{child.name}": child for child in sorted(source.iterdir())}, follow=False)
 
 
-def _packed(source: Path, name: str, *, follow: bool) -> bytes:
+def _packed(sources: Mapping[str, Path], *, follow: bool) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", dereference=follow) as archive:
-        archive.add(source, name)
+        for name, source in sources.items():
+            archive.add(source, name)
     return buffer.getvalue()
 
 

@@ -66,6 +66,14 @@ async def transfers(box: HarborEnvironment, folder: Path) -> None:
     program.chmod(0o755)
     await box.upload_dir(source, "/app/deep/copy")
     assert (await box.exec("/app/deep/copy/inner/program")).stdout == "ran\n"
+    await box.exec("mkdir -m 711 /app/kept")
+    await box.upload_dir(source, "/app/kept")
+    assert (await box.exec("stat -c %a /app/kept; /app/kept/inner/program")).stdout == "711\nran\n"
+    await box.upload_dir(source / "inner", "/tmp")
+    assert (await box.exec("/tmp/program")).stdout == "ran\n"
+    (folder / "empty").mkdir()
+    await box.upload_dir(folder / "empty", "/app/empty")
+    assert await box.is_dir("/app/empty")
     await box.upload_file(program, "/tests/other name")
     assert (await box.exec("'/tests/other name'")).stdout == "ran\n"
     await box.exec("ln -s /etc/passwd /app/deep/out; ln -s inner/program /app/deep/copy/link")
