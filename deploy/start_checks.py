@@ -82,7 +82,7 @@ def check_tracing(config: ServiceConfig) -> None:
 
 def check_tls(config: ServiceConfig) -> None:
     """Raise NotReadyError if the files of TLS between nodes cannot be read or do not belong together."""
-    from sandbox_service.supervisor.certificates import valid_until
+    from sandbox_service.supervisor.certificates import end_of
 
     tls = tls_files(config.fleet)
     if tls is None:
@@ -93,7 +93,7 @@ def check_tls(config: ServiceConfig) -> None:
         except OSError as error:
             raise NotReadyError(f"TLS between nodes: {path} cannot be read: {error.strerror}") from error
     try:
-        valid_until(tls)
+        end_of(tls)
     except ssl.SSLError as error:
         names = "fleet.tls_certificate, tls_key and tls_authority"
         raise NotReadyError(f"{names} are no valid PEM files that belong together: {error}") from error

@@ -13,6 +13,8 @@ import asyncio
 import os
 import ssl
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.telemetry import get_logger
@@ -32,6 +34,21 @@ _MOST_FLIGHTS = 8
 logger = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateEnd:
+    """The end of the first certificate to end of those that the other end of a connection checks."""
+
+    at: float
+    """Unix time."""
+    file: str
+    """The file that has to be renewed by then."""
+
+    @property
+    def days_left(self) -> float:
+        """Days until then, which are negative after it."""
+        return round((self.at - time.time()) / 86_400, 1)
+
+
 class Certificates:
     """The TLS context of one end, which follows its files. Belongs to one event loop."""
 
@@ -41,7 +58,7 @@ class Certificates:
         self._server = server
         self._loaded = self._stamp()
         self._refused: object = None
-        self._valid_until = valid_until(files)
+        self._end = end_of(files)
         self._warned_at = 0.0
         self.context = files.context(server=server)
 
@@ -65,7 +82,7 @@ class Certificates:
 
     def _load(self, stamp: object) -> None:
         # In a context of their own first: one that refuses a key has already dropped the former.
-        ends_at = valid_until(self._files)
+        end = end_of(self._files)
         if self._stamp() != stamp:
             return  # replaced meanwhile: the next look finds them complete
         self.context.load_cert_chain(self._files.certificate, self._files.key)
@@ -74,9 +91,9 @@ class Certificates:
             raise ssl.SSLError(
                 "the key is of another kind than the former one; restart the process to use it"
             )
-        self._loaded, self._refused, self._valid_until = stamp, None, ends_at
+        self._loaded, self._refused, self._end = stamp, None, end
         self._warned_at = 0.0
-        logger.info("certificate_renewed", file=self._files.certificate, days_left=self._days_left())
+        logger.info("certificate_renewed", file=self._files.certificate, days_left=end.days_left)
 
     def _shows_files(self) -> bool:
         """Return whether new connections get the certificate in the files, and not the former one."""
@@ -101,28 +118,44 @@ class Certificates:
         self._refused = stamp
 
     def _warn_of_expiry(self) -> None:
-        left, now = self._valid_until - time.time(), time.monotonic()
+        left, now = self._end.at - time.time(), time.monotonic()
         if left < EXPIRY_WARNING_S and (not self._warned_at or now - self._warned_at > _WARNINGS_GAP_S):
             self._warned_at = now
-            logger.warning("certificate_expires", file=self._files.certificate, days_left=self._days_left())
-
-    def _days_left(self) -> float:
-        return round((self._valid_until - time.time()) / 86_400, 1)
+            logger.warning("certificate_expires", file=self._end.file, days_left=self._end.days_left)
 
     def _stamp(self) -> object:
         paths = (self._files.certificate, self._files.key, self._files.authority)
         return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in map(os.stat, paths))
 
 
-def valid_until(files: TlsFiles) -> float:
-    """Return the Unix time at which the certificate ends, after a handshake with itself.
+def end_of(files: TlsFiles) -> CertificateEnd:
+    """Return the end of the certificate or of an authority above it, after a handshake with itself.
 
-    Raises ssl.SSLError if the authority did not sign it, if it has ended, or if the key is another's.
+    Of several authorities of one name, such as the former and the next one, the last to end counts. Raises
+    ssl.SSLError if the authority did not sign the certificate, if one has ended, or if the key is another's.
     """
     _, client = _shaken(files.context(server=True), files.context(server=False))
-    certificate = client.getpeercert()
+    certificate: Mapping[str, object] | None = client.getpeercert()
     if certificate is None:
         raise ssl.SSLError("the handshake showed no certificate")
+    found = CertificateEnd(_ends_at(certificate), files.certificate)
+    above = [(file, each) for file in (files.authority, files.certificate) for each in _authorities_in(file)]
+    issuer, seen = certificate["issuer"], set[object]()
+    while issuer not in seen and (named := [entry for entry in above if entry[1]["subject"] == issuer]):
+        seen.add(issuer)
+        file, authority = max(named, key=lambda entry: _ends_at(entry[1]))
+        found = min(found, CertificateEnd(_ends_at(authority), file), key=lambda end: end.at)
+        issuer = authority["issuer"]
+    return found
+
+
+def _authorities_in(file: str) -> Sequence[Mapping[str, object]]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(file)
+    return context.get_ca_certs()
+
+
+def _ends_at(certificate: Mapping[str, object]) -> float:
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 

@@ -11,10 +11,10 @@ import pytest
 from sandbox_service.stream.address import TcpAddress
 from sandbox_service.stream.connection import MultiplexedClient
 from sandbox_service.stream.server import StreamServer
-from sandbox_service.supervisor.certificates import Certificates, valid_until
+from sandbox_service.supervisor.certificates import Certificates, end_of
 from sandbox_service.supervisor.options import TlsFiles
 from sandbox_service.wire.frames import Frame, Op
-from tests.harness.certificates import EC, RSA, certificates_in
+from tests.harness.certificates import EC, RSA, certificates_in, renew_authority, signed_certificates_in
 
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
 
@@ -185,10 +185,35 @@ async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(
     assert logged(caplog, "certificate_expires") == warnings
 
 
+@pytest.mark.parametrize("is_chained", [True, False], ids=["intermediate", "authority"])
+def test_the_end_of_an_authority_is_warned_of_with_its_file(
+    tmp_path: Path, is_chained: bool, caplog: pytest.LogCaptureFixture
+):
+    files = signed_certificates_in(
+        tmp_path, authority_days=90 if is_chained else 2, intermediate_days=2 if is_chained else 90
+    )
+    with caplog.at_level(logging.WARNING):
+        Certificates(files, server=True).renew()
+    (found,) = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    assert found["event"] == "certificate_expires"
+    assert found["file"] == (files.certificate if is_chained else files.authority)
+    assert 1 < found["days_left"] <= 2
+
+
+def test_an_authority_that_was_renewed_under_its_name_is_not_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    files = signed_certificates_in(tmp_path, authority_days=2, intermediate_days=90)
+    renew_authority(files, days=90)
+    with caplog.at_level(logging.WARNING):
+        Certificates(files, server=True).renew()
+    assert logged(caplog, "certificate_expires") == 0
+
+
 def test_a_certificate_that_the_authority_did_not_sign_is_refused(tmp_path: Path):
     ours, theirs = (certificates_in(folder_in(tmp_path, name)) for name in ("ours", "theirs"))
     with pytest.raises(ssl.SSLError):
-        valid_until(TlsFiles(ours.certificate, ours.key, theirs.authority))
+        end_of(TlsFiles(ours.certificate, ours.key, theirs.authority))
 
 
 class OldFiles(TlsFiles):
@@ -203,10 +228,10 @@ class OldFiles(TlsFiles):
 def test_certificates_are_loaded_where_there_is_tls_1_2_only(tmp_path: Path):
     files = certificates_in(tmp_path)
     old = OldFiles(files.certificate, files.key, files.authority)
-    assert valid_until(old) == valid_until(files) > 0
+    assert end_of(old) == end_of(files)
     others = certificates_in(folder_in(tmp_path, "others"))
     with pytest.raises(ssl.SSLError):
-        valid_until(OldFiles(files.certificate, files.key, others.authority))
+        end_of(OldFiles(files.certificate, files.key, others.authority))
 
 
 class OddFiles(TlsFiles):
