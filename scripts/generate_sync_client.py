@@ -57,9 +57,7 @@ CLIENT = Pair(
             "    own client.\n"
             "    A create that Ctrl-C interrupts may leave an instance, which its lease ends.\n    "
         ),
-        "Release what cancelled creates have made, within a bound, and close the connections.": (
-            "Close the connections."
-        ),
+        "Release what cancelled and failed creates have made,": "Release what failed creates have made,",
         "[page async for page in self.trajectory_pages(instance_id)]": (
             "list(self.trajectory_pages(instance_id))"
         ),

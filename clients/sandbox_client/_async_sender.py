@@ -1,4 +1,4 @@
-"""Sending of calls from one event loop: slots, attempts, waits, and the undoing of cancelled creates.
+"""Sending of calls from one event loop: slots, attempts, waits, and the undoing of lost creates.
 
 Calls are bounded by slots, not by connections: whatever is over the bound waits here and costs nothing.
 Requests go straight to the transport: httpx's own client and pool cost more than the service does once calls
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import time
@@ -18,11 +19,10 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from sandbox_contract.problems import ErrorCode
-
 from ._calls import Lane, probe, release_instance
+from ._undoing import UNDO_S, may_have_acted
 from ._wire import transport_error
-from .errors import InvalidResponse, SandboxError, TransportError
+from .errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -37,21 +37,10 @@ __all__ = ["AsyncSender"]
 
 ResultT = TypeVar("ResultT")
 
-# How long cancelled creates are sent again to find what they have made, and how long closing waits for it;
-# then the leases of their instances end them.
-_UNDO_S = 10.0
+logger = logging.getLogger("sandbox_client")
+
 # A body up to this size is buffered at once, even if the service reads nothing.
 _BUFFERED_BYTES = 32 * 2**10
-# Errors after which the service may have an instance, or make it: the connection to it broke, its answer
-# was late, its record could not be written, or the supervisor that made it is away.
-_UNDECIDED = frozenset(
-    {
-        ErrorCode.OUTCOME_UNKNOWN,
-        ErrorCode.DEADLINE_EXCEEDED,
-        ErrorCode.STORAGE_FULL,
-        ErrorCode.SUPERVISOR_UNAVAILABLE,
-    }
-)
 # What httpx and aiohttp raise where no connection came about.
 _NEVER_CONNECTED = (httpx.ConnectError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -83,14 +72,14 @@ class AsyncSender:
         self._process = os.getpid()
 
     async def aclose(self) -> None:
-        """Release what cancelled creates have made, within a bound, and close the connections.
+        """Release what cancelled and failed creates have made, within a bound, and close the connections.
 
         In a fork nothing is done: the parent's event loop waits for these connections.
         """
         if self._process != os.getpid():
             return
         if self._undoing:
-            _, late = await asyncio.wait(self._undoing, timeout=_UNDO_S)
+            _, late = await asyncio.wait(self._undoing, timeout=UNDO_S)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -131,15 +120,19 @@ class AsyncSender:
             attempts.append(asyncio.create_task(self._exchange(attempt)))
             return await asyncio.shield(attempts[-1])
 
-        # A cancelled create would leave an instance whose id its caller never gets: it is awaited and undone.
         try:
             return await self._repeat(call, see_through, self._retry)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, SandboxError):
             if attempts:
                 undoing = asyncio.create_task(self._undo(call, attempts, unclaimed))
                 self._undoing.add(undoing)
-                undoing.add_done_callback(self._undoing.discard)
+                undoing.add_done_callback(self._end_undoing)
             raise
+
+    def _end_undoing(self, undoing: asyncio.Task[None]) -> None:
+        self._undoing.discard(undoing)
+        if not undoing.cancelled() and (error := undoing.exception()) is not None:
+            logger.warning("an instance of a failed create may be left until its lease ends", exc_info=error)
 
     async def _repeat(
         self,
@@ -171,17 +164,17 @@ class AsyncSender:
         attempts: Sequence[asyncio.Task[ResultT]],
         instances_of: Callable[[ResultT], tuple[str, ...]],
     ) -> None:
-        """Release what a cancelled call has made; where its attempts did not say, ask under its key.
+        """Release what a cancelled or failed call has made; if its attempts did not say, ask under its key.
 
         A refusal of the last attempt says nothing of the earlier ones, such as one whose connection broke.
         """
         try:
             made = await attempts[-1]
         except SandboxError:
-            if not any(_may_have_acted(attempt.exception()) for attempt in attempts):
+            if not may_have_acted((attempt.exception() for attempt in attempts), _NEVER_CONNECTED):
                 return
             try:
-                made = await self._repeat(call, self._exchange, self._retry.within(_UNDO_S))
+                made = await self._repeat(call, self._exchange, self._retry.within(UNDO_S))
             except SandboxError:
                 return
         for instance_id in instances_of(made):
@@ -212,22 +205,6 @@ class AsyncSender:
         timeouts = request.extensions["timeout"]
         limit_s = timeouts["connect"] + timeouts["write"] + timeouts["read"]
         return await asyncio.wait_for(answering, limit_s)
-
-
-def _may_have_acted(error: BaseException | None) -> bool:
-    """Return whether a call may have been executed though this was its outcome."""
-    if isinstance(error, TransportError):
-        return _was_sent(error)
-    if isinstance(error, InvalidResponse):
-        return True
-    return isinstance(error, SandboxError) and error.code in _UNDECIDED
-
-
-def _was_sent(error: TransportError) -> bool:
-    """Return whether there was a connection on which the service may have read the call."""
-    # httpx-aiohttp calls every failed connection a ConnectTimeout, so that aiohttp's error behind it decides.
-    causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-    return not any(isinstance(cause, _NEVER_CONNECTED) for cause in causes)
 
 
 async def _body(response: httpx.Response) -> bytes:

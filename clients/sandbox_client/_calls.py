@@ -106,7 +106,7 @@ class ApiCall(Generic[ResultT]):
     instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
     """Return the instances that an answer names."""
     unclaimed: Callable[[ResultT], tuple[str, ...]] | None = None
-    """Those known only from the answer; released when the call was cancelled."""
+    """Those known only from the answer; released when the call was cancelled or given up."""
 
     def after(self, elapsed_s: float) -> ApiCall[ResultT]:
         """Return the call as an attempt sends it after so many seconds of attempts and waits."""

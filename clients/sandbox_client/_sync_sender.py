@@ -1,7 +1,9 @@
-"""Sending of calls from any number of threads: slots, attempts and waits."""
+"""Sending of calls from any number of threads: slots, attempts, waits, and the undoing of failed creates."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import random
 import ssl
@@ -11,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
-from ._calls import Lane, probe
+from ._calls import Lane, probe, release_instance
+from ._undoing import UNDO_S, may_have_acted
 from ._wire import transport_error
 from .errors import SandboxError
 
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 ResultT = TypeVar("ResultT")
+
+logger = logging.getLogger("sandbox_client")
+
+_NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
 class Sender:
@@ -59,6 +66,7 @@ class Sender:
             Lane.AGENT: threading.BoundedSemaphore(limits.agents),
         }
         self._transport = transport or _http_transport(limits.connections, self._wire.is_encrypted)
+        self._undoing: set[threading.Thread] = set()
         self._process = os.getpid()
 
     def _enter_process(self) -> None:
@@ -77,9 +85,16 @@ class Sender:
                 self._open(None)
 
     def close(self) -> None:
-        """Close the connections of this process; a parent's are left to it."""
-        if self._process == os.getpid():
-            self._transport.close()
+        """Release what failed creates have made, within a bound, and close the connections of this process.
+
+        A parent's are left to it.
+        """
+        if self._process != os.getpid():
+            return
+        until = time.monotonic() + UNDO_S
+        for thread in tuple(self._undoing):
+            thread.join(max(0.0, until - time.monotonic()))
+        self._transport.close()
 
     def is_ok(self, path: str) -> bool:
         """Whether the service says yes; asked once."""
@@ -99,15 +114,56 @@ class Sender:
 
     def _send(self, call: ApiCall[ResultT]) -> ResultT:
         self._enter_process()
+        if (unclaimed := call.unclaimed) is None:
+            return self._repeat(call, self._exchange, self._retry)
+        failures: list[SandboxError] = []
+
+        def note_failure(attempt: ApiCall[ResultT]) -> ResultT:
+            try:
+                return self._exchange(attempt)
+            except SandboxError as error:
+                failures.append(error)
+                raise
+
+        try:
+            return self._repeat(call, note_failure, self._retry)
+        except SandboxError:
+            if may_have_acted(failures, _NEVER_CONNECTED):
+                undoing = threading.Thread(target=self._undo, args=(call, unclaimed), daemon=True)
+                self._undoing.add(undoing)
+                undoing.start()
+            raise
+
+    def _undo(self, call: ApiCall[ResultT], instances_of: Callable[[ResultT], tuple[str, ...]]) -> None:
+        """Ask under the key of a failed call what it has made, and release that; runs in its own thread."""
+        try:
+            made = self._repeat(call, self._exchange, self._retry.within(UNDO_S))
+            for instance_id in instances_of(made):
+                with contextlib.suppress(SandboxError):
+                    self.send(release_instance(instance_id, None, UNDO_S))
+        except SandboxError:
+            pass
+        except Exception:
+            # Capture point: the caller has its error, and nothing else sees this one.
+            logger.warning("an instance of a failed create may be left until its lease ends", exc_info=True)
+        finally:
+            self._undoing.discard(threading.current_thread())
+
+    def _repeat(
+        self,
+        call: ApiCall[ResultT],
+        attempt_of: Callable[[ApiCall[ResultT]], ResultT],
+        policy: RetryPolicy,
+    ) -> ResultT:
         attempt, elapsed = 0, 0.0
-        retry = self._retry.within(call.give_up_s)
+        retry = policy.within(call.give_up_s)
         slots = self._slots[call.lane]
         while True:
             attempt += 1
             with slots:
                 started = time.monotonic()
                 try:
-                    return self._exchange(call.after(elapsed))
+                    return attempt_of(call.after(elapsed))
                 except SandboxError as error:
                     failure = error
             elapsed += time.monotonic() - started

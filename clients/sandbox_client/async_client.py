@@ -79,7 +79,7 @@ class AsyncSandboxClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Release what cancelled creates have made, within a bound, and close the connections."""
+        """Release what cancelled and failed creates have made, within a bound, and close the connections."""
         await self._sender.aclose()
 
     async def get_env_profile(

@@ -84,7 +84,7 @@ class SandboxClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Release what failed creates have made, within a bound, and close the connections."""
         self._sender.close()
 
     def get_env_profile(

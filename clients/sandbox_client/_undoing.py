@@ -1,0 +1,52 @@
+"""Failed creates that may have made an instance all the same, and the time in which it is looked for.
+
+A create that is cancelled or given up would leave an instance whose id its caller never gets, until its lease
+ends: the senders send it again under its key, and release what it has made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+
+from .errors import InvalidResponse, SandboxError, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["UNDO_S", "may_have_acted"]
+
+UNDO_S = 10.0
+"""Time within which such a create is sent again, and for which closing a client waits for it."""
+# Errors after which the service may have an instance, or make it: the connection to it broke, its answer
+# was late, its record could not be written, or the supervisor that made it is away.
+_UNDECIDED = frozenset(
+    {
+        ErrorCode.OUTCOME_UNKNOWN,
+        ErrorCode.DEADLINE_EXCEEDED,
+        ErrorCode.STORAGE_FULL,
+        ErrorCode.SUPERVISOR_UNAVAILABLE,
+    }
+)
+
+
+def may_have_acted(
+    outcomes: Iterable[BaseException | None], never_connected: tuple[type[BaseException], ...]
+) -> bool:
+    """Return whether a call may have been executed though these were the outcomes of its attempts.
+
+    ``never_connected`` are the transport's errors where no connection came about.
+    """
+    return any(_is_undecided(outcome, never_connected) for outcome in outcomes)
+
+
+def _is_undecided(error: BaseException | None, never_connected: tuple[type[BaseException], ...]) -> bool:
+    if isinstance(error, TransportError):
+        # httpx-aiohttp calls every failed connection a ConnectTimeout, so that aiohttp's error behind it
+        # decides.
+        causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+        return not any(isinstance(cause, never_connected) for cause in causes)
+    if isinstance(error, InvalidResponse):
+        return True
+    return isinstance(error, SandboxError) and error.code in _UNDECIDED
