@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from local_processes.ports import bound_port
 from local_processes.readiness import NotReadyError
@@ -75,9 +76,26 @@ def listening_failure(config: ServiceConfig, error: OSError) -> str:
 
 
 def check_tracing(config: ServiceConfig) -> None:
-    """Raise NotReadyError if traces are to be sent and OpenTelemetry is not installed."""
-    if config.telemetry.otlp_endpoint is not None and not is_installed():
+    """Raise NotReadyError if traces are to be sent to no URL, or OpenTelemetry is not installed."""
+    endpoint = config.telemetry.otlp_endpoint
+    if endpoint is None:
+        return
+    if not _is_http(endpoint):
+        # Without the value, which may hold a password.
+        raise NotReadyError(
+            "telemetry.otlp_endpoint is no URL with http:// or https:// and a host; set it to one such as "
+            "http://127.0.0.1:4318/v1/traces"
+        )
+    if not is_installed():
         raise NotReadyError(MISSING)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def check_tls(config: ServiceConfig) -> None:

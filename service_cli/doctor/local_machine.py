@@ -106,6 +106,9 @@ class LocalMachine:
     def read_disk(self, path: Path) -> DiskFacts:
         return system_files.disk(path)
 
+    def can_list(self, path: Path) -> bool:
+        return system_files.can_list(path)
+
     def read_clock(self) -> ClockFacts:
         return self._clock.facts()
 

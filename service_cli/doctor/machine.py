@@ -150,6 +150,10 @@ class ExaminedMachine(Protocol):
         """Return the facts of a path's file system."""
         ...
 
+    def can_list(self, path: Path) -> bool:
+        """Return whether a path is a folder that this user may list and enter."""
+        ...
+
     def read_clock(self) -> ClockFacts:
         """Return the facts of the clock."""
         ...

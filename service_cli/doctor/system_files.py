@@ -153,6 +153,11 @@ def disk(path: Path) -> DiskFacts:
     )
 
 
+def can_list(path: Path) -> bool:
+    """Return whether a path is a folder that this user may list and enter."""
+    return os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)  # noqa: PTH112 - as above
+
+
 def ephemeral_ports(sysctl: Path = _SYSCTL) -> range:
     """Return the ports that the kernel gives to outgoing connections."""
     try:

@@ -58,6 +58,7 @@ class FakeMachine:
     limit_facts: LimitFacts = LIMITS
     sizes: Mapping[str, NodeSize] = field(default_factory=lambda: SIZES)
     disks: Mapping[Path, DiskFacts] = field(default_factory=dict)
+    closed: frozenset[Path] = frozenset()
     clock_facts: ClockFacts = CLOCK
     environment_facts: EnvironmentFacts | ServiceError = ENVIRONMENTS
     condition: StoreCondition = CONDITION
@@ -99,6 +100,9 @@ class FakeMachine:
 
     def read_disk(self, path: Path) -> DiskFacts:
         return self.disks.get(path, DISK)
+
+    def can_list(self, path: Path) -> bool:
+        return path not in self.closed
 
     def read_clock(self) -> ClockFacts:
         return self.clock_facts

@@ -91,13 +91,32 @@ def test_settings_that_serve_accepts_are_accepted() -> None:
     [
         (["fleet.node_resource=sandbox_node"], "fleet", "set fleet.address"),
         (["agents.packages.mine=/nonexistent"], "agents", "agents.packages.mine: /nonexistent"),
+        *(
+            ([f"telemetry.otlp_endpoint={url}"], "telemetry", "http:// or https:// and a host")
+            for url in (
+                "localhost:4318",
+                "otel/v1/traces",
+                "grpc://otel:4317",
+                "http://:4318",
+                "http://[otel",
+            )
+        ),
         (
             [f"fleet.tls_{each}=/nonexistent/{each}.pem" for each in ("certificate", "key", "authority")],
             "tls",
             "/nonexistent/certificate.pem cannot be read",
         ),
     ],
-    ids=["a mark without a cluster", "packages that are not there", "TLS without files"],
+    ids=[
+        "a mark without a cluster",
+        "packages that are not there",
+        "traces without a scheme",
+        "traces by a path",
+        "traces over gRPC",
+        "traces without a host",
+        "traces to no URL",
+        "TLS without files",
+    ],
 )
 def test_settings_that_serve_refuses_are_named_with_the_reason(words, name, reason) -> None:
     reasons = LocalMachine().try_settings(read_config(None, words))

@@ -79,3 +79,10 @@ def test_ports_of_outgoing_connections_include_the_last(tmp_path) -> None:
 
 def test_the_clock_of_this_machine_runs_with_the_monotonic_one() -> None:
     assert abs(WallClock().facts().jumped_s) < 1.0
+
+
+def test_a_folder_that_is_there_can_be_listed(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    assert system_files.can_list(tmp_path)
+    assert not system_files.can_list(tmp_path / "file")
+    assert not system_files.can_list(tmp_path / "none")
