@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.provisions import GROUP
-from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
@@ -18,7 +15,6 @@ _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
     " from sandbox_service.runner.main_process.main import main; main()"
 )
-_LONGEST_SOCKET_PATH = 107
 _UIDS_OF_THE_RUNNER = 16
 """Ids at the start of a box's range that no agent gets; the first is the environment's."""
 
@@ -88,15 +84,8 @@ def interpreter_arguments(code: str, socket: str, spec: EnvironmentSpec) -> tupl
     """Return the arguments of a Python that becomes the runner of ``code``, listening at ``socket``.
 
     A world without packages of its own is imported before the runner forks. It consists of the service's
-    own modules, which may run with the runner's rights. Raises ServiceError(SANDBOX_FAILED) when the socket's
-    path is too long for the kernel.
+    own modules, which may run with the runner's rights.
     """
-    if len(os.fsencode(socket)) > _LONGEST_SOCKET_PATH:
-        detail = (
-            f"the path {socket} is longer than the {_LONGEST_SOCKET_PATH} bytes that a socket's may have; "
-            "set sandbox.state_dir to a shorter one"
-        )
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     # -I: neither the environment variables nor the working directory affect what is imported.
     ahead = (spec.world_module,) if spec.provisions is None else ()
     return ("-I", "-B", "-c", _BOOTSTRAP, code, socket, *ahead)

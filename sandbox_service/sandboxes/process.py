@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.digests import digest
-from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from .agent_packages import offered_packages
@@ -106,11 +105,7 @@ class ProcessFactory:
         # From here to the box, whose ``open`` cleans up after itself, nothing is awaited: a cancellation
         # in between would leak the range of user ids.
         uids = self.uid_ranges.take()
-        try:
-            box = self._box(host, spec, name, code, uids, on_event, on_death)
-        except ServiceError:
-            self.uid_ranges.give_back(uids)
-            raise
+        box = self._box(host, spec, name, code, uids, on_event, on_death)
         await box.open(self._start_timeout_s)
         return box
 

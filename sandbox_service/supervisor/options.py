@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
 
+_LONGEST_BASE = 20
+"""The kernel's limit of a socket's path is 107 bytes, of which names of users, fleets and supervisors take up
+to 85."""
 UNKNOWN_VERSION = "unknown"
 """Version of a checkout that is not installed, and of a process that does not say its own."""
 
@@ -137,8 +140,13 @@ CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"
 
 
 def private_dir() -> Path:
-    """Return this user's folder for sockets. Raises PermissionError if other users may enter it."""
-    path = Path(tempfile.gettempdir()) / f"sandbox-streams-{os.geteuid()}"
+    """Return this user's folder for sockets, in ``/tmp`` where the path of the temporary folder is long.
+
+    Raises PermissionError if other users may enter it.
+    """
+    base = tempfile.gettempdir()
+    short = len(os.fsencode(base)) <= _LONGEST_BASE
+    path = Path(base if short else "/tmp") / f"sandbox-streams-{os.geteuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -27,6 +27,8 @@ _CREDENTIALS = struct.Struct("=3i")
 _HANDSHAKE_S = 10.0
 _MOST_PENDING = 16
 _LEAST_TOKEN = 16
+_LONGEST_PATH = 107
+"""The kernel's limit of a socket's path."""
 
 
 class HostConnection:
@@ -181,9 +183,22 @@ def _listen(path: str) -> socket.socket:
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    _bind(listening, path)
     # The folder is private; the socket's own mode must let in the group that the folder lets in.
     os.chmod(path, 0o660)  # noqa: PTH101
     listening.listen(16)
     listening.setblocking(False)
     return listening
+
+
+def _bind(listening: socket.socket, path: str) -> None:
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        listening.bind(path)
+        return
+    # /proc/self/fd/N stands for the folder, so that the path is short however deep the folder lies.
+    folder, _, name = path.rpartition("/")
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listening.bind(f"/proc/self/fd/{descriptor}/{name}")
+    finally:
+        os.close(descriptor)

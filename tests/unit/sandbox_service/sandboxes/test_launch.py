@@ -8,7 +8,6 @@ import pytest
 
 from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
-from sandbox_service.errors import ServiceError
 from sandbox_service.runner.config import RunnerConfig as Understood
 from sandbox_service.sandboxes.launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 
@@ -62,8 +61,3 @@ def test_only_a_world_without_packages_is_imported_with_the_runners_rights(provi
     spec = dataclasses.replace(EchoCatalog.spec, provisions=provisions)
     arguments = interpreter_arguments("/opt/sandbox", "/run/sandbox/runner.sock", spec)
     assert arguments[arguments.index("/run/sandbox/runner.sock") + 1 :] == ahead
-
-
-def test_a_socket_path_that_the_kernel_does_not_take_names_the_setting_to_change():
-    with pytest.raises(ServiceError, match="state_dir"):
-        interpreter_arguments("/opt/sandbox", "/" + "x" * 107, EchoCatalog.spec)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +22,33 @@ QUICK = StreamOptions(connect_timeout_s=0.5, back_off_max_s=0.05)
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
 
 
-def test_the_folder_of_sockets_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of this process whose path is short."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        yield Path(folder)
+
+
+def test_the_folder_of_sockets_is_private(temporary: Path):
+    assert private_dir().parent == temporary
     assert private_dir().stat().st_mode & 0o077 == 0
     assert private_dir() == private_dir()
 
 
-def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_socket_is_reachable_however_long_the_path_of_the_temporary_folder_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    deep = tmp_path / ("x" * 60)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    path = SupervisorOptions(name="s0123456789", fleet="f" * 40).socket_path()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        path.unlink()
+
+
+def test_a_folder_that_others_may_enter_is_refused(temporary: Path):
     private_dir().chmod(0o755)
     with pytest.raises(PermissionError):
         private_dir()
