@@ -47,6 +47,41 @@ OF_THE_CHART = {
     "fleet.scaling.enabled": {"fleet": {"scaling": {"enabled": True}}},
 }
 """Settings that the chart makes of other values."""
+CERTIFICATES = {
+    "extraVolumes": [{"name": "certificates", "secret": {"secretName": "redis-tls"}}],
+    "extraVolumeMounts": [{"name": "certificates", "mountPath": "/srv/tls", "readOnly": True}],
+    "extraEnv": [{"name": "RAY_REDIS_CA_CERT", "value": "/srv/tls/ca.crt"}],
+}
+IN_THE_WAY = {
+    **{
+        f"a volume {name}": ({"extraVolumes": [{"name": name, "emptyDir": {}}]}, "choose another name")
+        for name in ("config", "temporary", "state", "ray-logs")
+    },
+    **{
+        f"a mount at {path}": (
+            {**CERTIFICATES, "extraVolumeMounts": [{"name": "certificates", "mountPath": path}]},
+            f"extraVolumeMounts has {path}, which is, contains or is in",
+        )
+        for path in ("/tmp", "/etc/", "/etc/sandbox-service/tls", "/var/lib/sandbox-service", "/srv/../run")
+    },
+    "a mount of no volume": ({**CERTIFICATES, "extraVolumes": []}, "certificates, which is none of extraV"),
+    "the token's variable": (
+        {"extraEnv": [{"name": "RAY_AUTH_MODE", "value": "disabled"}]},
+        "/extraEnv/0/name",
+    ),
+    "two folders of environments": (
+        {
+            "environmentsClaim": "environments",
+            "config": {**KEYS, "environments": {"packages_dir": "/srv/environments"}},
+        },
+        "set one of the two",
+    ),
+}
+"""Values that the chart's own are in the way of, and what is said of them."""
+OPENSHIFT = {
+    "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}}],
+    "ports": [{"protocol": "UDP", "port": 5353}],
+}
 ASKED = {
     "without secrets": {},
     "docker without group": {**SET, "boxes": {"kind": "docker"}},
@@ -114,6 +149,9 @@ ASKED = {
     "rolling": {**SET, "rollOnConfigChange": True},
     "rolling, changed": {**SET, "rollOnConfigChange": True, "config": {**KEYS, "pool": {"max_boxes": 4}}},
     "changed": {**SET, "config": {**KEYS, "pool": {"max_boxes": 4}}},
+    "certificates of one's own": {**SET, **CERTIFICATES},
+    "another DNS": {**SET, "networkPolicy": {"dns": [OPENSHIFT]}},
+    **{name: {**SET, **values} for name, (values, _) in IN_THE_WAY.items()},
     "numbers": {**SET, "config": {**KEYS, "deadline": {"step_s": 90.5, "agent_s": 3600}}},
     **{name: {**SET, "config": {**KEYS, **config}} for name, config in OF_THE_CHART.items()},
 }
@@ -153,6 +191,7 @@ def test_a_chart_without_secrets_has_one_error_that_names_all_of_them(rendered) 
     [
         ("docker without group", "boxes.docker.group"),
         *((name, f"config.{name} is the chart's") for name in OF_THE_CHART),
+        *((name, reason) for name, (_, reason) in IN_THE_WAY.items()),
         ("an unknown setting", "additional properties 'pol' not allowed"),
         ("a setting of the wrong type", "/config/pool/max_boxes"),
         ("an unknown kind", "'gvisor', 'docker'"),
@@ -220,6 +259,30 @@ def test_an_image_of_ones_own_is_run_as_it_is_named(rendered) -> None:
     assert 'image: "registry.example/mine:7"' in rendered["answers"]["an image of one's own"]
     release = yaml.safe_load((ROOT / "deploy/helm/training-sandbox/Chart.yaml").read_text())["appVersion"]
     assert f'image: "training-sandbox:{release}-gvisor"' in rendered["answers"]["least"]
+
+
+def test_volumes_and_variables_of_ones_own_are_in_the_pods_of_the_service(rendered) -> None:
+    documents = yaml.safe_load_all(rendered["answers"]["certificates of one's own"])
+    (service,) = [each["spec"] for each in documents if each and each["kind"] == "RayService"]
+    cluster = service["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        (container,) = pod["containers"]
+        for given, found in (
+            ("extraVolumes", pod["volumes"]),
+            ("extraVolumeMounts", container["volumeMounts"]),
+            ("extraEnv", container["env"]),
+        ):
+            assert found[-1:] == CERTIFICATES[given]
+            assert len(found) > 1
+
+
+@pytest.mark.parametrize(("values", "port"), [("least", 53), ("another DNS", 5353)])
+def test_pods_reach_dns_where_the_cluster_has_it(rendered, values, port) -> None:
+    documents = [each for each in yaml.safe_load_all(rendered["answers"][values]) if each]
+    (policy,) = [each for each in documents if each["kind"] == "NetworkPolicy"]
+    ports = {each["port"] for rule in policy["spec"]["egress"] for each in rule.get("ports", ())}
+    assert ports == {port, 5432}
 
 
 def test_autoscaling_is_set_for_ray_and_for_the_service_alike(rendered) -> None:

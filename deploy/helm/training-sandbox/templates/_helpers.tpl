@@ -1,6 +1,7 @@
 {{/* Fail for values that cannot work, and with one message that names every value which is missing. */}}
 {{- define "sandbox.check" -}}
 {{- include "sandbox.checkConfig" . -}}
+{{- include "sandbox.checkExtras" . -}}
 {{- include "sandbox.checkReplicas" .Values.sandbox -}}
 {{- include "sandbox.checkGracePeriod" .Values -}}
 {{- $missing := list -}}
@@ -40,6 +41,39 @@
 {{- end -}}
 {{- if hasKey $branch (last $parts) -}}
 {{- fail (printf "config.%s is the chart's: see boxes, sandbox and postgresql in values.yaml" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.environmentsClaim (dig "environments" "packages_dir" "" .Values.config) -}}
+{{- fail "config.environments.packages_dir would be used in place of environmentsClaim: set one of the two" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fail for volumes and mounts of the operator's that are in the way of the pods' own, or of none. */}}
+{{- define "sandbox.checkExtras" -}}
+{{- $taken := list "ray-logs" "shared-mem" -}}
+{{- range list (include "sandbox.volumes" (dict "root" . "temporary" "" "sharedMemory" "")) (include "sandbox.workerVolumes" .) -}}
+{{- range fromYamlArray . -}}
+{{- $taken = append $taken .name -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range .Values.extraVolumes -}}
+{{- if has .name $taken -}}
+{{- fail (printf "extraVolumes has %s, which is a volume of the chart or of KubeRay: choose another name" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- $own := concat (include "sandbox.volumeMounts" . | fromYamlArray) (include "sandbox.workerMounts" . | fromYamlArray) -}}
+{{- range $extra := .Values.extraVolumeMounts -}}
+{{- if not (has $extra.name $names) -}}
+{{- fail (printf "extraVolumeMounts has %s, which is none of extraVolumes" $extra.name) -}}
+{{- end -}}
+{{- $path := printf "%s/" (clean $extra.mountPath | trimSuffix "/") -}}
+{{- range $own -}}
+{{- $held := printf "%s/" (clean .mountPath) -}}
+{{- if or (hasPrefix $path $held) (hasPrefix $held $path) -}}
+{{- fail (printf "extraVolumeMounts has %s, which is, contains or is in %s, a folder of the chart: choose another path, such as one in /srv" $extra.mountPath .mountPath) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -160,6 +194,9 @@ args:
 env:
   # Ray's own niceness of 15 would put supervisors and gateway behind the programs of agents, at 0.
   - {name: RAY_worker_niceness, value: "0"}
+  {{- with .root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true

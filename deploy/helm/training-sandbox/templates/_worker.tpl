@@ -43,25 +43,39 @@ containers:
       failureThreshold: 3
     volumeMounts:
       {{- include "sandbox.volumeMounts" . | nindent 6 }}
-      {{- if $docker }}
-      - {name: state, mountPath: {{ .Values.boxes.docker.stateDir }}}
-      - {name: engine, mountPath: {{ .Values.boxes.docker.socket }}}
-      # The logs of builds of task images. The image declares a volume above it, which not all runtimes make writable.
-      - {name: task-images, mountPath: /var/cache/training-sandbox/task-images}
-      {{- else }}
-      - {name: state, mountPath: /var/lib/sandbox-service}
+      {{- include "sandbox.workerMounts" . | nindent 6 }}
+      {{- with .Values.extraVolumeMounts }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
 volumes:
   {{- include "sandbox.volumes" (dict "root" . "temporary" .Values.sandbox.temporary "sharedMemory" .Values.sandbox.sharedMemory) | nindent 2 }}
-  {{- if $docker }}
-  - name: state
-    hostPath: {path: {{ .Values.boxes.docker.stateDir }}, type: Directory}
-  - name: engine
-    hostPath: {path: {{ .Values.boxes.docker.socket }}, type: Socket}
-  - name: task-images
-    emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
-  {{- else }}
-  - name: state
-    emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
+  {{- include "sandbox.workerVolumes" . | nindent 2 }}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end -}}
+
+{{- define "sandbox.workerMounts" -}}
+{{- if eq .Values.boxes.kind "docker" -}}
+- {name: state, mountPath: {{ .Values.boxes.docker.stateDir }}}
+- {name: engine, mountPath: {{ .Values.boxes.docker.socket }}}
+# The logs of builds of task images. The image declares a volume above it, which not all runtimes make writable.
+- {name: task-images, mountPath: /var/cache/training-sandbox/task-images}
+{{- else -}}
+- {name: state, mountPath: /var/lib/sandbox-service}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandbox.workerVolumes" -}}
+{{- if eq .Values.boxes.kind "docker" -}}
+- name: state
+  hostPath: {path: {{ .Values.boxes.docker.stateDir }}, type: Directory}
+- name: engine
+  hostPath: {path: {{ .Values.boxes.docker.socket }}, type: Socket}
+- name: task-images
+  emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
+{{- else -}}
+- name: state
+  emptyDir: {sizeLimit: {{ .Values.sandbox.temporary }}}
+{{- end -}}
 {{- end -}}
