@@ -65,11 +65,20 @@ class Toll:
 class Client:
     """One client: plays episodes until it is stopped."""
 
-    def __init__(self, http: httpx.AsyncClient, toll: Toll, *, counts: bool, compatible: bool) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        toll: Toll,
+        *,
+        counts: bool,
+        compatible: bool,
+        thinks_s: float = _THINKS_S,
+    ) -> None:
         self._http = http
         self._toll = toll
         self._counts = counts
         self._compatible = compatible
+        self._thinks_s = thinks_s
         self._serial = itertools.count()
         self._name = f"{random.getrandbits(48):x}"
 
@@ -80,7 +89,7 @@ class Client:
             answered = 0
             try:
                 while answered < steps and not stop.is_set():
-                    await asyncio.sleep(random.random() * _THINKS_S)
+                    await asyncio.sleep(random.random() * self._thinks_s)
                     await self._step(instance, answered)
                     answered += 1
                     self._toll.acknowledged += 1
@@ -163,14 +172,20 @@ class Client:
 
 
 @asynccontextmanager
-async def counted_load(url: str, clients: int, steps: int, key: str = "") -> AsyncIterator[Toll]:
-    """Have clients that count play episodes while the block runs; play the last ones to their gradings."""
+async def counted_load(
+    url: str, clients: int, steps: int, key: str = "", thinks_s: float = _THINKS_S
+) -> AsyncIterator[Toll]:
+    """Have clients that count play episodes while the block runs; play the last ones to their gradings.
+
+    Before each step a client waits for ``thinks_s`` at most.
+    """
     toll, stop = Toll(), asyncio.Event()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     http = httpx.AsyncClient(base_url=url, timeout=_CALL_S, headers=headers)
     async with http, asyncio.TaskGroup() as tasks:
         for _ in range(clients):
-            tasks.create_task(Client(http, toll, counts=True, compatible=False).play(stop, steps))
+            client = Client(http, toll, counts=True, compatible=False, thinks_s=thinks_s)
+            tasks.create_task(client.play(stop, steps))
         try:
             yield toll
         finally:

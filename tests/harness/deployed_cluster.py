@@ -30,6 +30,7 @@ from local_processes.ports import free_port
 from local_processes.waiting import Deadline, wait_until
 
 from .redis_server import RedisServer
+from .serve_status import wait_for_status
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "deploy" / "serve.yaml"
@@ -89,6 +90,7 @@ class DeployedCluster:
         self._gcs, self._dashboard, self.port = free_port(), free_port(), free_port()
         self.nodes: list[ClusterNode] = []
         """All that were started."""
+        self._environments: dict[str, dict[str, str]] = {}
 
     @property
     def address(self) -> str:
@@ -128,6 +130,11 @@ class DeployedCluster:
 
     def environment(self, host: str) -> dict[str, str]:
         """Return the environment of a node's processes and of an operator there."""
+        if host not in self._environments:
+            self._environments[host] = self._new_environment(host)
+        return dict(self._environments[host])
+
+    def _new_environment(self, host: str) -> dict[str, str]:
         folder = self._folder / host
         if host != "head" and not folder.exists():
             folder.mkdir(mode=0o700)
@@ -163,16 +170,13 @@ class DeployedCluster:
         file = self._folder / "serve.yaml"
         file.write_text(yaml.safe_dump(tree))
         deadline = Deadline.after(WAIT_S)
-        while (done := self._serve("deploy", str(file))).returncode:
+        while (done := self._serve_deploy(file)).returncode:
             assert not deadline.passed, done.stdout + done.stderr
             time.sleep(1)
 
-    def wait_for(self, word: str) -> None:
-        """Wait until ``serve status`` has a word."""
-        deadline = Deadline.after(WAIT_S)
-        while word not in (said := self._serve("status").stdout):
-            assert not deadline.passed, said
-            time.sleep(0.5)
+    def wait_running(self) -> None:
+        """Wait until all that is deployed runs."""
+        wait_for_status("RUNNING", self._dashboard, self.environment("head"), WAIT_S)
 
     def wait_ready(self, supervisors: int = 1) -> None:
         """Wait until the service takes instances on so many nodes."""
@@ -213,8 +217,8 @@ class DeployedCluster:
         known = json.loads(self._get("/v1/stats") or '{"supervisors": []}')
         return sum(not each["draining"] for each in known["supervisors"])
 
-    def _serve(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(BIN / "serve"), verb, "-a", f"http://127.0.0.1:{self._dashboard}", *words]
+    def _serve_deploy(self, file: Path) -> subprocess.CompletedProcess[str]:
+        command = [str(BIN / "serve"), "deploy", "-a", f"http://127.0.0.1:{self._dashboard}", str(file)]
         environment = {**self.environment("head"), "RAY_ADDRESS": self.address}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

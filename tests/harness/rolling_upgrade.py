@@ -69,7 +69,7 @@ async def roll(
         assert former, "replicas run"
         await asyncio.to_thread(cluster.deploy, changed)
         await asyncio.to_thread(cluster.wait_replaced, former)
-        await asyncio.to_thread(cluster.wait_for, "RUNNING")
+        await asyncio.to_thread(cluster.wait_running)
         await some_more(toll)
     return figures
 

@@ -23,6 +23,7 @@ from local_processes.descendants import Descendants
 from local_processes.ports import free_port
 from sandbox_client import SandboxClient
 from sandbox_contract.messages import Message
+from tests.harness.serve_status import wait_for_status
 from tests.integration.test_service import descendants, listening
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -103,6 +104,7 @@ def deploy(cluster: tuple[dict[str, str], int], store: str, tmp_path: Path) -> D
 
 PORT = free_port()
 PLAYERS = 4
+LIMIT_S = 120.0
 
 
 def titles() -> Iterator[str]:
@@ -144,7 +146,7 @@ def test_an_upgrade_of_gateway_and_supervisor_under_load_loses_no_episode(
         players = [threads.submit(play, url, stopping) for _ in range(PLAYERS)]
         try:
             deploy({"sandbox": {"kind": "process"}, "pool": {"min_boxes": 0, "max_boxes": 3}})
-            wait_for("RUNNING", environment, dashboard)
+            wait_for_status("RUNNING", dashboard, environment, LIMIT_S)
             command = [*CLI, "drain", "--replace", "--timeout", "0", f"server.port={port}"]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
@@ -162,7 +164,8 @@ def test_a_deployed_service_is_checked_on_the_address_that_serve_listens_on(
 ):
     """Serve listens on loopback by now; a file that names another address is refused with both."""
     deploy({"sandbox": {"kind": "process"}, "server": {"host": "0.0.0.0", "insecure": True}})
-    said = wait_for("DEPLOY_FAILED", *cluster)
+    environment, dashboard = cluster
+    said = wait_for_status("DEPLOY_FAILED", dashboard, environment, LIMIT_S)
     assert "Ray Serve listens on 127.0.0.1" in said
 
 
@@ -192,24 +195,8 @@ def ready(port: int) -> str:
     return url
 
 
-def wait_for(word: str, environment: dict[str, str], dashboard: int) -> str:
-    """The output of ``serve status``, as soon as it contains a word."""
-    deadline = time.monotonic() + 120
-    while word not in (said := status(environment, dashboard)):
-        if time.monotonic() > deadline:
-            pytest.fail(said)
-        time.sleep(0.5)
-    return said
-
-
 def answer(url: str) -> int | str:
     try:
         return httpx.get(url, timeout=10).status_code
     except httpx.TransportError as error:
         return str(error)
-
-
-def status(environment: dict[str, str], dashboard: int) -> str:
-    command = [BIN / "serve", "status", "-a", f"http://127.0.0.1:{dashboard}"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return " ".join((done.stdout + done.stderr).split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
@@ -25,6 +25,8 @@ pytestmark = [
 
 CLIENTS = 4
 STEPS = 25
+THINKS_S = 0.2
+"""The clients must play all the time, and leave CPU time to the nodes that start meanwhile."""
 LEASE_S = 5
 LIMIT_S = 120.0
 SCALER_METRIC = "sandbox_fleet_nodes_wanted"
@@ -48,7 +50,7 @@ async def test_no_step_waits_for_a_control_plane_that_restarts(
 ) -> None:
     head = cluster.start_head(redis, sandboxes=False)
     worker = await _served(cluster, url, 1, {"enabled": True, "max_nodes": 1})
-    async with counted_load(cluster.url, CLIENTS, STEPS) as toll, _watched(cluster.url) as seen:
+    async with _load(cluster.url) as toll, _watched(cluster.url) as seen:
         await _played(toll)
         await asyncio.to_thread(head.kill_control_plane)
         ended = len(seen)
@@ -56,7 +58,7 @@ async def test_no_step_waits_for_a_control_plane_that_restarts(
         # The first one may have been under way to the head's front.
         assert set(seen[ended + 1 :]) == {200}, "the other node's front stays ready"
         await asyncio.to_thread(cluster.start_head, redis, sandboxes=False)
-        await asyncio.to_thread(cluster.wait_for, "RUNNING")
+        await asyncio.to_thread(cluster.wait_running)
         # The scaler was on the head, and is on the new one.
         await asyncio.to_thread(cluster.wait_metric, SCALER_METRIC)
         await _played(toll)
@@ -72,14 +74,14 @@ async def test_episodes_of_a_head_that_dies_go_on_at_another_node_before_it_is_b
 ) -> None:
     head = cluster.start_head(redis, sandboxes=True)
     await _served(cluster, url, 2, {})
-    async with counted_load(cluster.url, CLIENTS, STEPS) as toll, _watched(cluster.url) as seen:
+    async with _load(cluster.url) as toll, _watched(cluster.url) as seen:
         await _played(toll)
         await asyncio.to_thread(head.kill)
         # Each client finishes the episode that it played, wherever that was, and begins others.
         await _played(toll)
         assert seen[-1] == 200
         await asyncio.to_thread(cluster.start_head, redis, sandboxes=True)
-        await asyncio.to_thread(cluster.wait_for, "RUNNING")
+        await asyncio.to_thread(cluster.wait_running)
         await asyncio.to_thread(cluster.wait_ready, 2)
         await _played(toll)
     _assert_nothing_lost(toll)
@@ -103,6 +105,10 @@ async def _served(
     )
     cluster.wait_ready(supervisors)
     return worker
+
+
+def _load(url: str) -> AbstractAsyncContextManager[Toll]:
+    return counted_load(url, CLIENTS, STEPS, thinks_s=THINKS_S)
 
 
 async def _played(toll: Toll) -> None:
