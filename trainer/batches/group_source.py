@@ -61,7 +61,7 @@ class JournaledGroupSource:
     """Implements ``trainer.rollout.collector.GroupSource``.
 
     A group that was issued and not played to its end, because playing was interrupted, is played again from
-    its beginning, before any other, unless its phase has ended.
+    its beginning, before any other.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class JournaledGroupSource:
             steps=self._settings.steps,
         ):
             return None
-        waiting = self._interrupted()
-        spec = self._issued(waiting[0]) if waiting else self._issue(self.version)
+        waiting = [index for index in ledger.issued if index not in self.playing]
+        spec = self._issued(min(waiting)) if waiting else self._issue(self.version)
         self.playing[spec.index] = self.version
         return spec
 
@@ -122,9 +122,9 @@ class JournaledGroupSource:
         by_turns = self._limits.lag == 0 and not self.playing and not ledger.ready
         if not by_turns or self.version is None or ledger.next_step >= self._settings.steps:
             return []
-        for _ in range(wanted - len(self._interrupted())):
+        while len(ledger.issued) < wanted:
             self._issue(ledger.next_step)
-        return [self._issued(index) for index in self._interrupted()[:wanted]]
+        return [self._issued(index) for index in sorted(ledger.issued)[:wanted]]
 
     def group_ended(self, played: PlayedGroup) -> None:
         index = played.group.spec.index
@@ -209,15 +209,6 @@ class JournaledGroupSource:
         phase = self._settings.tasks.phase_of(ledger.next_step)
         usable = sum(each == phase for each in phases)
         return fresh * ledger.next_step + (usable if usable < fresh else len(phases))
-
-    def _interrupted(self) -> list[int]:
-        """Return the groups that were issued and are not in progress, in order, without those whose phase has
-        ended: no step would take them.
-        """
-        waiting = sorted(self._ledger.issued.keys() - self.playing.keys())
-        now = self._settings.tasks.phase_of(self._ledger.next_step)
-        phases = self._phases(waiting)
-        return [index for index in waiting if phases[index] >= now]
 
     def _phases(self, indices: Iterable[int]) -> dict[int, int]:
         """Return the phase whose tasks each of these groups is of."""

@@ -134,30 +134,6 @@ async def test_a_journal_whose_later_phase_has_begun_too_early_goes_on(tmp_path)
     await made.close()
 
 
-async def test_a_group_that_was_interrupted_is_not_played_after_its_phase(tmp_path) -> None:
-    phases = [{"steps": 1, "sources": ["sums"]}, {"steps": 1, "sources": ["openspiel"]}]
-    sums, game = (
-        TaskRef("code", "easy", "t0", source="sums"),
-        TaskRef("openspiel", "t", "t0", source="openspiel"),
-    )
-    journal = BatchJournal(journal_file(tmp_path))
-    journal.append(TasksListed((sums, game)))
-    for index in range(5):  # a step takes four
-        journal.append(Issued(GroupSpec(index, sums, seed=1, size=2, max_turns=4)))
-    journal.close()
-    player, prepared = FakePlayer(), Counter()
-    config = run_config(steps=2, tasks={"sources": SOURCES, "phases": phases})
-    made = await started(
-        config, tmp_path, player, prepare=lambda spec, member: prepared.update([spec.task.source])
-    )
-    for step in range(2):
-        await sync_weights(made, player, step)
-        await made.get_batch(step)
-    await made.close()
-    assert player.attempts.total() == 16
-    assert prepared == {"openspiel": 8}
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
