@@ -25,7 +25,7 @@ def on_this_machine(driver: Driver, config: RunConfig, *, resume: bool = False) 
 
 def on_described_machine(config: RunConfig, gpus: int) -> RunConfig:
     """Return the run as it would be placed on a machine with so many GPUs; print the choice."""
-    return _announced(*on_visible_gpus(config, gpus)) if gpus else config
+    return _announced(*on_visible_gpus(config, gpus, described=True)) if gpus else config
 
 
 def _announced(placed: RunConfig, sentence: str | None) -> RunConfig:

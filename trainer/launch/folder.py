@@ -34,6 +34,7 @@ _FREE = frozenset(
         for name in ("generate_timeout", "episode_timeout", "stall_report", "stall_timeout")
     }
     | {"evolve.iterations", "evolve.patience", "evolve.explore.timeout_s"}
+    | {"tasks.allow_evaluation_splits"}
     | {
         f"{model}.{name}"
         for model in (

@@ -42,11 +42,14 @@ def leaves_gpus_open(config: RunConfig) -> bool:
     return config.ray.address is None and not any(_is_set(config, name) for name in _CHOSEN_BY)
 
 
-def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tuple[RunConfig, str | None]:
+def on_visible_gpus(
+    config: RunConfig, gpus: int, *, resume: bool = False, described: bool = False
+) -> tuple[RunConfig, str | None]:
     """Return the run placed on this machine's GPUs and a notice; unchanged when it sets its own placement.
 
     Each worker and each engine gets a GPU of its own if there are enough; otherwise a worker and an engine
-    share one. A resumed run keeps its recorded placement.
+    share one. A resumed run keeps its recorded placement. The GPUs may be those of a machine that the user
+    has ``described``.
     """
     if not leaves_gpus_open(config):
         return config, None
@@ -59,8 +62,10 @@ def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tu
     chosen = _WHOLE if wanted <= gpus else _SHARED
     placed = _with(config, chosen)
     taken = " ".join(f"{name}={_value(placed, name):g}" for name in chosen)
-    there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
-    return placed, f"{there} visible and the run configures none: using {taken}"
+    number = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    visible = f"{number} {'is' if gpus == 1 else 'are'} visible"
+    there = f"the described machine has {number}" if described else visible
+    return placed, f"{there} and the run configures none: using {taken}"
 
 
 def _left_out() -> str | None:

@@ -17,9 +17,9 @@ CONFIG = "run.json"
 """The file that makes a folder the folder of a run."""
 LOGS = "logs"
 _LOCK = "driver.lock"
-_MARKS = frozenset({f"{CONFIG}.draft", _LOCK})
+_MARKS = frozenset({f"{CONFIG}.draft", _LOCK, RUN_ID, f"{RUN_ID}.draft"})
 """Files that nothing but a start leaves."""
-_OF_A_START = _MARKS | {LOGS, RUN_ID, f"{RUN_ID}.draft"}
+_OF_A_START = _MARKS | {LOGS}
 """All that a start leaves that was refused, or ended before the run had its configuration."""
 _CONTINUED = (EngineError, Stalled)
 """Failures after which a run is continued with --resume, as their messages say."""
@@ -27,7 +27,7 @@ _CONTINUED = (EngineError, Stalled)
 
 def has_starts_only(folder: Path) -> bool:
     """Return whether a folder is empty, or has what starts left and nothing else."""
-    names = {each.name for each in folder.iterdir()}
+    names = _names(folder)
     return not names or (names <= _OF_A_START and not names.isdisjoint(_MARKS))
 
 
@@ -37,20 +37,34 @@ class NewStart:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._is_new = not folder.exists()
-        self._had_starts_only = self._is_new or (folder.is_dir() and has_starts_only(folder))
+        of_others = folder.is_dir() and not has_starts_only(folder)
+        self._kept = _names(folder) - {RUN_ID} if of_others else frozenset[str]()
 
     def release_name(self) -> None:
         """Let another run begin in the folder. What was there before stays, and so do logs with content."""
-        if self._had_starts_only:
-            _remove_all(self._folder)
-        (self._folder / RUN_ID).unlink(missing_ok=True)
+        self._remove_written()
         (self._folder / CONFIG).unlink()  # after all else, since another run may begin from here on
         with contextlib.suppress(OSError):  # there are logs with content, or another run has begun
-            if self._had_starts_only:
+            if LOGS not in self._kept:
                 (self._folder / LOGS).rmdir()
+            if _LOCK not in self._kept:
                 (self._folder / _LOCK).unlink(missing_ok=True)
             if self._is_new:
                 self._folder.rmdir()
+
+    def _remove_written(self) -> None:
+        """Remove what the start has written, except configuration, logs and the lock that it holds."""
+        for each in self._folder.iterdir():
+            if each.name in {CONFIG, LOGS, _LOCK, *self._kept}:
+                continue
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
+
+
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(each.name for each in folder.iterdir())
 
 
 @contextlib.contextmanager
@@ -74,14 +88,3 @@ def until_begun(start: NewStart | None) -> Iterator[Callable[[], None]]:
             except OSError as failure:
                 logger.warning("the refused run keeps its name; replace it with --force: %s", failure)
         raise
-
-
-def _remove_all(folder: Path) -> None:
-    """Remove what a start has written, but for its configuration, its logs and the lock that it holds."""
-    for each in folder.iterdir():
-        if each.name in (CONFIG, LOGS, _LOCK):
-            continue
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each)
-        else:
-            each.unlink()

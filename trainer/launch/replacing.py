@@ -111,10 +111,11 @@ def _aside(folder: Path) -> Path:
 def bytes_set_aside(config: RunConfig) -> int:
     """Return the bytes on disk of the earlier run that is set aside, which go when the new one begins.
 
-    For a phase of an evolution, it is the earlier evolution, which is beside the folder that the phase is in.
+    For a run in the folder of an evolution, it is the earlier evolution, which is beside that folder. It does
+    not count for the phases of an iteration: the first of them is over before it goes.
     """
     folder = config.folder.absolute()
-    asides = [_aside(each) for each in (folder, *folder.parents) if each.name]
+    asides = [_aside(each) for each in (folder, folder.parent) if each.name]
     return sum(file.lstat().st_blocks * _BLOCK for aside in asides for file in aside.rglob("*"))
 
 
@@ -147,6 +148,8 @@ def _delete(folder: Path) -> None:
     """Delete a folder that is out of the way. A warning names it if some of it stays."""
     try:
         shutil.rmtree(folder)
+    except FileNotFoundError:  # another command deletes it, too
+        shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _LINES = TypeAdapter(tuple[str, StepLabels])
 """An episode's digest, and its labels."""
 _SETTINGS: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
-
-
 LABELLING = "labelling"
 """Name of the labelling's id among the settings."""
 

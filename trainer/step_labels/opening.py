@@ -46,8 +46,8 @@ async def opened_labeller(
 
     A judge's answers are kept beside the output unless its settings name a file, and its budget counts what
     was asked in this ``labelling``, or where that has no id, for this output; it is asked for one grade
-    first. Raises ConfigError for a judge without package
-    or rubric file, JudgeFailed for one that does not grade.
+    first. Raises ConfigError for a judge without package or rubric file, JudgeFailed for one that does not
+    grade.
     """
     if isinstance(rule, OutcomeRule):
         yield OutcomeLabeller(rule, episodes)

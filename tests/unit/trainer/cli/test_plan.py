@@ -63,8 +63,8 @@ def test_a_run_that_leaves_gpus_open_is_planned_for_those_of_this_machine(tmp_pa
 @pytest.mark.parametrize(
     ("described", "notice", "groups"),
     [
-        (("--gpus", "2"), "2 GPUs are visible", ["1 x GPU: learner", "1 x GPU: engine"]),
-        (("--gpu-memory", "80GiB"), "1 GPU is visible", ["1 x GPU: learner + engine"]),
+        (("--gpus", "2"), "the described machine has 2 GPUs", ["1 x GPU: learner", "1 x GPU: engine"]),
+        (("--gpu-memory", "80GiB"), "the described machine has 1 GPU", ["1 x GPU: learner + engine"]),
     ],
     ids=["two", "one"],
 )

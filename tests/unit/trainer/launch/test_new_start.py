@@ -76,7 +76,18 @@ def test_what_others_have_put_into_the_folder_stays(config: RunConfig) -> None:
     refused(config, ConfigError("x"))
     assert precious.exists()
     assert beside.exists()
+    assert not (config.folder / "journal").exists(), "the next start would take it for its own"
     RunFolder.check_name(config, resume=False)
+
+
+@pytest.mark.parametrize("names", [("run_id.draft",), ("run_id", "logs")])
+def test_what_a_start_left_that_was_killed_or_found_the_disk_full_is_replaced(
+    config: RunConfig, names: tuple[str, ...]
+) -> None:
+    config.folder.mkdir()
+    for name in names:
+        (config.folder / name).touch()
+    RunFolder.check_name(config, resume=False, replace=True)
 
 
 def test_an_empty_folder_of_others_stays(config: RunConfig) -> None:

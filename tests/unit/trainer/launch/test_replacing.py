@@ -178,12 +178,22 @@ def test_what_an_earlier_run_takes_of_the_disk_is_counted(config: RunConfig, mod
         assert bytes_set_aside(config) == pytest.approx(1 << 20, abs=1 << 16)
 
 
-def test_a_phase_counts_the_earlier_evolution_that_goes(config: RunConfig, model: Path) -> None:
+def test_a_run_in_the_folder_of_an_evolution_counts_the_earlier_one_that_goes(
+    config: RunConfig, model: Path
+) -> None:
     model.write_bytes(bytes(1 << 20))
-    phase = RunConfig(name="mine.0.train", root=config.folder / "iteration_0")
-    assert bytes_set_aside(phase) == 0
+    run = RunConfig(name="mine.train", root=config.folder)
+    assert bytes_set_aside(run) == 0
     with replacing(config):
-        assert bytes_set_aside(phase) == pytest.approx(1 << 20, abs=1 << 16)
+        assert bytes_set_aside(run) == pytest.approx(1 << 20, abs=1 << 16)
+
+
+def test_a_phase_that_ends_before_the_earlier_evolution_goes_does_not_count_it(
+    config: RunConfig, model: Path
+) -> None:
+    model.write_bytes(bytes(1 << 20))
+    with replacing(config):
+        assert bytes_set_aside(RunConfig(name="mine.0.train", root=config.folder / "iteration_0")) == 0
 
 
 def test_what_cannot_be_deleted_of_an_earlier_run_is_named(
