@@ -49,15 +49,23 @@ class FailingService(EchoService):
 
 
 class RefusingService(EchoService):
-    """Refuses requests of one kind, those of the given numbers, as a service without storage does."""
+    """Refuses requests of one kind, those of the given numbers, as a service without storage does.
+
+    A request that is sent again under its key is the same one.
+    """
 
     def __init__(self, verb: str, *refused: int) -> None:
         super().__init__(STEPS)
-        self.refused = [f"{verb} {number}" for number in refused]
+        self.verb = verb
+        self.refused = refused
+        self.keys: list[str] = []
 
     def __call__(self, request):
         verb = request.url.path.rpartition("/")[2]
-        if f"{verb} {self.calls.count(verb)}" in self.refused:
+        key = json.loads(request.content).get("idempotency_key") if verb == self.verb else None
+        if key is not None and key not in self.keys:
+            self.keys.append(key)
+        if key is not None and self.keys.index(key) in self.refused:
             self.calls.append(verb)
             problem = Problem.of(ErrorCode.STORAGE_FULL, "no storage is left")
             return httpx.Response(problem.status, json=problem.model_dump(mode="json"))
