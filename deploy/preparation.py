@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError, TrialTimeoutError
 from sandbox_service.sandboxes.base import SandboxLimits
-from sandbox_service.sandboxes.engine_runtimes import chosen_runtime, try_runtime
+from sandbox_service.sandboxes.engine_runtimes import check_runtime, chosen_runtime, try_runtime
 from sandbox_service.sandboxes.factory import open_engine
 from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
@@ -30,16 +30,19 @@ def prepare_sandboxes(config: ServiceConfig, report: Callable[[str], None]) -> S
 
     ``auto`` becomes the first kind that can be had, of ``docker``, ``gvisor`` and ``process``, and ``docker``
     with gVisor as the runtime where the engine has it; a configured kind that cannot be had raises
-    ServiceError, and so does one that could not be tried in time. ``report`` gets lines about progress.
+    ServiceError, and so do one that could not be tried in time and containers whose runtime is configured.
+    ``report`` gets lines about progress.
     """
     wanted = config.sandbox.kind
     kind, runtime = "process", config.sandbox.docker_runtime
+    # The runtime may be there for a security boundary, which the kinds after docker may not be.
+    configured = None if runtime is None else "docker"
     for choice, prepare in (("docker", _prepare_docker), ("gvisor", _prepare_gvisor)):
         if wanted in ("auto", choice):
             try:
                 runtime = prepare(config, report)
             except ServiceError as error:
-                if wanted == choice or isinstance(error, TrialTimeoutError):
+                if choice in (wanted, configured) or isinstance(error, TrialTimeoutError):
                     raise
                 report(f"no {choice} sandboxes, since {error.detail}")
             else:
@@ -62,12 +65,14 @@ async def _settle_runtime(config: ServiceConfig, image: str, report: Callable[[s
     """Return the runtime of boxes; one that is not configured is tried with a container that does nothing."""
     engine = await open_engine(config.sandbox)
     try:
-        runtime = chosen_runtime(config.sandbox, await engine.engine_info())
+        facts = await engine.engine_info()
+        runtime = chosen_runtime(config.sandbox, facts)
         if runtime is None or runtime == config.sandbox.docker_runtime:
             return runtime
         try:
             await try_runtime(engine, runtime, image)
         except ServiceError as error:
+            check_runtime(None, facts)
             report(f"containers without gVisor, since {error.detail}")
             return None
     finally:

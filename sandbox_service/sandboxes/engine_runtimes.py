@@ -63,7 +63,16 @@ def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
         known = ", ".join(sorted(facts.runtimes))
         detail = f"unknown Docker runtime {wanted!r} in sandbox.docker_runtime; the engine has: {known}"
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
-    used = wanted or facts.default_runtime
+    runtime = wanted
+    if wanted is None and config.kind == "auto" and facts.default_runtime not in facts.gvisor:
+        runtime = next((name for name, ready in sorted(facts.gvisor.items()) if ready), None)
+    check_runtime(runtime, facts)
+    return runtime
+
+
+def check_runtime(runtime: str | None, facts: EngineInfo) -> None:
+    """Raise ServiceError(SANDBOX_FAILED) if boxes cannot run in a runtime, None for the engine's default."""
+    used = runtime or facts.default_runtime
     if facts.gvisor.get(used) is False:
         detail = (
             f"the Docker runtime {used} is gVisor without the flag by which boxes make their sockets; "
@@ -76,9 +85,6 @@ def chosen_runtime(config: SandboxConfig, facts: EngineInfo) -> str | None:
             "socket; set sandbox.docker_runtime to another runtime of the engine, such as runc or gVisor"
         )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
-    if wanted is not None or config.kind != "auto" or facts.default_runtime in facts.gvisor:
-        return wanted
-    return next((name for name, ready in sorted(facts.gvisor.items()) if ready), None)
 
 
 async def try_runtime(engine: DockerEngine, runtime: str, image: str) -> None:

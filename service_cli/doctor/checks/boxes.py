@@ -47,13 +47,19 @@ def kind_of_boxes(config: ServiceConfig, machine: ExaminedMachine) -> str:
     wanted = config.sandbox.kind
     if wanted != "auto":
         return wanted
-    for kind, ask in (("docker", machine.read_engine), ("gvisor", machine.try_gvisor)):
-        try:
-            ask(config)
-        except ServiceError:
-            continue
-        return kind
-    return "process"
+    if config.sandbox.docker_runtime is not None:
+        return "docker"
+    try:
+        chosen_runtime(config.sandbox, machine.read_engine(config))
+    except ServiceError:
+        pass
+    else:
+        return "docker"
+    try:
+        machine.try_gvisor(config)
+    except ServiceError:
+        return "process"
+    return "gvisor"
 
 
 def check_kind(config: ServiceConfig, machine: ExaminedMachine) -> list[MachineFinding]:
@@ -80,7 +86,9 @@ def check_engine(config: ServiceConfig, machine: ExaminedMachine) -> list[Machin
     try:
         facts = machine.read_engine(config)
     except ServiceError as error:
-        how = problem if config.sandbox.kind == "docker" else absent
+        sandbox = config.sandbox
+        required = sandbox.kind == "docker" or (sandbox.kind == "auto" and sandbox.docker_runtime is not None)
+        how = problem if required else absent
         return [how("engine", "reachable", error.detail, _INSTALL_ENGINE, "docker", "runsc")]
     found = (
         f"Docker {facts.version}, runc {facts.runc or 'of unknown version'}, storage {facts.storage_driver}, "

@@ -37,6 +37,12 @@ def test_docker_that_was_asked_for_and_does_not_answer_is_an_error() -> None:
         prepare_sandboxes(read_config(None, ["sandbox.kind=docker", NOBODY]), lambda _: None)
 
 
+def test_no_other_boxes_take_the_place_of_containers_whose_runtime_is_configured() -> None:
+    words = ["sandbox.kind=auto", "sandbox.docker_runtime=kata", NOBODY]
+    with pytest.raises(ServiceError, match="no Docker engine answers"):
+        prepare_sandboxes(read_config(None, words), lambda _: None)
+
+
 def test_processes_that_were_asked_for_need_no_engine() -> None:
     config = read_config(None, ["sandbox.kind=process", NOBODY])
     assert prepare_sandboxes(config, lambda _: None) == config

@@ -8,6 +8,7 @@ from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.engine_runtimes import (
+    check_runtime,
     chosen_runtime,
     gvisor_runtimes,
     kata_runtimes,
@@ -74,6 +75,15 @@ def test_kata_is_refused_since_the_sockets_of_its_boxes_cannot_be_reached(runtim
     ):
         with pytest.raises(ServiceError, match=r"machines is Kata.*; set sandbox.docker_runtime"):
             chosen_runtime(config, used)
+
+
+def test_auto_takes_gvisor_beside_a_default_of_kata_and_refuses_the_default_alone():
+    facts = replace(FACTS, default_runtime="machines", kata=frozenset({"machines"}))
+    assert chosen_runtime(SandboxConfig(), facts) == "boxes"
+    with pytest.raises(ServiceError, match="machines is Kata"):
+        chosen_runtime(SandboxConfig(), replace(facts, gvisor={}))
+    with pytest.raises(ServiceError, match="machines is Kata"):
+        check_runtime(None, facts)
 
 
 def test_another_program_in_a_folder_of_kata_is_not_kata():

@@ -67,6 +67,14 @@ FAULTS = {
     "an engine that was configured": (
         without_boxes(), ["sandbox.kind=docker"], "engine: reachable", Status.PROBLEM, "install Docker",
     ),
+    "an engine whose runtime was configured": (
+        without_boxes(),
+        ["sandbox.docker_runtime=runsc"], "engine: reachable", Status.PROBLEM, "install Docker",
+    ),
+    "an engine of which no runtime starts boxes that can be reached": (
+        replace(without_boxes(), engine_facts=replace(ENGINE, gvisor={}, kata=frozenset({"runc"}))),
+        [], "boxes: kind", Status.WARNING, "use Docker or gVisor",
+    ),
     "gVisor that was configured": (
         without_boxes(), ["sandbox.kind=gvisor"], "gvisor: trial", Status.PROBLEM, "install runsc",
     ),
