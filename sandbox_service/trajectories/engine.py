@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from contextlib import suppress
@@ -96,8 +97,10 @@ def store_url(text: str) -> URL:
 def _sqlite(url: URL, *, create: bool, fsync: bool) -> Engine:
     path = Path(str(url.database))
     if create:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _keep_private(path)
+        # Where a link leads, since SQLite makes the database and the files beside it there.
+        file = Path(os.path.realpath(path))
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _keep_private(file)
     elif not path.is_file():
         raise FileNotFoundError(f"there is no trajectory store at {path}")
     engine = sa.create_engine(url, pool_size=5, max_overflow=0)

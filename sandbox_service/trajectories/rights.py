@@ -32,6 +32,8 @@ _OF_OTHERS = sa.text(
 
 def lacking_file_rights(file: Path) -> str | None:
     """Return why an SQLite file cannot be a service's store; None if this user may write it, or make it."""
+    # SQLite follows links, and has the files beside the database at their end.
+    file = Path(os.path.realpath(file))
     if os.path.isdir(file):  # noqa: PTH112 - raises nothing
         return f"{file} is a folder, not a file"
     # SQLite gives the files beside the database its mode, but not its owner.

@@ -177,6 +177,22 @@ def test_a_file_beside_which_this_user_can_make_none_is_denied(others_file) -> N
     )
 
 
+def test_a_link_is_examined_where_it_leads(others_file) -> None:
+    """SQLite keeps its log beside the database, not beside the link."""
+    others_file.chmod(0o666)
+    with tempfile.TemporaryDirectory() as name:
+        closed = Path(name)
+        link = closed / "t.sqlite"
+        link.symlink_to(others_file)
+        examined = f"sqlite:///{link}"
+        others_file.parent.chmod(0o755)
+        closed.chmod(0o777)
+        assert holds_without_root(lambda: examine_store(examined).state is StoreState.DENIED)
+        others_file.parent.chmod(0o777)
+        closed.chmod(0o755)
+        assert holds_without_root(lambda: examine_store(examined).state is StoreState.CURRENT)
+
+
 def test_a_folder_is_denied_as_a_file(tmp_path) -> None:
     condition = examine_store(f"sqlite:///{tmp_path}")
     assert (condition.state, condition.detail) == (StoreState.DENIED, f"{tmp_path} is a folder, not a file")

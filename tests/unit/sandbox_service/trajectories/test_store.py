@@ -124,6 +124,13 @@ async def test_a_new_store_and_the_files_beside_it_are_its_users_alone(tmp_path)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
+async def test_a_store_behind_a_link_is_made_where_the_link_leads(tmp_path):
+    link = tmp_path / "trajectories.sqlite"
+    link.symlink_to(tmp_path / "new" / "stored.sqlite")
+    await open_store(config(link)).close()
+    assert modes(tmp_path / "new") == {"stored.sqlite": 0o600}
+
+
 async def test_a_store_that_others_could_read_is_closed_to_them_and_stays_open_to_its_group(path):
     await open_store(config(path)).close()
     path.chmod(0o644)
