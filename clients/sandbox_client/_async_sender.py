@@ -20,7 +20,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from ._calls import Lane, probe, release_instance
-from ._undoing import UNDO_S, may_have_acted
+from ._undoing import UNDO_S, may_have_acted, undoing_of
 from ._wire import transport_error
 from .errors import SandboxError
 
@@ -112,7 +112,7 @@ class AsyncSender:
             )
 
     async def _send(self, call: ApiCall[ResultT]) -> ResultT:
-        if (unclaimed := call.unclaimed) is None:
+        if call.unclaimed is None:
             return await self._repeat(call, self._exchange, self._retry)
         attempts: list[asyncio.Task[ResultT]] = []
 
@@ -124,7 +124,7 @@ class AsyncSender:
             return await self._repeat(call, see_through, self._retry)
         except (asyncio.CancelledError, SandboxError):
             if attempts:
-                undoing = asyncio.create_task(self._undo(call, attempts, unclaimed))
+                undoing = asyncio.create_task(self._undo(call, attempts))
                 self._undoing.add(undoing)
                 undoing.add_done_callback(self._end_undoing)
             raise
@@ -158,12 +158,7 @@ class AsyncSender:
             await asyncio.sleep(wait)
             elapsed += wait
 
-    async def _undo(
-        self,
-        call: ApiCall[ResultT],
-        attempts: Sequence[asyncio.Task[ResultT]],
-        instances_of: Callable[[ResultT], tuple[str, ...]],
-    ) -> None:
+    async def _undo(self, call: ApiCall[ResultT], attempts: Sequence[asyncio.Task[ResultT]]) -> None:
         """Release what a cancelled or failed call has made; if its attempts did not say, ask under its key.
 
         A refusal of the last attempt says nothing of the earlier ones, such as one whose connection broke.
@@ -173,13 +168,14 @@ class AsyncSender:
         except SandboxError:
             if not may_have_acted((attempt.exception() for attempt in attempts), _NEVER_CONNECTED):
                 return
+            call = undoing_of(call)
             try:
-                made = await self._repeat(call, self._exchange, self._retry.within(UNDO_S))
+                made = await self._repeat(call, self._exchange, self._retry)
             except SandboxError:
                 return
-        for instance_id in instances_of(made):
+        for instance_id in call.unclaimed_in(made):
             with contextlib.suppress(SandboxError):
-                await self.send(release_instance(instance_id, None))
+                await self.send(release_instance(instance_id, None, UNDO_S))
 
     async def _exchange(self, call: ApiCall[ResultT]) -> ResultT:
         started = time.monotonic()

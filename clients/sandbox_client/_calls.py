@@ -39,12 +39,11 @@ from sandbox_contract.inspection import (
     InstanceTrajectory,
     Stats,
 )
-from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode, FailureClass
 
 from ._answers import made_in_batch
 from ._keys import is_named, keyed, new_key
-from ._messages import message_fields
+from ._messages import message_of
 from .errors import Failure, error_of
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
+_MAKING = frozenset({"create_instance", "fork_instance"})
 _LEAST_S = 0.1
 """The time that a last attempt is given."""
 _AGENT_S = 1800.0
@@ -107,12 +107,18 @@ class ApiCall(Generic[ResultT]):
     """Return the instances that an answer names."""
     unclaimed: Callable[[ResultT], tuple[str, ...]] | None = None
     """Those known only from the answer; released when the call was cancelled or given up."""
+    undoing: ApiCall[ResultT] | None = None
+    """The call that asks for those again, if not this one: of a batch the operations alone that make them."""
 
     def after(self, elapsed_s: float) -> ApiCall[ResultT]:
         """Return the call as an attempt sends it after so many seconds of attempts and waits."""
         if self.give_up_s is None:
             return self
         return replace(self, give_up_s=max(self.give_up_s - elapsed_s, _LEAST_S))
+
+    def unclaimed_in(self, result: ResultT) -> tuple[str, ...]:
+        """Return the instances of an answer that its caller cannot ask for."""
+        return () if self.unclaimed is None else self.unclaimed(result)
 
 
 def get_env_profile(
@@ -159,20 +165,11 @@ def step_request(
     return _build(
         StepRequest,
         instance_id=instance_id,
-        message=_message(action),
+        message=message_of(action),
         step_index=step_index,
         timeout_s=timeout_s,
         idempotency_key=idempotency_key or new_key(),
     )
-
-
-def _message(action: Action) -> object:
-    """Return an action as the fields of a message."""
-    if isinstance(action, str):
-        return Message(role="assistant", content=action)
-    if isinstance(action, BaseModel) and not isinstance(action, Message):
-        return message_fields(action)
-    return action
 
 
 def step(request: StepRequest) -> ApiCall[StepResult]:
@@ -244,17 +241,27 @@ def run_agent(
 
 def batch(operations: Sequence[BatchOperation], timeout_s: float | None) -> ApiCall[BatchResult]:
     """Return the batch, each operation with its own key; one that creates anything waits with the creates."""
-    keys = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
-    request = _build(BatchRequest, operations=tuple(keys))
-    admits = any(operation.operation in ("create_instance", "fork_instance") for operation in operations)
+    sent = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
+    call = _batch(sent, timeout_s)
+    # Another operation may have been repeated by its caller, and must not run because of an undoing.
+    own = ["" if is_named(operation.request) else operation.operation for operation in operations]
+    alone = [operation for operation, name in zip(sent, own, strict=True) if name in _MAKING]
+    if not alone:
+        return call
+    undoing = _batch(alone, None)
+    undoing = replace(undoing, unclaimed=undoing.instances_made)
+    return replace(call, unclaimed=partial(made_in_batch, own), undoing=undoing)
+
+
+def _batch(operations: Sequence[BatchOperation], timeout_s: float | None) -> ApiCall[BatchResult]:
+    request = _build(BatchRequest, operations=tuple(operations))
+    names = [operation.operation for operation in operations]
+    admits = not _MAKING.isdisjoint(names)
     steps_s = (op.request.timeout_s or 0.0 for op in operations if op.operation == "step")
     longest = max((timeout_s or 0.0, *steps_s))
     lane = Lane.ADMISSION if admits else Lane.WORK if timeout_s is None else Lane.AGENT
     call = _post("batch", request, BatchResult, lane, timeout_s=longest or None)
-    made = partial(made_in_batch, [operation.operation for operation in operations])
-    own = ["" if is_named(operation.request) else operation.operation for operation in operations]
-    unclaimed = partial(made_in_batch, own) if any(own) else None
-    return replace(call, instances_made=made, unclaimed=unclaimed) if admits else call
+    return replace(call, instances_made=partial(made_in_batch, names)) if admits else call
 
 
 def environments() -> ApiCall[Environments]:

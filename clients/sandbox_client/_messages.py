@@ -7,13 +7,24 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
-__all__ = ["Action", "message_fields"]
+from sandbox_contract.messages import Message
+
+__all__ = ["Action", "message_fields", "message_of"]
 
 Action: TypeAlias = "BaseModel | Mapping[str, JsonValue] | str"
 """An assistant message: a Message or an SDK's pydantic object, its dictionary, or its content alone."""
 
 _FIELDS = frozenset({"role", "content", "tool_calls"})
 """An assistant message has one of them."""
+
+
+def message_of(action: Action) -> object:
+    """Return an action as a message, or as the fields of one."""
+    if isinstance(action, str):
+        return Message(role="assistant", content=action)
+    if isinstance(action, BaseModel) and not isinstance(action, Message):
+        return message_fields(action)
+    return action
 
 
 def message_fields(action: Action) -> dict[str, JsonValue]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import httpx
 
 from ._calls import Lane, probe, release_instance
-from ._undoing import UNDO_S, may_have_acted
+from ._undoing import UNDO_S, may_have_acted, undoing_of
 from ._wire import transport_error
 from .errors import SandboxError
 
@@ -33,6 +33,7 @@ ResultT = TypeVar("ResultT")
 
 logger = logging.getLogger("sandbox_client")
 
+_LEFT = "an instance of a failed create may be left until its lease ends"
 _NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
@@ -67,6 +68,7 @@ class Sender:
         }
         self._transport = transport or _http_transport(limits.connections, self._wire.is_encrypted)
         self._undoing: set[threading.Thread] = set()
+        self._starting = threading.Lock()
         self._process = os.getpid()
 
     def _enter_process(self) -> None:
@@ -92,7 +94,9 @@ class Sender:
         if self._process != os.getpid():
             return
         until = time.monotonic() + UNDO_S
-        for thread in tuple(self._undoing):
+        with self._starting:
+            undoing = tuple(self._undoing)
+        for thread in undoing:
             thread.join(max(0.0, until - time.monotonic()))
         self._transport.close()
 
@@ -114,7 +118,7 @@ class Sender:
 
     def _send(self, call: ApiCall[ResultT]) -> ResultT:
         self._enter_process()
-        if (unclaimed := call.unclaimed) is None:
+        if call.unclaimed is None:
             return self._repeat(call, self._exchange, self._retry)
         failures: list[SandboxError] = []
 
@@ -129,25 +133,35 @@ class Sender:
             return self._repeat(call, note_failure, self._retry)
         except SandboxError:
             if may_have_acted(failures, _NEVER_CONNECTED):
-                undoing = threading.Thread(target=self._undo, args=(call, unclaimed), daemon=True)
-                self._undoing.add(undoing)
-                undoing.start()
+                self._begin_undoing(call)
             raise
 
-    def _undo(self, call: ApiCall[ResultT], instances_of: Callable[[ResultT], tuple[str, ...]]) -> None:
+    def _begin_undoing(self, call: ApiCall[ResultT]) -> None:
+        undoing = threading.Thread(target=self._undo, args=(undoing_of(call),), daemon=True)
+        with self._starting:
+            try:
+                undoing.start()
+            except RuntimeError:
+                # No further thread can be started; the caller's error is another one.
+                logger.warning(_LEFT, exc_info=True)
+            else:
+                self._undoing.add(undoing)
+
+    def _undo(self, call: ApiCall[ResultT]) -> None:
         """Ask under the key of a failed call what it has made, and release that; runs in its own thread."""
         try:
-            made = self._repeat(call, self._exchange, self._retry.within(UNDO_S))
-            for instance_id in instances_of(made):
+            made = self._repeat(call, self._exchange, self._retry)
+            for instance_id in call.unclaimed_in(made):
                 with contextlib.suppress(SandboxError):
                     self.send(release_instance(instance_id, None, UNDO_S))
         except SandboxError:
             pass
         except Exception:
             # Capture point: the caller has its error, and nothing else sees this one.
-            logger.warning("an instance of a failed create may be left until its lease ends", exc_info=True)
+            logger.warning(_LEFT, exc_info=True)
         finally:
-            self._undoing.discard(threading.current_thread())
+            with self._starting:
+                self._undoing.discard(threading.current_thread())
 
     def _repeat(
         self,

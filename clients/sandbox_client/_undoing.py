@@ -6,7 +6,8 @@ ends: the senders send it again under its key, and release what it has made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_contract.problems import ErrorCode
 
@@ -15,7 +16,11 @@ from .errors import InvalidResponse, SandboxError, TransportError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["UNDO_S", "may_have_acted"]
+    from ._calls import ApiCall
+
+__all__ = ["UNDO_S", "may_have_acted", "undoing_of"]
+
+ResultT = TypeVar("ResultT")
 
 UNDO_S = 10.0
 """Time within which such a create is sent again, and for which closing a client waits for it."""
@@ -29,6 +34,11 @@ _UNDECIDED = frozenset(
         ErrorCode.SUPERVISOR_UNAVAILABLE,
     }
 )
+
+
+def undoing_of(call: ApiCall[ResultT]) -> ApiCall[ResultT]:
+    """Return what is sent to find out which instances such a call has made, each attempt within the bound."""
+    return replace(call.undoing or call, give_up_s=UNDO_S, traceparent=call.traceparent)
 
 
 def may_have_acted(

@@ -2,13 +2,17 @@
 their own."""
 
 import asyncio
+import json
 import logging
+import threading
+from collections.abc import Sequence
 from functools import partial
 
 import httpx
 import pytest
 
 from sandbox_client import AsyncSandboxClient, RetryPolicy, SandboxClient, SandboxError
+from sandbox_contract.batches import BatchOperation, BatchRequest
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import Answer, ScriptedTransport, in_turn, problem
 
@@ -91,3 +95,66 @@ def test_an_undoing_that_fails_in_an_unexpected_way_is_logged(caplog: pytest.Log
         (record,) = caplog.records
         assert "until its lease ends" in record.getMessage()
         assert "odd" in str(record.exc_info)
+
+
+def test_a_create_that_no_thread_can_undo_fails_with_its_own_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    transport = ScriptedTransport(in_turn(httpx.ReadError("broken")))
+    with caplog.at_level(logging.WARNING), pytest.raises(SandboxError):
+        synchronously(transport)
+    assert ["until its lease ends" in record.getMessage() for record in caplog.records] == [True]
+    assert transport.closed
+
+
+@pytest.mark.parametrize(
+    "create", [synchronously, lambda transport: asyncio.run(asynchronously(transport))], ids=["sync", "async"]
+)
+def test_no_attempt_of_an_undoing_lasts_longer_than_closing_waits_for_it(create) -> None:
+    transport = ScriptedTransport(in_turn(httpx.ReadError("broken"), ok(json=CREATED), ok(json=RELEASED)))
+    with pytest.raises(SandboxError):
+        create(transport)
+    limits = [request.extensions["timeout"]["read"] for request in transport.requests]
+    assert [limit <= 10.0 for limit in limits] == [False, True, True]
+
+
+TASK = {"environment": "echo", "task_id": "t"}
+NAMED = {"operation": "create_instance", "request": {**TASK, "instance_id": "x"}}
+UNNAMED = {"operation": "create_instance", "request": TASK}
+MESSAGE = {"role": "assistant", "content": "x"}
+STEP = {"operation": "step", "request": {"instance_id": "y", "message": MESSAGE}}
+
+
+def batch(transport: ScriptedTransport, operations: Sequence[BatchOperation]) -> None:
+    with SandboxClient("http://service", transport=transport, retry=ONCE) as client:
+        client.batch(operations)
+
+
+async def batch_asynchronously(transport: ScriptedTransport, operations: Sequence[BatchOperation]) -> None:
+    async with AsyncSandboxClient("http://service", transport=transport, retry=ONCE) as client:
+        await client.batch(operations)
+
+
+@pytest.mark.parametrize(
+    "send", [batch, lambda *asked: asyncio.run(batch_asynchronously(*asked))], ids=["sync", "async"]
+)
+@pytest.mark.parametrize(
+    ("operations", "again"),
+    [([NAMED, STEP], []), ([STEP], []), ([STEP, UNNAMED, NAMED], [1]), ([UNNAMED, UNNAMED], [0, 1])],
+    ids=["named", "step", "mixed", "unnamed"],
+)
+def test_of_a_batch_only_the_creates_whose_instances_are_unknown_are_sent_again(
+    send, operations: list[object], again: list[int]
+) -> None:
+    made = {"results": [{"status": 200, "body": {**CREATED, "instance_id": f"i{n}"}} for n in again]}
+    transport = ScriptedTransport(in_turn(httpx.ReadError("broken"), ok(json=made), ok(json=RELEASED)))
+    with pytest.raises(SandboxError):
+        send(transport, BatchRequest.model_validate({"operations": operations}).operations)
+    bodies = [json.loads(request.content) for request in transport.requests]
+    resent = [bodies[0]["operations"][index] for index in again]
+    assert [body["operations"] for body in bodies[1:] if "operations" in body] == ([resent] if again else [])
+    assert [body["instance_id"] for body in bodies[2:]] == [f"i{n}" for n in again]
