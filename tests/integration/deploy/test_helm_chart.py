@@ -52,6 +52,8 @@ CERTIFICATES = {
     "extraVolumeMounts": [{"name": "certificates", "mountPath": "/srv/tls", "readOnly": True}],
     "extraEnv": [{"name": "RAY_REDIS_CA_CERT", "value": "/srv/tls/ca.crt"}],
 }
+CLAIMED = "/var/cache/training-sandbox/environments"
+"""The folder of the claim with environments."""
 IN_THE_WAY = {
     **{
         f"a volume {name}": ({"extraVolumes": [{"name": name, "emptyDir": {}}]}, "choose another name")
@@ -69,13 +71,13 @@ IN_THE_WAY = {
         {"extraEnv": [{"name": "RAY_AUTH_MODE", "value": "disabled"}]},
         "/extraEnv/0/name",
     ),
-    "two folders of environments": (
-        {
-            "environmentsClaim": "environments",
-            "config": {**KEYS, "environments": {"packages_dir": "/srv/environments"}},
-        },
-        "set one of the two",
-    ),
+    **{
+        f"environments in {folder}": (
+            {"environmentsClaim": "claim", "config": {**KEYS, "environments": {"packages_dir": folder}}},
+            f"packages_dir is {folder}, which would be used in place of environmentsClaim: set one of the two",
+        )
+        for folder in ("/srv/environments", f"{CLAIMED}-2026-11", f"{CLAIMED}/../other")
+    },
 }
 """Values that the chart's own are in the way of, and what is said of them."""
 OPENSHIFT = {
@@ -135,6 +137,14 @@ ASKED = {
         "trainer": {"enabled": True, "runsClaim": "runs", "replicas": 4},
     },
     "everything off": {**SET, "networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
+    **{
+        f"the claim's {folder}": {
+            **SET,
+            "environmentsClaim": "claim",
+            "config": {**KEYS, "environments": {"packages_dir": folder}},
+        }
+        for folder in (CLAIMED, f"{CLAIMED}/2026-11")
+    },
     "an image of one's own": {**SET, "image": {"repository": "registry.example/mine", "tag": "7"}},
     "fewer gateways than pods": {
         **SET,
@@ -240,6 +250,13 @@ def test_redis_over_tls_is_named_to_ray_and_open_at_its_port(rendered) -> None:
 @pytest.mark.parametrize("values", ["enough time to end", "enough time to end for short drains"])
 def test_pods_that_have_time_to_empty_themselves_are_accepted(rendered, values) -> None:
     assert "kind: RayService" in rendered["answers"][values]
+
+
+@pytest.mark.parametrize("folder", [CLAIMED, f"{CLAIMED}/2026-11"])
+def test_environments_are_served_from_any_folder_of_their_claim(rendered, folder) -> None:
+    said = rendered["answers"][f"the claim's {folder}"]
+    assert f'packages_dir = "{folder}"' in said
+    assert f"mountPath: {CLAIMED}" in said or f'mountPath: "{CLAIMED}"' in said
 
 
 def test_all_pods_of_the_trainer_are_started(rendered) -> None:

@@ -43,8 +43,12 @@
 {{- fail (printf "config.%s is the chart's: see boxes, sandbox and postgresql in values.yaml" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.environmentsClaim (dig "environments" "packages_dir" "" .Values.config) -}}
-{{- fail "config.environments.packages_dir would be used in place of environmentsClaim: set one of the two" -}}
+{{- $packages := dig "environments" "packages_dir" "" .Values.config -}}
+{{- if and .Values.environmentsClaim $packages -}}
+{{- $claimed := include "sandbox.environmentsFolder" . -}}
+{{- if not (hasPrefix (printf "%s/" $claimed) (printf "%s/" (clean $packages))) -}}
+{{- fail (printf "config.environments.packages_dir is %s, which would be used in place of environmentsClaim: set one of the two, or a folder of the claim, which is at %s" $packages $claimed) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -225,13 +229,18 @@ fsGroup: 10001
 fsGroupChangePolicy: OnRootMismatch
 {{- end -}}
 
+{{/* Where the pods have environmentsClaim. */}}
+{{- define "sandbox.environmentsFolder" -}}
+/var/cache/training-sandbox/environments
+{{- end -}}
+
 {{- define "sandbox.volumeMounts" -}}
 - {name: config, mountPath: /etc/sandbox-service, readOnly: true}
 - {name: run, mountPath: /run/sandbox-service}
 - {name: temporary, mountPath: /tmp}
 - {name: shared-memory, mountPath: /dev/shm}
 {{- if .Values.environmentsClaim }}
-- {name: environments, mountPath: /var/cache/training-sandbox/environments, readOnly: true}
+- {name: environments, mountPath: {{ include "sandbox.environmentsFolder" . }}, readOnly: true}
 {{- end }}
 {{- end -}}
 
