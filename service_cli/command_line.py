@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from importlib import import_module
 
 _PRODUCT = frozenset(
@@ -41,14 +42,27 @@ def trainer() -> None:
 
 
 def _run(module: str, command: str, extra: str) -> None:
+    application = None
     try:
         application = import_module(module)
+        application.main()
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in _PRODUCT:
+        # A command imports more while it runs; what a plugin lacks is another matter.
+        own = application is None or _importer(error) in _PRODUCT
+        if error.name is None or _top(error.name) in _PRODUCT or not own:
             raise
         sys.stderr.write(
             f"error: {command} needs the package {error.name!r}, which is not installed; "
             f"install it with: pip install 'training-sandbox[{extra}]'\n"
         )
         sys.exit(_WRONG)
-    application.main()
+
+
+def _importer(error: ModuleNotFoundError) -> str:
+    """Return the top-level package of the module that imports what is not found."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _top(str(frame.f_globals.get("__name__")))
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
