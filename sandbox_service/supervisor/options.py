@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
 
-_LONGEST_BASE = 20
-"""The kernel's limit of a socket's path is 107 bytes, of which names of users, fleets and supervisors take up
-to 85."""
+_LONGEST_SOCKET = 107
+"""The kernel's limit of a socket's path, in bytes."""
 UNKNOWN_VERSION = "unknown"
 """Version of a checkout that is not installed, and of a process that does not say its own."""
 
@@ -106,7 +105,8 @@ class SupervisorOptions:
 
     def socket_path(self) -> Path:
         """Return the path of its unix socket, in a folder that no other user may enter."""
-        return private_dir() / f"{self.fleet}-{self.name}.sock"
+        name = f"{self.fleet}-{self.name}.sock"
+        return private_dir(name) / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,15 @@ CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"
 """Builds a supervisor's core on its node. Ray pickles it by reference, so it must be importable there."""
 
 
-def private_dir() -> Path:
-    """Return this user's folder for sockets, in ``/tmp`` where the path of the temporary folder is long.
+def private_dir(socket: str) -> Path:
+    """Return this user's folder for a socket of this name, in ``/tmp`` if its path were too long otherwise.
 
     Raises PermissionError if other users may enter it.
     """
-    base = tempfile.gettempdir()
-    short = len(os.fsencode(base)) <= _LONGEST_BASE
-    path = Path(base if short else "/tmp") / f"sandbox-streams-{os.geteuid()}"
+    folder = f"sandbox-streams-{os.geteuid()}"
+    path = Path(tempfile.gettempdir()) / folder
+    if len(os.fsencode(path / socket)) > _LONGEST_SOCKET:
+        path = Path("/tmp") / folder
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

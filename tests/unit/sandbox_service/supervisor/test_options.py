@@ -31,27 +31,30 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_folder_of_sockets_is_private(temporary: Path):
-    assert private_dir().parent == temporary
-    assert private_dir().stat().st_mode & 0o077 == 0
-    assert private_dir() == private_dir()
+    assert private_dir("s1.sock").parent == temporary
+    assert private_dir("s1.sock").stat().st_mode & 0o077 == 0
+    assert private_dir("s1.sock") == private_dir("s1.sock")
 
 
-def test_a_socket_is_reachable_however_long_the_path_of_the_temporary_folder_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "fits"), [(107, True), (108, False), (200, False)])
+def test_a_socket_is_in_the_temporary_folder_if_its_path_can_be_bound_there(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
 ):
-    deep = tmp_path / ("x" * 60)
+    options = SupervisorOptions(name="s1", fleet="team-a")
+    deep = temporary / ("x" * (size - len(str(options.socket_path())) - 1))
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
-    path = SupervisorOptions(name="s0123456789", fleet="f" * 40).socket_path()
+    path = options.socket_path()
+    assert (deep in path.parents) == fits
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         path.unlink()
 
 
 def test_a_folder_that_others_may_enter_is_refused(temporary: Path):
-    private_dir().chmod(0o755)
+    private_dir("s1.sock").chmod(0o755)
     with pytest.raises(PermissionError):
-        private_dir()
+        private_dir("s1.sock")
 
 
 def test_fleets_on_one_machine_have_sockets_of_their_own():
