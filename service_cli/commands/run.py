@@ -163,11 +163,15 @@ def _writing_episodes(output: Path | None, played: PolicyRun, temperature: float
         yield
         return
     prepare_output(output)
-    head = (
-        *(played.environment, played.policy_name, temperature),
-        *(played.params, played.evaluation_params),
+    episodes = EpisodeFile(
+        output,
+        environment=played.environment,
+        policy=played.policy_name,
+        temperature=temperature,
+        params=played.params,
+        evaluation_params=played.evaluation_params,
     )
-    with EpisodeFile(output, *head) as file:
+    with episodes as file:
         played.on_episode = file.write
         yield
 

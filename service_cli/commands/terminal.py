@@ -97,7 +97,9 @@ def explained() -> Iterator[None]:
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
     except InvalidResponse as error:
-        raise fail(f"{error} (no sandbox service answers at this address; see --server)") from error
+        # A proxy in front of the service answers so while it is away.
+        hint = "" if error.retryable else " (is this the address of a sandbox service? see --server)"
+        raise fail(f"{error}{hint}") from error
     except (SettingsError, ExposureError, NotFoundError, AddressError, PluginError) as error:
         raise fail(str(error), WRONG) from error
     except PolicyRunError as error:

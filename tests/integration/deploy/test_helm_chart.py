@@ -74,7 +74,7 @@ IN_THE_WAY = {
     **{
         f"environments in {folder}": (
             {"environmentsClaim": "claim", "config": {**KEYS, "environments": {"packages_dir": folder}}},
-            f"packages_dir is {folder}, which would be used in place of environmentsClaim: set one of the two",
+            f"packages_dir is {folder}, which would be used in place of environmentsClaim: set one of",
         )
         for folder in ("/srv/environments", f"{CLAIMED}-2026-11", f"{CLAIMED}/../other")
     },

@@ -24,6 +24,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_settings import first_mistake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sandbox_service.config import ReasoningGymConfig
     from sandbox_service.environments.base import Provisions
 
@@ -179,9 +181,9 @@ class ReasoningGymCatalog:
         try:
             return _Datasets.model_validate_json(path.read_bytes()).datasets
         except OSError as error:
-            raise _unreadable(f"{path}", error.strerror) from error
+            raise _unreadable(path, error.strerror) from error
         except ValidationError as error:
-            raise _unreadable(f"{path}", first_mistake(error)) from error
+            raise _unreadable(path, first_mistake(error)) from error
 
     @cached_property
     def _prepared(self) -> dict[str, Prepared]:
@@ -189,7 +191,7 @@ class ReasoningGymCatalog:
         try:
             lines = path.read_bytes().splitlines()
         except OSError as error:
-            raise _unreadable(f"{path}", error.strerror) from error
+            raise _unreadable(path, error.strerror) from error
         tasks: dict[str, Prepared] = {}
         for number, line in enumerate(lines, start=1):
             try:
@@ -260,5 +262,5 @@ class ReasoningGymCatalog:
         raise unknown_task("reasoning_gym", task_id, why)
 
 
-def _unreadable(place: str, why: str | None) -> ServiceError:
+def _unreadable(place: Path | str, why: str | None) -> ServiceError:
     return ServiceError(ErrorCode.TASK_INVALID, f"{place} cannot be read: {why}")

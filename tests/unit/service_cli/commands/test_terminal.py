@@ -11,14 +11,17 @@ from rich.console import RenderableType
 from starlette.applications import Starlette
 from typer.testing import CliRunner, Result
 
+from sandbox_client import InvalidResponse
+from sandbox_client.errors import Failure
 from sandbox_contract.inspection import Event, InstanceTrajectory
 from sandbox_contract.messages import Tool
+from sandbox_contract.problems import FailureClass
 from sandbox_service.config import ServerConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.gateway.app import build_app
 from service_cli.commands.app import build_cli
 from service_cli.commands.envs import environment_view, environments_view
-from service_cli.commands.terminal import fail, notes_line, prepare_output, results
+from service_cli.commands.terminal import explained, fail, notes_line, prepare_output, results
 from service_cli.commands.trajectory_view import trajectory_panels
 from service_cli.policies.display import summary_view
 from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
@@ -152,7 +155,17 @@ def test_another_program_at_the_address_is_not_taken_for_a_service_that_fails(wo
     with serving(Starlette()) as url:
         failed = invoke(*words, "--server", url)
     assert failed.exit_code == 1
-    assert "no sandbox service answers at this address; see --server" in failed.stderr
+    assert "is this the address of a sandbox service? see --server" in failed.stderr
+
+
+@pytest.mark.parametrize("retryable", [False, True], ids=["foreign", "proxy"])
+def test_the_address_is_not_doubted_where_a_proxy_answers_for_a_service(retryable: bool, capsys) -> None:
+    failure = Failure("status 502", "invalid_response", FailureClass.SANDBOX, retryable)
+    with pytest.raises(typer.Exit), explained():
+        raise InvalidResponse(failure)
+    said = capsys.readouterr().err
+    assert "status 502" in said
+    assert ("--server" in said) is not retryable
 
 
 def test_json_is_written_as_it_is(capsys) -> None:
