@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
 
 ROOT = Path(__file__).parents[2]
+PATIENT = {"RAY_agent_register_timeout_ms": "180000"}
+"""On a busy machine a node's agents take longer than the 30 s after which Ray gives the node up."""
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024}
 
 
@@ -28,6 +30,7 @@ def ray_nodes(count: int, further: Sequence[Mapping[str, Any]] = ()) -> Iterator
         "RAY_AUTH_MODE": "disabled",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}",
         "RAY_USAGE_STATS_ENABLED": "0",
+        **PATIENT,
     }
     before = {name: os.environ.get(name) for name in (*variables, "RAY_TMPDIR")}
     os.environ.update(variables)
