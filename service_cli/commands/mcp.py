@@ -107,11 +107,15 @@ async def _graded(served: InstanceServer) -> EvaluateResult:
     """Return the verdict. Raises Exit where it takes longer than SIGTERM leaves, and SandboxError."""
     loop = asyncio.get_running_loop()
     time_left = asyncio.timeout(None)
+
+    def limit_time() -> None:
+        # A signal that came with the verdict is handled after it, when there is no time limit any more.
+        with contextlib.suppress(RuntimeError):
+            time_left.reschedule(loop.time() + _AFTER_SIGTERM_S)
+
     try:
         async with time_left:
-            loop.add_signal_handler(
-                signal.SIGTERM, lambda: time_left.reschedule(loop.time() + _AFTER_SIGTERM_S)
-            )
+            loop.add_signal_handler(signal.SIGTERM, limit_time)
             try:
                 return await served.evaluate()
             finally:
