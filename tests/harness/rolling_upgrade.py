@@ -54,6 +54,7 @@ async def roll(
     figures: Figures = {}
     async with measured(UNDISTURBED, toll, figures):
         await asyncio.sleep(undisturbed_s)
+        await some_more(toll)  # the first ones wait for boxes
     async with measured("node replaced", toll, figures):
         assert await asyncio.to_thread(node.stop) == 0
         await asyncio.to_thread(cluster.add_node, "worker-2", cluster.write_settings(settings))
