@@ -20,7 +20,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from ._calls import Lane, probe, release_instance
-from ._undoing import UNDO_S, may_have_acted, undoing_of
+from ._undoing import MAY_BE_LEFT, UNDO_S, may_have_acted, undoing_of
 from ._wire import transport_error
 from .errors import SandboxError
 
@@ -132,7 +132,7 @@ class AsyncSender:
     def _end_undoing(self, undoing: asyncio.Task[None]) -> None:
         self._undoing.discard(undoing)
         if not undoing.cancelled() and (error := undoing.exception()) is not None:
-            logger.warning("an instance of a failed create may be left until its lease ends", exc_info=error)
+            logger.warning(MAY_BE_LEFT, exc_info=error)
 
     async def _repeat(
         self,

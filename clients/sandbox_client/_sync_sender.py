@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import httpx
 
 from ._calls import Lane, probe, release_instance
-from ._undoing import UNDO_S, may_have_acted, undoing_of
+from ._undoing import MAY_BE_LEFT, UNDO_S, may_have_acted, undoing_of
 from ._wire import transport_error
 from .errors import SandboxError
 
@@ -33,7 +33,6 @@ ResultT = TypeVar("ResultT")
 
 logger = logging.getLogger("sandbox_client")
 
-_LEFT = "an instance of a failed create may be left until its lease ends"
 _NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
@@ -143,7 +142,7 @@ class Sender:
                 undoing.start()
             except RuntimeError:
                 # No further thread can be started; the caller's error is another one.
-                logger.warning(_LEFT, exc_info=True)
+                logger.warning(MAY_BE_LEFT, exc_info=True)
             else:
                 self._undoing.add(undoing)
 
@@ -158,7 +157,7 @@ class Sender:
             pass
         except Exception:
             # Capture point: the caller has its error, and nothing else sees this one.
-            logger.warning(_LEFT, exc_info=True)
+            logger.warning(MAY_BE_LEFT, exc_info=True)
         finally:
             with self._starting:
                 self._undoing.discard(threading.current_thread())

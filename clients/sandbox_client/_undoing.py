@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from ._calls import ApiCall
 
-__all__ = ["UNDO_S", "may_have_acted", "undoing_of"]
+__all__ = ["MAY_BE_LEFT", "UNDO_S", "may_have_acted", "undoing_of"]
 
 ResultT = TypeVar("ResultT")
 
+MAY_BE_LEFT = "an instance of a failed create may be left until its lease ends"
 UNDO_S = 10.0
 """Time within which such a create is sent again, and for which closing a client waits for it."""
 # Errors after which the service may have an instance, or make it: the connection to it broke, its answer

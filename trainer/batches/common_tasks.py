@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trainer.config.evaluation_splits import evaluation_splits
+from trainer.config.evaluation_splits import evaluation_splits, training_refusal
 from trainer.config.without_effect import trained_and_held_out
 from trainer.errors import DataError
 
@@ -27,9 +27,7 @@ def check_default_splits(listed: TasksListed, tasks: TasksConfig) -> None:
         of_source = [task.split for task in listed.tasks if task.environment == source.environment]
         if not source.splits and (found := evaluation_splits(source.environment, dict.fromkeys(of_source))):
             raise DataError(
-                f"tasks: {', '.join(found)}, the default split of {source.environment}, is for evaluation: a "
-                "model that was trained on it cannot be measured on it; name another one in splits, or set "
-                "tasks.allow_evaluation_splits=true"
+                training_refusal(f"{', '.join(found)}, the default split of {source.environment},")
             )
 
 

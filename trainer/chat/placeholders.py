@@ -64,12 +64,29 @@ def without_short_contents(messages: Sequence[Message]) -> tuple[list[Message], 
     roles: dict[str, str] = {}
     changed: list[Message] = []
     for message in messages:
-        content = thought_of(message)[1] if message.role == "assistant" else message.content or ""
-        if 0 < len(content.strip()) <= _SHORT:
+        content = _content(message)
+        if _is_short(content):
             roles[mark := next(fresh)] = message.role
             message = _saying(mark, message, content)
         changed.append(message)
     return changed, roles
+
+
+def shape_of(messages: Sequence[Message]) -> tuple[tuple[str, bool, bool, bool], ...]:
+    """Return of each message the role, and whether it has a thought, a content, and a short one."""
+    return tuple(
+        (message.role, thought_of(message)[0] is not None, bool(content), _is_short(content))
+        for message in messages
+        for content in (_content(message),)
+    )
+
+
+def _content(message: Message) -> str:
+    return thought_of(message)[1] if message.role == "assistant" else message.content or ""
+
+
+def _is_short(content: str) -> bool:
+    return 0 < len(content.strip()) <= _SHORT
 
 
 def _saying(mark: str, message: Message, said: str) -> Message:

@@ -20,7 +20,7 @@ from .containment import missing
 from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
-from .placeholders import without_arguments, without_short_contents, without_words
+from .placeholders import shape_of, without_arguments, without_short_contents, without_words
 from .thought_places import ThoughtPlace, thought_place
 from .thoughts import CLOSE, opened, own_marks
 
@@ -35,6 +35,7 @@ _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
 """Exceptions that templates raise for messages that they do not support."""
 _KIMI = "## Return of"
 """Kimi K2 identifies calls by ids that contain the tool's name."""
+_MOST_SHAPES = 4096
 _SCHEMA: dict[str, JsonValue] = {
     "type": "object",
     "properties": {"said": {"type": "string", "description": "A made-up argument."}},
@@ -69,6 +70,8 @@ class Template:
         self._written = written
         self._literals = Literals(tokenizer, source)
         self._marks = Marks(tokenizer, ends)
+        self._complete: set[object] = set()
+        """Shapes of conversations whose short contents were all rendered."""
         self.thought_marks = own_marks(source)
         """The marks that the family writes around a thought."""
         self._unasked: tuple[Tool, ...] = ()
@@ -276,10 +279,15 @@ class Template:
         given, roles = without_short_contents(given)
         parts = {mark: f"a call of {name!r}" for mark, name in names.items()}
         parts |= {mark: f"the content of a message of role {role!r}" for mark, role in roles.items()}
-        if not parts:
+        # A short content is dropped for the place of its message; calls are looked at each time.
+        calls = tuple(len(each.tool_calls or ()) for each in before)
+        shape = None if names else (form, calls, bool(tools), generation, shape_of(messages))
+        if not parts or shape in self._complete:
             return ""
         text, refused = self._attempt(form, [*before, *given], tools, generation)
         lost = [part for placeholder, part in parts.items() if placeholder not in text]
+        if shape is not None and not lost and len(self._complete) < _MOST_SHAPES:
+            self._complete.add(shape)
         return _left_out(lost[0]) if lost and not refused else ""
 
     def _attempt(

@@ -19,6 +19,14 @@ def evaluation_splits(environment: str, splits: Iterable[str]) -> tuple[str, ...
     return tuple(name for name in splits if name in published or _is_test(name))
 
 
+def training_refusal(splits: str) -> str:
+    """Return the sentence on training on such splits."""
+    return (
+        f"tasks: {splits} is for evaluation: a model that was trained on it cannot be measured on it; choose "
+        "another split, or set tasks.allow_evaluation_splits=true"
+    )
+
+
 def _is_test(name: str) -> bool:
     words = name.replace("-", "_").split("_")
     return "test" in (words[0], words[-1])

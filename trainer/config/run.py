@@ -13,7 +13,7 @@ from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 from .agent import AgentConfig, BoxAgent, in_full
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
-from .evaluation_splits import evaluation_splits
+from .evaluation_splits import evaluation_splits, training_refusal
 from .evolve import EvolveConfig
 from .learned_reward import STAGE
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
@@ -264,11 +264,7 @@ class RunConfig(Branch):
         sources: tuple[TasksConfig | TaskSource, ...] = (self.tasks, *self.tasks.sources)
         for source in sources:
             if found := evaluation_splits(source.environment, source.splits):
-                raise ValueError(
-                    f"tasks: {', '.join(found)} of {source.environment} is for evaluation: a model that was "
-                    "trained on it cannot be measured on it; choose another split, or set "
-                    "tasks.allow_evaluation_splits=true"
-                )
+                raise ValueError(training_refusal(f"{', '.join(found)} of {source.environment}"))
         return self
 
     @model_validator(mode="after")
