@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
-from local_processes.signals import Phase, SignalHandlers
+from local_processes.signals import Phase, SignalHandlers, StopRequest
 from local_processes.teardown import take_down
 from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
@@ -32,8 +32,6 @@ from .ray_cluster import ray_cluster
 from .start_checks import check_port, check_start, tls_files
 
 if TYPE_CHECKING:
-    import threading
-
     from ray.serve import Application
 
     from sandbox_service.config.service import ScalingConfig
@@ -53,7 +51,7 @@ class RunningService:
     """Its address for clients on this machine."""
     fleet: str
     """The fleet's name."""
-    stopping: threading.Event
+    stopping: StopRequest
     """Set after SIGINT or SIGTERM."""
 
     def wait(self, timeout_s: float | None = None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,11 +24,39 @@ class Phase(Enum):
     """A signal changes nothing: the remaining steps have deadlines of their own."""
 
 
+class StopRequest:
+    """An event that a signal handler can set at any moment.
+
+    ``threading.Event`` would not do: its lock is not reentrant, so a handler that sets it while its thread
+    begins or ends a ``wait`` blocks forever. SimpleQueue allows its ``put`` within another of its calls.
+    """
+
+    def __init__(self) -> None:
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        """Request the stop. Idempotent."""
+        self._requests.put(None)
+
+    def is_set(self) -> bool:
+        """Return whether the stop has been requested."""
+        return not self._requests.empty()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the stop is requested, for a limited time if one is given; return whether it is."""
+        try:
+            self._requests.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        self._requests.put(None)  # for every other wait
+        return True
+
+
 class SignalHandlers:
     """The process's signal handlers while a service runs; does nothing outside the main thread."""
 
     def __init__(self) -> None:
-        self.stopping = threading.Event()
+        self.stopping = StopRequest()
         self._phase = Phase.STARTING
 
     @contextlib.contextmanager

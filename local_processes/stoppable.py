@@ -7,15 +7,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from threading import Event
-
-
+    from .signals import StopRequest
 ResultT = TypeVar("ResultT")
 
 _POLL_S = 0.2
 
 
-async def until_stopped(work: Coroutine[None, None, ResultT], stopping: Event) -> ResultT:
+async def until_stopped(work: Coroutine[None, None, ResultT], stopping: StopRequest) -> ResultT:
     """Run the work; cancel it, and raise CancelledError, soon after ``stopping`` is set."""
     task = asyncio.create_task(work)
     while not task.done():

@@ -20,6 +20,8 @@ from .groups import Group, count_events, read_events
 
 LEDGER = "tests.harness.ledger"
 """The plugin that writes each event at once, so that a crash loses none."""
+HUNG_TESTS = "tests.harness.hung_tests"
+"""The plugin that ends the process if a test goes on long after its timeout."""
 STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
 FAIR = {"RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
 """By these, groups share the cores: Ray's niceness is 15 by default, and torch's threads wait by spinning."""
@@ -126,7 +128,7 @@ def run_group(group: Group, options: list[str], root: Path, captured: bool) -> s
     ledger = group.ledger = folder / "ledger.jsonl"
     ledger.touch()
     # With -X, and not by an environment variable, which the programs under test would inherit.
-    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER]
+    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER, "-p", HUNG_TESTS]
     # By default all runs of a user share one folder, and each run removes those before the last three. The
     # name is short because the path of a socket below it has at most 107 bytes.
     command.append(f"--basetemp={folder / 't'}")

@@ -24,7 +24,7 @@ from .instances import settle
 from .load import Target
 
 if TYPE_CHECKING:
-    import threading
+    from local_processes.signals import StopRequest
 
     from .context import Sizes
 
@@ -47,7 +47,7 @@ class ServiceSetting:
 @contextmanager
 def running_bench(
     setting: ServiceSetting, yardstick: Target, sizes: Sizes, report: Callable[[str], None]
-) -> Iterator[tuple[Bench, threading.Event]]:
+) -> Iterator[tuple[Bench, StopRequest]]:
     """Yield a running, idle service, and the event that is set after SIGINT or SIGTERM."""
     key = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:

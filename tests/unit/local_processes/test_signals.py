@@ -2,11 +2,25 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from local_processes.signals import Phase, SignalHandlers
+from local_processes.signals import Phase, SignalHandlers, StopRequest
+
+SIGNALS_WHILE_IT_WAITS = """
+import signal
+from local_processes.signals import StopRequest
+
+for _ in range(200):
+    request = StopRequest()
+    signal.signal(signal.SIGALRM, lambda *_: request.set())
+    signal.setitimer(signal.ITIMER_REAL, 0.0001)
+    while not request.wait(0.0):
+        pass
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -67,3 +81,15 @@ def test_outside_the_main_thread_nothing_is_touched():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_a_stop_may_be_requested_at_any_moment_of_a_wait():
+    subprocess.run([sys.executable, "-c", SIGNALS_WHILE_IT_WAITS], check=True, timeout=60)
+
+
+def test_a_requested_stop_ends_every_wait():
+    request = StopRequest()
+    assert (request.is_set(), request.wait(0.0)) == (False, False)
+    request.set()
+    request.set()
+    assert [request.wait(), request.wait(0.0), request.is_set()] == [True, True, True]

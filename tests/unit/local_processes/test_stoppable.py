@@ -1,13 +1,13 @@
 import asyncio
-import threading
 
 import pytest
 
+from local_processes.signals import StopRequest
 from local_processes.stoppable import until_stopped
 
 
 async def test_work_that_ends_gives_its_result() -> None:
-    assert await until_stopped(asyncio.sleep(0, "done"), threading.Event()) == "done"
+    assert await until_stopped(asyncio.sleep(0, "done"), StopRequest()) == "done"
 
 
 async def test_work_that_fails_raises() -> None:
@@ -15,11 +15,11 @@ async def test_work_that_fails_raises() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await until_stopped(fail(), threading.Event())
+        await until_stopped(fail(), StopRequest())
 
 
 async def test_work_is_cancelled_when_the_process_is_to_end() -> None:
-    stopping = threading.Event()
+    stopping = StopRequest()
     stopping.set()
     ended: list[bool] = []
 

@@ -19,7 +19,7 @@ sys.exit(main(["--no-environments", "-p", "no:cacheprovider", *sys.argv[1:]], Pa
 def start(tmp_path):
     """Write test files, and start a process that runs them as ``make test`` does, with the words."""
 
-    def start(files, *words, script=SCRIPT, **options):
+    def start(files, *words, script=SCRIPT, clean_up_s=120.0, **options):
         (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray', 'vllm']\n")
         for name, text in files.items():
             path = tmp_path / "tests" / name
@@ -30,12 +30,14 @@ def start(tmp_path):
         return subprocess.Popen(
             [sys.executable, "-c", script, *words],
             cwd=tmp_path,
-            # No test here needs a plugin, and to load those that are installed takes most of a start.
+            # To load all plugins that are installed takes most of a start.
             env={
                 "PYTHONPATH": str(ROOT),
                 "PATH": "/usr/bin:/bin",
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTEST_PLUGINS": "pytest_timeout",
                 "TMPDIR": str(own),
+                "TEST_CLEAN_UP_S": str(clean_up_s),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

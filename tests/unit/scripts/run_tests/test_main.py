@@ -20,6 +20,12 @@ FAILING = "def test_wrong(): assert 1 == 2\n"
 SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_later(): pass\n"
 ENDS_BY_SIGNAL = "import atexit, os\natexit.register(os.abort)\n" + PASSING
 DIES_INSIDE = "import os\ndef test_deadly(): os.abort()\n"
+HANGS = """
+import pytest, subprocess
+@pytest.mark.timeout(0.1)
+def test_endless():
+    with subprocess.Popen(["sleep", "100"]) as process: process.wait()
+"""
 STARTS_RAY = (
     f"import pytest\npytestmark = [pytest.mark.{'ray'}]\n"  # not these words, which would move this file
 )
@@ -55,6 +61,13 @@ def test_a_process_that_dies_after_its_last_test_fails_the_run_and_its_group_is_
 def test_a_process_that_dies_inside_a_test_keeps_what_was_found_and_the_test_is_named(project):
     done = project({"contract/test_a.py": PASSING + DIES_INSIDE, "unit/test_b.py": PASSING})
     assert "SIGABRT, in tests/contract/test_a.py::test_deadly" in done.stdout
+    assert last_line(done) == "2 passed, 1 failed, 0 skipped"
+
+
+def test_a_test_that_goes_on_after_its_timeout_ends_its_group_and_is_named(project):
+    done = project({"contract/test_a.py": PASSING + HANGS, "unit/test_b.py": PASSING}, clean_up_s=0.5)
+    assert "the process ended by status 1, in tests/contract/test_a.py::test_endless" in done.stdout
+    assert "in test_endless" in done.stdout.partition("Timeout (0:00:00.6")[2]  # where it was
     assert last_line(done) == "2 passed, 1 failed, 0 skipped"
 
 
