@@ -23,6 +23,7 @@ class Group:
     failed: list[str] = field(default_factory=list)
     tests: dict[str, float] = field(default_factory=dict)
     """Test to its seconds, set-up and clean-up included."""
+    cpu_by_test: dict[str, float] = field(default_factory=dict)
     crash: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -78,6 +79,7 @@ def count_events(group: Group, status: int, events: list[dict[str, str]]) -> Non
             case "end":
                 running = ""
                 group.tests[event["test"]] = float(event["seconds"])
+                group.cpu_by_test[event["test"]] = float(event["cpu_seconds"])
             case "failed":
                 group.counts["failed"] += 1
                 group.failed.append(event["test"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .groups import Group
 
-SLOWEST = 25
+LISTED = 25
 SET_UP = (str(Path(sys.executable).with_name("sandbox-service")), "envs", "setup", "all")
 """The command that sets up all environments but the optional ones."""
 
@@ -63,11 +63,12 @@ def print_report(groups: list[Group], missing: list[str]) -> None:
         figures = f"{counts['passed']:>8}{counts['failed']:>8}{counts['skipped']:>9}"
         print(f"{figures}{group.seconds:>9.0f}{group.cpu_seconds:>7.0f}  {group.name}")
     times = {test: seconds for group in done for test, seconds in group.tests.items()}
-    slowest = [f"{times[test]:.0f} s  {test}" for test in nlargest(SLOWEST, times, key=times.__getitem__)]
+    cpu = {test: seconds for group in done for test, seconds in group.cpu_by_test.items()}
     if len(done) < len(groups):
         print(f"not run: {len(groups) - len(done)} groups")
     for title, lines in (
-        ("slowest", slowest),
+        ("slowest", _largest(times)),
+        ("most CPU time", _largest(cpu)),
         ("failed", [test for group in done for test in group.failed]),
         ("crashed", [group.crash for group in done if group.crash]),
         ("folders of groups that failed", [f"{group.kept}: {group.name}" for group in done if group.kept]),
@@ -77,3 +78,7 @@ def print_report(groups: list[Group], missing: list[str]) -> None:
             print(f"\n{title}:", *lines, sep="\n  ")
     total = sum((group.counts for group in done), Counter())
     print(f"\n{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped", flush=True)
+
+
+def _largest(seconds: dict[str, float]) -> list[str]:
+    return [f"{seconds[test]:.0f} s  {test}" for test in nlargest(LISTED, seconds, key=seconds.__getitem__)]

@@ -6,12 +6,14 @@ test that was running.
 
 import json
 import os
+import resource
 
 # Unbuffered, and open for as long as the process lives: a line is in the file when ``note`` returns.
 _FILE = os.open(os.environ.get("TEST_LEDGER", os.devnull), os.O_WRONLY | os.O_APPEND)
 
 
 _SECONDS = {}
+_CPU_SECONDS = {}
 
 
 def note(event, test="", **more):
@@ -25,7 +27,14 @@ def pytest_collectreport(report):
         note("skipped", report.nodeid)
 
 
+def cpu_seconds():
+    """Return the CPU time of this process and of the descendants that were waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def pytest_runtest_logstart(nodeid):
+    _CPU_SECONDS[nodeid] = cpu_seconds()
     note("start", nodeid)
 
 
@@ -38,7 +47,8 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_runtest_logfinish(nodeid):
-    note("end", nodeid, seconds=f"{_SECONDS.pop(nodeid, 0.0):.1f}")
+    cpu = cpu_seconds() - _CPU_SECONDS.pop(nodeid)
+    note("end", nodeid, seconds=f"{_SECONDS.pop(nodeid, 0.0):.1f}", cpu_seconds=f"{cpu:.1f}")
 
 
 def pytest_sessionfinish():

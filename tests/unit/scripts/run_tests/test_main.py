@@ -155,6 +155,14 @@ def test_the_slowest_tests_are_printed_at_the_end_with_set_up_and_clean_up(proje
     assert listed[2] == "  0 s  tests/unit/test_a.py::test_right"
 
 
+def test_the_tests_that_compute_most_are_printed_at_the_end_with_their_descendants(project):
+    busy = "import os\ndef test_busy(): os.system('ulimit -t 1; while :; do :; done')\n"
+    idle = "import time\ndef test_idle(): time.sleep(2)\n"
+    listed = project({"unit/test_a.py": busy + idle}).stdout.partition("most CPU time:")[2].splitlines()
+    assert re.fullmatch(r"  1 s  tests/unit/test_a.py::test_busy", listed[1])
+    assert listed[2] == "  0 s  tests/unit/test_a.py::test_idle"
+
+
 def test_each_run_has_folders_of_its_own_which_stay_only_if_a_test_fails(project):
     """Another run, or another user's, removes none of them."""
     writing = "def test_writes(tmp_path):\n    print('\\n{}', tmp_path)\n    (tmp_path / 'a').touch()\n"
