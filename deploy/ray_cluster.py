@@ -204,6 +204,8 @@ def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) ->
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
         # Serve gives up on a front that is not ready after 5 s: too soon on a busy machine.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+        # A raylet ends when the node's agents have not registered after 30 s: too soon there, as well.
+        "RAY_agent_register_timeout_ms": "180000",
     }
     if on_loopback:
         # For the processes that Ray starts; _on_loopback does the same in this one.

@@ -56,7 +56,7 @@ class RunningService:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for SIGINT or SIGTERM; return whether one came."""
-        return self.stopping.wait(timeout_s)
+        return self.stopping.wait_for_request(timeout_s)
 
 
 def fleet_name(config: ServiceConfig) -> str:

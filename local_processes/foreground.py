@@ -29,7 +29,7 @@ def run_until_stopped(command: Sequence[str], before_end: Callable[[], None]) ->
         # In a session of its own, so that Ctrl-C does not reach it before it has been prepared.
         child = subprocess.Popen(command, start_new_session=True)
         try:
-            while not handlers.stopping.wait(_POLL_S):
+            while not handlers.stopping.wait_for_request(_POLL_S):
                 _reap_orphans(child.pid)
                 if (code := child.poll()) is not None:
                     return code if code >= 0 else 128 - code

@@ -28,7 +28,7 @@ class StopRequest:
     """An event that a signal handler can set at any moment.
 
     ``threading.Event`` would not do: its lock is not reentrant, so a handler that sets it while its thread
-    begins or ends a ``wait`` blocks forever. SimpleQueue allows its ``put`` within another of its calls.
+    begins or ends a wait blocks forever. SimpleQueue allows its ``put`` within another of its calls.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class StopRequest:
         """Return whether the stop has been requested."""
         return not self._requests.empty()
 
-    def wait(self, timeout_s: float | None = None) -> bool:
+    def wait_for_request(self, timeout_s: float | None = None) -> bool:
         """Wait until the stop is requested, for a limited time if one is given; return whether it is."""
         try:
             self._requests.get(timeout=timeout_s)

@@ -29,7 +29,6 @@ from local_processes.descendants import Descendants
 from local_processes.ports import free_port
 from local_processes.waiting import Deadline, wait_until
 
-from .ray_nodes import PATIENT
 from .redis_server import RedisServer
 from .serve_status import wait_for_status
 
@@ -146,7 +145,7 @@ class DeployedCluster:
         shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
         known: dict[str, str] = json.loads(shell.stdout)
         own = {MARKER: self._run, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}"}
-        return {**known, **own, **PATIENT, "SERVE_SOCKET_REUSE_PORT_ENABLED": "1"}
+        return {**known, **own, "SERVE_SOCKET_REUSE_PORT_ENABLED": "1"}
 
     def write_settings(self, tree: Mapping[str, Mapping[str, Any]]) -> Path:
         """Write the service's settings for the commands of operators and nodes."""

@@ -12,6 +12,7 @@ from trainer.config.reading import read_part
 from trainer.errors import ConfigError
 
 from .options import driver_of
+from .output_files import check_named
 from .terminal import explained, results
 
 
@@ -42,6 +43,7 @@ def model(
         sandbox-trainer model var/wide hidden=256 layers=6 vocabulary=1024 tokenizer=bytes
     """
     with explained():
+        check_named(folder)
         settings = read_part(TinyModel, overrides or (), example="hidden=256")
         if (folder / "config.json").exists():
             raise ConfigError(f"{folder} has a model already: remove it, or choose another folder")

@@ -12,7 +12,7 @@ from trainer.errors import ConfigError
 def check_named(*outputs: Path | None) -> None:
     """Raise ConfigError for ``-``, by which other programs mean standard output."""
     if Path("-") in outputs:
-        raise ConfigError("- is not standard output here: name a file")
+        raise ConfigError("- is not standard output here: give a name")
 
 
 def check_writable(*files: Path | None) -> None:

@@ -18,7 +18,7 @@ for _ in range(200):
     request = StopRequest()
     signal.signal(signal.SIGALRM, lambda *_: request.set())
     signal.setitimer(signal.ITIMER_REAL, 0.0001)
-    while not request.wait(0.0):
+    while not request.wait_for_request(0.0):
         pass
 """
 
@@ -36,7 +36,7 @@ def test_a_signal_asks_a_running_service_to_stop(number):
     with handlers.open():
         handlers.enter(Phase.RUNNING)
         os.kill(os.getpid(), number)
-        assert handlers.stopping.wait(5)
+        assert handlers.stopping.wait_for_request(5)
 
 
 def test_a_second_signal_does_not_disturb_the_end():
@@ -44,7 +44,7 @@ def test_a_second_signal_does_not_disturb_the_end():
     with handlers.open():
         handlers.enter(Phase.STOPPING)
         os.kill(os.getpid(), signal.SIGINT)
-        assert handlers.stopping.wait(5)
+        assert handlers.stopping.wait_for_request(5)
 
 
 def test_a_signal_while_a_start_is_undone_raises_once_only():
@@ -53,7 +53,7 @@ def test_a_signal_while_a_start_is_undone_raises_once_only():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert handlers.stopping.wait(5)
+        assert handlers.stopping.wait_for_request(5)
 
 
 def test_the_handlers_before_come_back():
@@ -63,7 +63,7 @@ def test_the_handlers_before_come_back():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         handlers.enter(Phase.RUNNING)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert handlers.stopping.wait(5)
+        assert handlers.stopping.wait_for_request(5)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
@@ -89,7 +89,7 @@ def test_a_stop_may_be_requested_at_any_moment_of_a_wait():
 
 def test_a_requested_stop_ends_every_wait():
     request = StopRequest()
-    assert (request.is_set(), request.wait(0.0)) == (False, False)
+    assert (request.is_set(), request.wait_for_request(0.0)) == (False, False)
     request.set()
     request.set()
-    assert [request.wait(), request.wait(0.0), request.is_set()] == [True, True, True]
+    assert [request.wait_for_request(), request.wait_for_request(0.0), request.is_set()] == [True, True, True]

@@ -14,3 +14,9 @@ def test_a_folder_that_has_a_model_is_refused_and_left_as_it_is(tmp_path: Path) 
     assert "has a model already" in " ".join(refused.stderr.split())
     assert "wrote" not in refused.stdout
     assert driver.calls == []
+
+
+def test_the_sign_for_standard_output_is_no_folder() -> None:
+    driver = FakeDriver()
+    refused = CliRunner().invoke(build_cli(), ["model", "-"], obj=driver)
+    assert (refused.exit_code, "is not standard output here" in refused.stderr, driver.calls) == (2, True, [])
