@@ -49,7 +49,7 @@ async def members_of(discovery: RayDiscovery, count: int) -> dict[str, object]:
     """The fleet, once it is complete; every look asks Ray again."""
     async with asyncio.timeout(60):
         while len(members := dict(await discovery.refresh())) < count:
-            pass
+            await asyncio.sleep(0.2)
     return members
 
 
@@ -236,7 +236,7 @@ async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
     assert not any(path.exists() for path in paths)
     async with asyncio.timeout(30):
         while await asyncio.to_thread(roster.find):
-            pass
+            await asyncio.sleep(0.2)
 
 
 async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes):
@@ -249,7 +249,7 @@ async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes
         two_nodes.remove_node(node)
         async with asyncio.timeout(90):
             while len(left := await discovery.refresh()) > 2:
-                pass
+                await asyncio.sleep(0.2)
         assert set(left) < set(members)
         # No key may be stuck with the supervisor that is gone.
         for number in range(20):

@@ -82,7 +82,7 @@ async def wait_for_nodes(discovery: RayDiscovery, count: int) -> None:
     """Wait until Ray has so many sandbox nodes, each with a supervisor."""
     async with asyncio.timeout(LIMIT_S):
         while len(await discovery.refresh()) != count or len(sandbox_nodes()) != count:
-            pass
+            await asyncio.sleep(0.2)
 
 
 @pytest.fixture(params=sampled("scaling", [1, 2], [2]), ids="autoscaler v{}".format)

@@ -59,7 +59,7 @@ async def fleet(config):
         try:
             async with asyncio.timeout(120):
                 while len(await discovery.refresh()) < 3:
-                    pass
+                    await asyncio.sleep(0.2)
             yield cluster, roster, router
         finally:
             await router.close()

@@ -111,7 +111,7 @@ async def _fleet(
         try:
             async with asyncio.timeout(180):
                 while len(await discovery.refresh()) < 2:
-                    pass
+                    await asyncio.sleep(0.2)
             addresses = [await handle.address.remote() for handle in roster.find().values()]
             (far,) = [each.name for each in addresses if each.host == node.address]
             load = FleetLoad(router, pause_s=0.1)

@@ -132,7 +132,7 @@ async def test_a_replaced_cluster_loses_no_deterministic_episode_and_ends_all_ot
                 former = await asyncio.to_thread(start_supervisor, file)
                 async with asyncio.timeout(120):
                     while not await discovery.refresh():
-                        pass
+                        await asyncio.sleep(0.2)
                 load = FleetLoad(Router(KnownMembers({former.name: former})), pause_s=0.2)
                 await _replaced_under_load(load, router, process, former.name, config)
         finally:

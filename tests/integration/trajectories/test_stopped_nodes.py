@@ -82,7 +82,7 @@ async def test_a_node_that_gets_sigterm_loses_no_deterministic_episode_and_ends_
             with node(cluster.address, file) as process:
                 async with asyncio.timeout(180):
                     while len(await discovery.refresh()) < 3:
-                        pass
+                        await asyncio.sleep(0.2)
                 addresses = [await handle.address.remote() for handle in roster.find().values()]
                 hosts = roster.nodes()
                 (ending,) = [each for each in addresses if hosts[each.node_id] == HOST]
