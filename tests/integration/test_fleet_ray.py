@@ -26,7 +26,7 @@ from sandbox_service.supervisor.options import running_version
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
 from tests.harness.ray_nodes import NODE, ray_nodes
-from tests.harness.waiting import until
+from tests.harness.waiting import until, until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -47,10 +47,7 @@ def two_nodes():
 
 async def members_of(discovery: RayDiscovery, count: int) -> dict[str, object]:
     """The fleet, once it is complete; every look asks Ray again."""
-    async with asyncio.timeout(60):
-        while len(members := dict(await discovery.refresh())) < count:
-            await asyncio.sleep(0.2)
-    return members
+    return dict(await until_answered(discovery.refresh, lambda members: len(members) >= count, 60))
 
 
 async def create(router: Router, instance_id: str = "") -> str:
@@ -234,9 +231,7 @@ async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
         await discovery.close()
     assert roster.end_all(roster.find().values(), 30)
     assert not any(path.exists() for path in paths)
-    async with asyncio.timeout(30):
-        while await asyncio.to_thread(roster.find):
-            await asyncio.sleep(0.2)
+    await until_answered(lambda: asyncio.to_thread(roster.find), lambda found: not found, 30)
 
 
 async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes):
@@ -247,9 +242,7 @@ async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes
         node = two_nodes.add_node(**NODE)
         members = await members_of(discovery, 3)
         two_nodes.remove_node(node)
-        async with asyncio.timeout(90):
-            while len(left := await discovery.refresh()) > 2:
-                await asyncio.sleep(0.2)
+        left = await until_answered(discovery.refresh, lambda members: len(members) == 2, 90)
         assert set(left) < set(members)
         # No key may be stuck with the supervisor that is gone.
         for number in range(20):

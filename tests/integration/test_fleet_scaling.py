@@ -21,6 +21,7 @@ from sandbox_service.fleet.scaling import ScalingPolicy
 from sandbox_service.wire.frames import Op
 from tests.harness.autoscaled_nodes import autoscaled_nodes
 from tests.harness.sampling import sampled, where_changed
+from tests.harness.waiting import until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -80,9 +81,9 @@ def sandbox_nodes() -> set[str]:
 
 async def wait_for_nodes(discovery: RayDiscovery, count: int) -> None:
     """Wait until Ray has so many sandbox nodes, each with a supervisor."""
-    async with asyncio.timeout(LIMIT_S):
-        while len(await discovery.refresh()) != count or len(sandbox_nodes()) != count:
-            await asyncio.sleep(0.2)
+    await until_answered(
+        discovery.refresh, lambda members: len(members) == len(sandbox_nodes()) == count, LIMIT_S
+    )
 
 
 @pytest.fixture(params=sampled("scaling", [1, 2], [2]), ids="autoscaler v{}".format)

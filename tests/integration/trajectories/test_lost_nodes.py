@@ -22,7 +22,7 @@ from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Op
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
-from tests.harness.waiting import until
+from tests.harness.waiting import until, until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -57,9 +57,7 @@ async def fleet(config):
         discovery = RayDiscovery(roster)
         router = Router(discovery)
         try:
-            async with asyncio.timeout(120):
-                while len(await discovery.refresh()) < 3:
-                    await asyncio.sleep(0.2)
+            await until_answered(discovery.refresh, lambda members: len(members) == 3)
             yield cluster, roster, router
         finally:
             await router.close()

@@ -23,7 +23,7 @@ from tests.harness.cut_off_node import OUTSIDE, CutOffNode, cut_off_node, namesp
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
 from tests.harness.sampling import where_changed
-from tests.harness.waiting import until
+from tests.harness.waiting import until, until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -109,9 +109,7 @@ async def _fleet(
         discovery = RayDiscovery(roster)
         router = Router(discovery)
         try:
-            async with asyncio.timeout(180):
-                while len(await discovery.refresh()) < 2:
-                    await asyncio.sleep(0.2)
+            await until_answered(discovery.refresh, lambda members: len(members) == 2, 180)
             addresses = [await handle.address.remote() for handle in roster.find().values()]
             (far,) = [each.name for each in addresses if each.host == node.address]
             load = FleetLoad(router, pause_s=0.1)

@@ -33,7 +33,7 @@ from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
 from tests.harness.sampling import where_changed
 from tests.harness.town import KnownMembers
-from tests.harness.waiting import until
+from tests.harness.waiting import until, until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -130,9 +130,7 @@ async def test_a_replaced_cluster_loses_no_deterministic_episode_and_ends_all_ot
         try:
             with former_cluster(file, port) as process:
                 former = await asyncio.to_thread(start_supervisor, file)
-                async with asyncio.timeout(120):
-                    while not await discovery.refresh():
-                        await asyncio.sleep(0.2)
+                await until_answered(discovery.refresh, bool)
                 load = FleetLoad(Router(KnownMembers({former.name: former})), pause_s=0.2)
                 await _replaced_under_load(load, router, process, former.name, config)
         finally:

@@ -25,7 +25,7 @@ from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Op
 from tests.harness.fleet_load import STEPS, FleetLoad
 from tests.harness.ray_nodes import ray_nodes
-from tests.harness.waiting import until
+from tests.harness.waiting import until, until_answered
 
 pytestmark = [
     pytest.mark.ray,
@@ -80,9 +80,7 @@ async def test_a_node_that_gets_sigterm_loses_no_deterministic_episode_and_ends_
         router = Router(discovery)
         try:
             with node(cluster.address, file) as process:
-                async with asyncio.timeout(180):
-                    while len(await discovery.refresh()) < 3:
-                        await asyncio.sleep(0.2)
+                await until_answered(discovery.refresh, lambda members: len(members) == 3, 180)
                 addresses = [await handle.address.remote() for handle in roster.find().values()]
                 hosts = roster.nodes()
                 (ending,) = [each for each in addresses if hosts[each.node_id] == HOST]
