@@ -9,6 +9,7 @@ are reaped when they exit, as init would do. Other children of this process are 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -22,8 +23,12 @@ from .prctl import adopting_orphans
 from .process_tree import is_dead, started_ticks
 from .waiting import Deadline, wait_until
 
+logger = logging.getLogger(__name__)
+
 _POLL_S = 0.05
 _REAP_S = 2.0
+_KILL_S = 10.0
+"""Time for processes to end after SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,12 +101,20 @@ class Descendants:
         self._known.update(found)
         return found
 
-    def end_all(self, timeout_s: float) -> list[Process]:
-        """Wait for all to exit by themselves, kill the rest, and return those that were killed."""
+    def end_all(self, timeout_s: float, kill_s: float = _KILL_S) -> list[Process]:
+        """Wait for all to exit by themselves, kill the rest, and return those that were killed.
+
+        Those that are left ``kill_s`` seconds later, as in an uninterruptible sleep, are logged and left.
+        """
         wait_until(lambda: not self.alive(), Deadline.after(timeout_s), poll_s=_POLL_S)
         killed: set[Process] = set()
+        deadline = Deadline.after(kill_s)
         # Again and again, because a process may have started another before the signal arrived.
         while left := self.alive():
+            if killed and deadline.passed:
+                names = ", ".join(f"{process.name} ({process.pid})" for process in sorted(left))
+                logger.error("still there %g s after SIGKILL, and left: %s", kill_s, names)
+                break
             for process in left:
                 killed.add(process)
                 with contextlib.suppress(ProcessLookupError):

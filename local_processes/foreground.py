@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import psutil
+
+from .process_tree import is_dead, processes
 from .signals import Phase, SignalHandlers
 from .waiting import Deadline, wait_until
+
+logger = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 _END_S = 20.0
 """Time for the command to end after SIGTERM."""
+_KILL_S = 10.0
+"""Time for what is left to end after SIGKILL."""
 
 
 def run_until_stopped(command: Sequence[str], before_end: Callable[[], None]) -> int:
@@ -37,28 +45,48 @@ def run_until_stopped(command: Sequence[str], before_end: Callable[[], None]) ->
             before_end()
             return 0
         finally:
-            _end_session(child)
+            end_session(child)
 
 
-def _end_session(child: subprocess.Popen[bytes]) -> None:
-    def is_over() -> bool:
-        _reap_orphans(child.pid)
-        child.poll()
-        return not _signalled(child.pid, 0)
-
-    _signalled(child.pid, signal.SIGTERM)
-    if not wait_until(is_over, Deadline.after(_END_S)):
-        _signalled(child.pid, signal.SIGKILL)
-    child.wait()
-
-
-def _signalled(group: int, number: int) -> bool:
+def signal_group(group: int, number: int) -> bool:
     """Send a signal to a group of processes; return whether it has any."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     return True
+
+
+def end_session(
+    child: subprocess.Popen[bytes],
+    send: Callable[[int, int], bool] = signal_group,
+    *,
+    end_s: float = _END_S,
+    kill_s: float = _KILL_S,
+) -> None:
+    """Have all processes of a session end with SIGTERM, and those that are left after ``end_s`` with SIGKILL.
+
+    Those that are left ``kill_s`` seconds later, as in an uninterruptible sleep, are logged and left.
+    """
+
+    def is_over() -> bool:
+        _reap_orphans(child.pid)
+        child.poll()
+        return not send(child.pid, 0)
+
+    send(child.pid, signal.SIGTERM)
+    if wait_until(is_over, Deadline.after(end_s)):
+        return
+    send(child.pid, signal.SIGKILL)
+    if not wait_until(is_over, Deadline.after(kill_s)) and (left := list(_names_in(child.pid))):
+        logger.error("still there %g s after SIGKILL, and left: %s", kill_s, ", ".join(left))
+
+
+def _names_in(group: int) -> Iterator[str]:
+    for process in processes():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and not is_dead(process):
+                yield f"{process.name()} ({process.pid})"
 
 
 def _reap_orphans(child: int) -> None:

@@ -8,6 +8,7 @@ that does not answer in time is killed, and the next piece of work starts anothe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -24,6 +25,8 @@ _T = TypeVar("_T")
 
 _TRIES = 2
 """A process may have been killed while it was idle; work that ends two processes is at fault itself."""
+_KILL_S = 10.0
+"""Time for the process to end after SIGKILL."""
 
 
 class NotBegunError(TimeoutError):
@@ -147,4 +150,6 @@ class _Child:
 def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
     connection.close()
     process.kill()
-    process.wait()
+    # One in an uninterruptible sleep is left, and reaped by a later start.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_S)

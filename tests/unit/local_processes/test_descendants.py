@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local_processes.descendants import Descendants
+from local_processes.descendants import Descendants, Process
 
 NAME = "SANDBOX_SERVICE_TEST_RUN"
 
@@ -130,3 +130,23 @@ def test_what_ends_by_itself_is_not_killed():
         process = start("5", "sleep", "0.05")
         assert family.end_all(10.0) == []
     process.communicate()
+
+
+class Unkillable(Descendants):
+    """Finds one process again and again, as if it were in an uninterruptible sleep."""
+
+    def __init__(self, process: Process):
+        super().__init__(NAME, "9")
+        self.process = process
+
+    def alive(self) -> list[Process]:
+        return [self.process]
+
+
+def test_what_survives_its_kill_is_named_and_left(caplog: pytest.LogCaptureFixture):
+    child = start("9", "sleep", "600")
+    stuck = Process(child.pid, 0, "sleep")
+    assert Unkillable(stuck).end_all(0.0, kill_s=0.2) == [stuck]
+    assert child.wait() == -signal.SIGKILL
+    child.communicate()
+    assert f"still there 0.2 s after SIGKILL, and left: sleep ({child.pid})" in caplog.text

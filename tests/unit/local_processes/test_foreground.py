@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from local_processes.foreground import run_until_stopped
+from local_processes.foreground import end_session, run_until_stopped
 
 PROGRAM = """
 import sys
@@ -64,3 +64,18 @@ def test_a_preparation_that_fails_still_ends_the_command() -> None:
         process.terminate()
         _, errors = process.communicate()
     assert (process.returncode, "ZeroDivisionError" in errors) == (1, True)
+
+
+def test_what_survives_its_kill_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    sent = []
+
+    def send(_: int, number: int) -> bool:
+        sent.append(number)
+        return True
+
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    end_session(child, send, end_s=0.1, kill_s=0.2)
+    assert [number for number in sent if number] == [signal.SIGTERM, signal.SIGKILL]
+    assert f"still there 0.2 s after SIGKILL, and left: sleep ({child.pid})" in caplog.text
+    child.kill()
+    child.wait()
