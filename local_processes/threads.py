@@ -1,7 +1,11 @@
-"""Run a call in a thread of its own, and stop waiting for it at a deadline or on a condition."""
+"""Run a call in a thread of its own, and stop waiting for it at a deadline or on a condition.
+
+These are daemon threads: the process ends without those that were left behind.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -33,17 +37,8 @@ def run_in_thread(
     Raises:
         AbandonedError: the timeout passed, or ``worth_waiting`` returned False.
     """
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    thread.start()
+    thread, done = _started(work, name)
     while thread.is_alive():
         if worth_waiting is not None and not worth_waiting():
             raise AbandonedError(f"{name}: what it waits for is gone")
@@ -52,3 +47,25 @@ def run_in_thread(
             raise AbandonedError(f"{name} did not end within {timeout_s:g} s")
         thread.join(left_s)
     return done.result()
+
+
+async def await_in_thread(work: Callable[[], T], *, name: str) -> T:
+    """Return what the work returns, or raise what it raises; a cancellation leaves the work behind."""
+    _, done = _started(work, name)
+    return await asyncio.wrap_future(done)
+
+
+def _started(work: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:
+    done: Future[T] = Future()
+    # It cannot be cancelled from now on, so that the thread can always say how it ended.
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread, done

@@ -1,7 +1,8 @@
 """The Docker engine's API, as the sandboxes need it. Only this module and ``docker_images`` use the SDK.
 
 The SDK blocks, so every call runs in a thread of the engine's own and has a deadline; the engine's errors
-become ServiceErrors here. A call that is abandoned cleans up after itself when it ends later.
+become ServiceErrors here. A call that is abandoned cleans up after itself when it ends later, which the
+process waits for. Builds, pulls and imports may be silent for long, so the process ends without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import docker.errors
 import docker.utils
 import requests.exceptions
 
+from local_processes.threads import await_in_thread
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError, TrialTimeoutError
 
@@ -150,9 +152,14 @@ class DockerEngine:
 
         return await self._call("describe itself", ask, timeout_s)
 
-    async def use(self, what: str, function: Callable[[docker.APIClient], T], timeout_s: float) -> T:
-        """Call a function with the SDK's client in a thread; the SDK's errors become ServiceErrors."""
-        return await self._call(what, lambda: function(self._client), timeout_s)
+    async def use(
+        self, what: str, function: Callable[[docker.APIClient], T], timeout_s: float, *, silent: bool = False
+    ) -> T:
+        """Call a function with the SDK's client in a thread; the SDK's errors become ServiceErrors.
+
+        The end of the process does not wait for a ``silent`` one, whose answer may take long to come.
+        """
+        return await self._call(what, lambda: function(self._client), timeout_s, silent=silent)
 
     async def run(self, name: str, config: Mapping[str, Json], timeout_s: float) -> None:
         """Create and start a container; when that fails or takes too long, nothing of it is left."""
@@ -243,13 +250,14 @@ class DockerEngine:
                     buildargs=dict(arguments),
                     labels=dict(labels),
                     network_mode=network,
+                    timeout=ceil(timeout_s),
                     rm=True,
                     forcerm=True,
                     decode=True,
                 )
                 _read_progress(lines, f"build {tag}", write)
 
-        await self._call(f"build {tag}", build, timeout_s)
+        await self._call(f"build {tag}", build, timeout_s, silent=True)
 
     async def pull(self, repository: str, tag: str, first_byte_s: float, timeout_s: float) -> None:
         """Fetch an image from a registry, which must start to send within ``first_byte_s``."""
@@ -259,7 +267,8 @@ class DockerEngine:
             lines = self._client.pull(repository, tag=tag, stream=True, decode=True)
             _read_progress(_noting(lines, begun), f"pull {repository}:{tag}")
 
-        pulling = asyncio.ensure_future(self._call(f"pull {repository}:{tag}", pull, timeout_s))
+        call = self._call(f"pull {repository}:{tag}", pull, timeout_s, silent=True)
+        pulling = asyncio.ensure_future(call)
         await asyncio.wait({pulling}, timeout=first_byte_s)
         if not pulling.done() and not begun.is_set():
             pulling.cancel()
@@ -274,7 +283,7 @@ class DockerEngine:
             if "error" in str(answer).lower():
                 raise _failed(f"the Docker engine cannot import {tarball}: {answer}")
 
-        await self._call(f"import {repository}:{tag}", load, timeout_s)
+        await self._call(f"import {repository}:{tag}", load, timeout_s, silent=True)
 
     async def export(self, reference: str, tarball: Path, timeout_s: float) -> None:
         """Write the file system of an image to a tar; when that fails, nothing of the tar is left."""
@@ -294,16 +303,20 @@ class DockerEngine:
         await self._call(f"export {reference}", write, timeout_s)
 
     async def close(self) -> None:
-        """Close the client; calls in progress end by themselves."""
+        """Close the client; calls in progress end by themselves, or with the process."""
         self.closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    async def _call(self, what: str, function: Callable[[], T], timeout_s: float) -> T:
+    async def _call(
+        self, what: str, function: Callable[[], T], timeout_s: float, *, silent: bool = False
+    ) -> T:
         if self.closed:
             raise _failed("the connection to the Docker engine is closed")
         try:
             async with asyncio.timeout(timeout_s):
+                if silent:
+                    return await await_in_thread(function, name=f"docker: {what}")
                 return await asyncio.get_running_loop().run_in_executor(self._threads, function)
         except TimeoutError:
             raise _failed(f"the Docker engine did not {what} within {timeout_s:g} s") from None

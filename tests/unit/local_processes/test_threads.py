@@ -1,12 +1,13 @@
 """Calls in a thread, beside a caller that may stop waiting."""
 
+import asyncio
 import os
 import signal
 import threading
 
 import pytest
 
-from local_processes.threads import AbandonedError, run_in_thread
+from local_processes.threads import AbandonedError, await_in_thread, run_in_thread
 
 
 def test_the_work_is_not_in_the_main_thread_and_its_outcome_is_the_callers():
@@ -46,3 +47,20 @@ def test_work_that_is_no_longer_worth_waiting_for_is_left_behind():
     with pytest.raises(AbandonedError, match="take down: what it waits for is gone"):
         run_in_thread(over.wait, name="take down", worth_waiting=lambda: next(looks))
     over.set()
+
+
+async def test_work_that_is_awaited_has_its_outcome_and_may_be_left_behind():
+    assert await await_in_thread(threading.current_thread, name="work") is not threading.main_thread()
+    with pytest.raises(ZeroDivisionError):
+        await await_in_thread(lambda: 1 / 0, name="work")
+    over, left = threading.Event(), threading.Event()
+
+    def work():
+        over.wait()
+        left.set()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await await_in_thread(work, name="work")
+    over.set()
+    assert await asyncio.to_thread(left.wait, 60)

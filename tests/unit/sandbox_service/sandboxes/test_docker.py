@@ -1,8 +1,13 @@
-"""The engine's description, and the log of an image's build."""
+"""The engine's description, the log of an image's build, and an engine that does not answer."""
 
 from __future__ import annotations
 
 import io
+import socketserver
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,3 +100,75 @@ async def test_an_engine_says_which_limits_it_drops(
         assert (await engine.engine_info()).unbounded == unbounded
     finally:
         await engine.close()
+
+
+class _SilentEngine(BaseHTTPRequestHandler):
+    """Says its version, and nothing to a POST until the test is over."""
+
+    over: threading.Event
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"ApiVersion": "1.41"}')
+
+    def do_POST(self) -> None:
+        self.over.wait()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def silent_engine(tmp_path: Path) -> Iterator[str]:
+    class Engine(_SilentEngine):
+        over = threading.Event()
+
+    address = str(tmp_path / "engine.sock")
+    with socketserver.ThreadingUnixStreamServer(address, Engine) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"unix://{address}"
+        Engine.over.set()
+        server.shutdown()
+
+
+CALLS = """
+import asyncio, io, sys
+from pathlib import Path
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import DockerEngine
+from sandbox_service.sandboxes.docker_images import DockerImages, ImageBuild
+address, folder, call = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+
+async def run():
+    engine = await DockerEngine.connect(address, 60.0)
+    log = folder / "box.log"
+    calls = {
+        "build": lambda: engine.build(io.BytesIO(), "box:1", {}, 0.5, log=log, labels={}),
+        "pull": lambda: engine.pull("box", "1", 0.5, 600.0),
+        "import": lambda: engine.load_tree(__file__, "box", "1", 0.5),
+        "build a task's image": lambda: DockerImages(engine).build(
+            ImageBuild("box:1", None, "FROM scratch", log, network=False), 600.0
+        ),
+    }
+    try:
+        async with asyncio.timeout(2.0):
+            await calls[call]()
+    except (ServiceError, TimeoutError) as error:
+        print(type(error).__name__)
+    finally:
+        await engine.close()
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("call", ["build", "pull", "import", "build a task's image"])
+def test_the_process_ends_although_the_engine_never_answers(
+    silent_engine: str, tmp_path: Path, call: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(CALLS)
+    command = [sys.executable, str(program), silent_engine, str(tmp_path), call]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert ended.stdout.split() == ["TimeoutError" if call == "build a task's image" else "ServiceError"]
