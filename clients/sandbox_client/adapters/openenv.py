@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _HEARTBEAT_S = 30.0
 """Time between pings. A client that leaves one unanswered for half as long is taken to be gone."""
+_CLOSE_S = 5.0
+"""Time for a client to take and answer the end of its session; at a shutdown, for all clients together."""
 _LARGEST_MESSAGE = 8 * 2**20
 _MOST_WAITING = 8
 """Messages that a client may send before their turn; OpenEnv's clients wait for each answer."""
@@ -91,7 +93,9 @@ class OpenEnvServer:
     def __init__(self, client: AsyncSandboxClient, rewarded_by: RewardedBy = "evaluation") -> None:
         self._client = client
         self._rewarded_by: RewardedBy = rewarded_by
-        self._sockets: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
+        self._transports: weakref.WeakKeyDictionary[web.WebSocketResponse, asyncio.Transport | None] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def application(self) -> web.Application:
         """Return the application, to be run by aiohttp."""
@@ -155,9 +159,11 @@ class OpenEnvServer:
 
     async def _session(self, request: web.Request) -> web.StreamResponse:
         environment = await self._environment(request)
-        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=_LARGEST_MESSAGE)
+        socket = web.WebSocketResponse(
+            timeout=_CLOSE_S, heartbeat=_HEARTBEAT_S, max_msg_size=_LARGEST_MESSAGE
+        )
         await socket.prepare(request)
-        self._sockets.add(socket)
+        self._transports[socket] = request.transport
         session = OpenEnvSession(self._client, environment, self._rewarded_by)
         asked: asyncio.Queue[str] = asyncio.Queue(_MOST_WAITING)
         answering = asyncio.create_task(_answer_messages(socket, session, asked))
@@ -176,8 +182,16 @@ class OpenEnvServer:
 
     async def _close_sockets(self, app: web.Application) -> None:
         # Each session then ends by itself and releases its instance.
-        for socket in list(self._sockets):
-            await socket.close(code=WSCloseCode.GOING_AWAY)
+        transports = dict(self._transports)
+        closing = [asyncio.create_task(socket.close(code=WSCloseCode.GOING_AWAY)) for socket in transports]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLOSE_S)
+        for transport in transports.values():
+            if transport is not None:
+                transport.abort()
+        for task in closing:
+            task.cancel()
+        await asyncio.gather(*closing, return_exceptions=True)
 
     async def _environment(self, request: web.Request) -> Environment:
         name = request.match_info["environment"]
@@ -195,8 +209,11 @@ async def _read_messages(socket: web.WebSocketResponse, asked: asyncio.Queue[str
         try:
             asked.put_nowait(message.data)
         except asyncio.QueueFull:
+            # A client that reads nothing would never let it drain.
             await socket.close(
-                code=WSCloseCode.POLICY_VIOLATION, message=b"too many messages wait for their answers"
+                code=WSCloseCode.POLICY_VIOLATION,
+                message=b"too many messages wait for their answers",
+                drain=False,
             )
 
 
@@ -211,7 +228,7 @@ async def _answer_messages(
         # The client has left, which its reader sees, too.
         pass
     finally:
-        await socket.close()
+        await socket.close(drain=False)
 
 
 def _task_at(tasks: list[Fields], asked: TasksAsked) -> Fields:

@@ -1,7 +1,9 @@
 """The OpenEnv server keeps its protocol and releases what it created."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import json
+import struct
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import WSCloseCode, WSMsgType
@@ -21,9 +23,9 @@ async def http(client):
         yield opened
 
 
-async def all_released(backend):
+async def all_released(backend, timeout_s=10.0):
     """Wait until the server has seen that its clients have left."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(timeout_s):
         while not all(episode.released for episode in backend.episodes.values()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -202,6 +204,60 @@ async def test_a_shutdown_releases_the_instances_of_open_sessions(client, backen
         await http.server.close()
         await closing
     assert [episode.released for episode in backend.episodes.values()] == [True]
+
+
+UPGRADE = """GET /echo/ws HTTP/1.1
+Host: localhost
+Upgrade: websocket
+Connection: Upgrade
+Sec-WebSocket-Version: 13
+Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==
+
+""".replace("\n", "\r\n")
+
+
+@asynccontextmanager
+async def raw_session(http):
+    """A client with an open episode that by itself answers and reads nothing; gives a function that sends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.port, limit=1024)
+
+    async def send(message):
+        content = json.dumps(message).encode()
+        # Masked with zeros.
+        writer.write(struct.pack("!BBQL", 0x81, 0x80 | 127, len(content), 0) + content)
+        await writer.drain()
+
+    try:
+        writer.write(UPGRADE.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        await send({"type": "reset", "data": {"task_id": "echo-10"}})
+        await reader.read(1)
+        yield send
+    finally:
+        writer.transport.abort()
+
+
+LARGE = {"type": "x" * (7 * 2**20)}
+"""A message that its answer quotes."""
+
+
+@pytest.mark.parametrize("sent", [[], [LARGE] * 3], ids=["that do not answer", "that do not read"])
+async def test_a_shutdown_ends_with_clients(client, backend, sent):
+    async with TestClient(TestServer(OpenEnvServer(client).application())) as http, AsyncExitStack() as stack:
+        for _ in range(3):
+            send = await stack.enter_async_context(raw_session(http))
+            for message in sent:
+                await send(message)
+        async with asyncio.timeout(40.0):
+            await http.server.close()
+        assert [episode.released for episode in backend.episodes.values()] == [True] * 3
+
+
+async def test_a_client_that_neither_reads_nor_waits_for_answers_leaves_no_instance(http, backend):
+    async with raw_session(http) as send:
+        for message in [LARGE] * 3 + [{"type": "state"}] * 9:
+            await send(message)
+        await all_released(backend, 40.0)
 
 
 async def test_a_step_after_the_end_is_an_error(http):
