@@ -20,6 +20,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from ._calls import Lane, probe, release_instance
+from ._time_limit import within
 from ._undoing import MAY_BE_LEFT, UNDO_S, may_have_acted, undoing_of
 from ._wire import transport_error
 from .errors import SandboxError
@@ -200,7 +201,7 @@ class AsyncSender:
         # The transport begins to count the service's silence when it has written all.
         timeouts = request.extensions["timeout"]
         limit_s = timeouts["connect"] + timeouts["write"] + timeouts["read"]
-        return await asyncio.wait_for(answering, limit_s)
+        return await within(limit_s, answering)
 
 
 async def _body(response: httpx.Response) -> bytes:

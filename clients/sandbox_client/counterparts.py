@@ -22,6 +22,7 @@ from sandbox_contract.images import chat_messages
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import FailureClass
 
+from ._time_limit import within
 from .addresses import checked_key, shown_address
 from .errors import CounterpartFailed, Failure, RequestError
 
@@ -186,7 +187,7 @@ class ModelCounterpart:
         while True:
             left_s = deadline - time.monotonic()
             try:
-                response = await asyncio.wait_for(self._client.post(self._url, json=body), left_s)
+                response = await within(left_s, self._client.post(self._url, json=body))
             # Before Python 3.11, asyncio.TimeoutError is not the built-in TimeoutError.
             except (asyncio.TimeoutError, httpx.TimeoutException):
                 detail = f"no answer within {self._timeout_s:g} s"

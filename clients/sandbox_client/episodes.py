@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from ._progress import Progress
+from ._time_limit import within
 from .errors import SandboxError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class AsyncEpisode(Progress):
     async def _release(self, instance_id: str) -> None:
         try:
             releasing = self._client.release_instance(instance_id, give_up_s=_RELEASE_S)
-            await asyncio.wait_for(releasing, 2 * _RELEASE_S)
+            await within(2 * _RELEASE_S, releasing)
         # Before Python 3.11, asyncio.TimeoutError is not the built-in TimeoutError.
         except (SandboxError, asyncio.TimeoutError) as error:
             self._release_failed(error)

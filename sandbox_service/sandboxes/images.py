@@ -300,7 +300,8 @@ async def copy_to_log(
     with log.open("wb") as file:
         while True:
             try:
-                line = await asyncio.wait_for(output.readline(), every_s)
+                async with asyncio.timeout(every_s):
+                    line = await output.readline()
             except TimeoutError:
                 line = None
             if line == b"":

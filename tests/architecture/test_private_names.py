@@ -13,6 +13,7 @@ ALLOWED = {
     "sandbox_client._calls": "a module of the client that users do not import, and its own unit test does",
     "sandbox_client._answers": "as above",
     "sandbox_client._wire": "as above",
+    "sandbox_client._time_limit": "as above",
     "ray._private": "Ray lists the actors of a cluster without a dashboard nowhere else",
     "torch.testing._internal.distributed.fake_pg": "torch's stand-in for a process group",
     "torch.utils._python_dispatch": "documented by torch, with no other name",

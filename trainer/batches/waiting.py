@@ -67,6 +67,7 @@ class ProgressWaiter:
                 self._on_stall(f"waiting for {what}: {self._watch.report()}")
             reported = reports
             try:
-                await asyncio.wait_for(changed.wait(), self._tick_s)
+                async with asyncio.timeout(self._tick_s):
+                    await changed.wait()
             except TimeoutError:
                 continue

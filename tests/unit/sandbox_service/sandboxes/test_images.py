@@ -251,3 +251,14 @@ async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path):
 
     await images.copy_to_log(output, tmp_path / "base.log", hear, every_s=0.001)
     assert said[0].startswith("building the base image, 0 lines so far")
+
+
+async def test_a_cancellation_that_comes_with_a_line_of_a_bootstrap_is_not_lost(tmp_path):
+    output = asyncio.StreamReader()
+    copying = asyncio.create_task(images.copy_to_log(output, tmp_path / "base.log", print, every_s=600))
+    await asyncio.sleep(0)
+    output.feed_data(b"I: Retrieving package 1\n")
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(60):
+            await copying

@@ -1,0 +1,31 @@
+"""Await something for a limited time, without losing a cancellation of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = ["within"]
+
+ResultT = TypeVar("ResultT")
+
+
+async def within(limit_s: float, work: Awaitable[ResultT]) -> ResultT:
+    """Return the result of the work, which is cancelled at the limit or with the caller.
+
+    Before Python 3.12, asyncio.wait_for returns a result that comes in the moment of the caller's
+    cancellation, which is lost then. Raises asyncio.TimeoutError.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+    finally:
+        late = task.cancel()
+        # Also fetches an error that is not raised, which would be logged otherwise.
+        await asyncio.gather(task, return_exceptions=True)
+    if late and task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
