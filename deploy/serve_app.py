@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
 from local_processes.signals import Phase, SignalHandlers, StopRequest
 from local_processes.teardown import take_down
+from local_processes.threads import AbandonedError, run_in_thread
 from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_plugins import is_reference
@@ -33,6 +34,7 @@ from .start_checks import check_port, check_start, tls_files
 
 if TYPE_CHECKING:
     from ray.serve import Application
+    from ray.serve.schema import ServeStatus
 
     from sandbox_service.config.service import ScalingConfig
     from sandbox_service.fleet.roster import Roster
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 APPLICATION = "sandbox-service"
 _MARGIN_S = 10.0
+_LEAST_S = 1.0
+"""Time for Serve's controller to answer, also where the start has no more left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ def _start(
 
     def check(answer: str) -> None:
         waits.wait_for(f"gateway and supervisors ({answer})")
-        _check_application()
+        check_application(serve.status, deadline)
 
     try:
         wait_until_ready(config.server.host, config.server.port, deadline, check)
@@ -240,11 +244,17 @@ def _open_front(config: ServiceConfig, roster: Roster, last_steps: list[Callable
         last_steps += _last_steps(config, roster)
 
 
-def _check_application() -> None:
-    """Raise NotReadyError as soon as Serve gives up."""
-    from ray import serve
-
-    application = serve.status().applications.get(APPLICATION)
+def check_application(read_status: Callable[[], ServeStatus], deadline: Deadline) -> None:
+    """Raise NotReadyError as soon as Serve gives up, or if its controller says nothing until the deadline."""
+    try:
+        timeout_s = max(_LEAST_S, deadline.left_s)
+        status = run_in_thread(read_status, name="status of Serve", timeout_s=timeout_s)
+    except AbandonedError as error:
+        raise NotReadyError(
+            f"Ray Serve's controller did not answer within {timeout_s:.0f} s; if this machine is busy, try "
+            f"again, or give it longer: fleet.start_timeout_s is {deadline.timeout_s:g}"
+        ) from error
+    application = status.applications.get(APPLICATION)
     if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
         raise NotReadyError(f"the gateway did not start: {application.message}")
 

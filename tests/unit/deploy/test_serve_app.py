@@ -2,17 +2,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deploy.serve_app import (
+    APPLICATION,
     build_app,
+    check_application,
     check_environments,
     fleet_name,
     service_url,
     with_absolute_paths,
 )
+from local_processes.readiness import NotReadyError
+from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
 from sandbox_service.errors import ServiceError
 
@@ -118,3 +124,22 @@ def test_urls_without_a_relative_path_stay(url: str):
 )
 def test_the_url_is_how_this_machine_reaches_it(host: str, url: str):
     assert service_url(config(server={"host": host, "port": 80})) == url
+
+
+@pytest.mark.parametrize("left_s", [1.5, -60.0])
+def test_a_start_ends_although_the_controller_of_serve_does_not_answer(left_s: float):
+    over = threading.Event()
+    with pytest.raises(NotReadyError, match="controller did not answer within"):
+        check_application(over.wait, Deadline.after(left_s))
+    over.set()
+
+
+def test_a_start_ends_as_soon_as_serve_gives_up_and_goes_on_while_it_deploys():
+    def status_of(word: str) -> SimpleNamespace:
+        application = SimpleNamespace(status=word, message="no module 'deploy'")
+        return SimpleNamespace(applications={APPLICATION: application})
+
+    check_application(lambda: SimpleNamespace(applications={}), Deadline.after(60))
+    check_application(lambda: status_of("DEPLOYING"), Deadline.after(-1))
+    with pytest.raises(NotReadyError, match="the gateway did not start: no module 'deploy'"):
+        check_application(lambda: status_of("DEPLOY_FAILED"), Deadline.after(60))
