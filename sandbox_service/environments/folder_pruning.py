@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ def prune_folders(
     names: Collection[str] | None = None,
     spared_names: Collection[str] = (),
     dry_run: bool = False,
+    report: Callable[[str], None] = lambda _: None,
 ) -> PrunedFolders:
     """Remove the folders below ``root`` that are not kept, and return what was removed.
 
@@ -43,8 +44,10 @@ def prune_folders(
         names: environments whose folders may go; all by default.
         spared_names: environments whose folders stay.
         dry_run: only report what would be removed.
+        report: gets a line for each environment whose set-up has to end first.
 
-    Folders that running services use stay. Raises ServiceError(SANDBOX_FAILED) if ``root`` cannot be written.
+    Folders that running services use stay. Raises ServiceError(SANDBOX_FAILED) if ``root`` cannot be written,
+    or a set-up does not end in time.
     """
     spared = {*kept, *(path.with_name(f"{path.name}.kept") for path in kept)}
     done = PrunedFolders()
@@ -52,7 +55,7 @@ def prune_folders(
         if name in spared_names or (names is not None and name not in names):
             continue
         # A set-up in progress holds this lock while it fills its draft; who only looks need not wait for it.
-        with nullcontext() if dry_run else locked(root, name):
+        with nullcontext() if dry_run else locked(root, name, report):
             # The next set-up gives a former folder without a successor its name back.
             formers = {former_folder(path) for path in kept if not path.is_dir()}
             for folder in folders:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from local_processes.prctl import end_with_parent
+from local_processes.waiting import Deadline, wait_until
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _INSTALL_S = 1800.0
 _PREPARE_S = 14400.0
 """Long, for a busy machine: preparations report their progress, and Ctrl-C ends them."""
+_ANOTHER_S = 2 * _INSTALL_S + _PREPARE_S
+"""The longest time that another set-up takes, which may install twice: with uv, then with pip."""
+_LOCK_POLL_S = 0.2
 _RUN = """
 import runpy, sys
 _, folder, packages, data = sys.argv
@@ -56,7 +60,7 @@ def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force:
         return _readable(target)
     # Finished parts of a preparation that failed or was stopped; the next attempt continues from them.
     kept = target.with_name(f"{target.name}.kept")
-    with locked(root, recipe.name):
+    with locked(root, recipe.name, report):
         _end_replacement(recipe, root)
         if target.is_dir() and not force:
             return _readable(target)
@@ -231,15 +235,33 @@ def _guard(folder: Path) -> None:
 
 
 @contextmanager
-def locked(root: Path, name: str) -> Iterator[None]:
-    """Hold the lock of one environment's set-up. Raises ServiceError(SANDBOX_FAILED) without write access."""
+def locked(
+    root: Path, name: str, report: Callable[[str], None], timeout_s: float = _ANOTHER_S
+) -> Iterator[None]:
+    """Hold the lock of one environment's set-up; ``report`` gets a line if another one has to end first.
+
+    Raises ServiceError(SANDBOX_FAILED) without write access, or if the other one does not end in time.
+    """
+    path = root / f"{name}.lock"
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o755)
-        lock = os.open(root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"cannot set up {name} in {root}: {error}") from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _taken(lock):
+            report(f"{name}: waiting for another set-up or clean-up of it, which has locked {path}")
+            if not wait_until(lambda: _taken(lock), Deadline.after(timeout_s), poll_s=_LOCK_POLL_S):
+                detail = f"another set-up or clean-up of {name} has locked {path} for {timeout_s:g} s; end it"
+                raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         yield
     finally:
         os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from sandbox_service.environments.plugins import plugin_recipe, plugin_recipes
 from sandbox_service.environments.provisions import default_root, recipes
 
 from .options import ConfigOption, DryRunOption
-from .terminal import explained, notes, results
+from .terminal import explained, notes, notes_line, results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def prune(
         environments = read_config(config, override or []).environments
         root = environments.packages_dir or default_root()
         names, kept = _served(environments, root)
-        done = prune_folders(root, kept, spared_names=names, dry_run=dry_run)
+        done = prune_folders(root, kept, spared_names=names, dry_run=dry_run, report=notes_line)
     for folder in done.in_use:
         notes().print(f"stays, since a running service uses it, or may: {folder}", soft_wrap=True)
     for folder in done.removed:

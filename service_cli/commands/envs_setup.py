@@ -111,9 +111,8 @@ def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bo
 
 
 def _remove_old(chosen: Sequence[Recipe], root: Path) -> None:
-    pruned = prune_folders(
-        root, [recipe.folder(root) for recipe in chosen], names={recipe.name for recipe in chosen}
-    )
+    kept = [recipe.folder(root) for recipe in chosen]
+    pruned = prune_folders(root, kept, names={recipe.name for recipe in chosen}, report=notes_line)
     for path in pruned.removed:
         notes().print(f"removed: {path}", soft_wrap=True)
     for path in pruned.in_use:

@@ -1,5 +1,9 @@
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
 import pytest
 
+from local_processes.waiting import Deadline, wait_until
 from sandbox_service.environments.folder_pruning import prune_folders
 from sandbox_service.environments.in_use import UseMarks
 from sandbox_service.environments.installation import locked
@@ -46,8 +50,19 @@ def test_spared_environments_and_dry_runs_change_nothing(root):
 
 
 def test_a_dry_run_does_not_wait_for_a_set_up(root):
-    with locked(root, "code"):
+    with locked(root, "code", print):
         assert prune_folders(root, [], names={"code"}, dry_run=True).removed
+
+
+def test_a_clean_up_says_which_set_up_it_waits_for(root):
+    said = []
+    with ThreadPoolExecutor(1) as other, ExitStack() as holding:
+        holding.enter_context(locked(root, "code", print))
+        pruning = other.submit(prune_folders, root, [], names={"code"}, report=said.append)
+        wait_until(lambda: said, Deadline.after(60))
+        holding.close()
+        assert pruning.result(60).removed
+    assert said == [f"code: waiting for another set-up or clean-up of it, which has locked {root}/code.lock"]
 
 
 def test_a_former_result_stays_if_its_successor_did_not_take_its_place(root):

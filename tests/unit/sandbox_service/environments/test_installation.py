@@ -6,14 +6,17 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
+from local_processes.waiting import Deadline, wait_until
 from sandbox_service.environments.folder_pruning import prune_folders
 from sandbox_service.environments.in_use import UseMarks
-from sandbox_service.environments.installation import install, note_operator_data
+from sandbox_service.environments.installation import install, locked, note_operator_data
 from sandbox_service.environments.provisions import GROUP, find, recipes
 from sandbox_service.errors import ServiceError
 from tests.harness.tiny_recipe import tiny_recipe
@@ -158,6 +161,28 @@ def test_a_preparation_that_fails_leaves_nothing_and_says_why(tmp_path):
     with pytest.raises(ServiceError, match="the moon is missing"):
         install(recipe, tmp_path / "root", lambda _: None)
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["provided.lock"]
+
+
+def test_a_set_up_waits_for_another_one_and_says_so(tmp_path):
+    recipe, root, said = tiny_recipe(tmp_path), tmp_path / "root", []
+    with ThreadPoolExecutor(1) as other, ExitStack() as holding:
+        holding.enter_context(locked(root, recipe.name, print))
+        installing = other.submit(install, recipe, root, said.append)
+        wait_until(lambda: said, Deadline.after(60))
+        assert said == [
+            f"provided: waiting for another set-up or clean-up of it, which has locked {root}/provided.lock"
+        ]
+        holding.close()
+        assert (installing.result(60) / "data" / "secret.txt").is_file()
+
+
+def test_a_set_up_that_does_not_end_is_an_error_at_the_deadline(tmp_path):
+    with (
+        locked(tmp_path, "code", print),
+        pytest.raises(ServiceError, match=r"another set-up .* for 0\.3 s; end it"),
+        locked(tmp_path, "code", print, timeout_s=0.3),
+    ):
+        pass
 
 
 def test_an_environment_that_is_not_set_up_is_not_found(tmp_path):
