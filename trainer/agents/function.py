@@ -19,6 +19,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from sandbox_client.agent import AgentEpisode
 from sandbox_client.sync_agent import SyncAgentEpisode
+from trainer.error_text import error_text
 from trainer.errors import AgentFailed, ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def import_agent(name: str) -> AgentFunction:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        why = f"{type(error).__name__}: {error}"
+        why = error_text(error)
         raise ConfigError(f"agent {name!r}: {module_name} cannot be imported from {here}: {why}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
@@ -112,8 +113,9 @@ def _check_ended(result: object) -> None:
 
 
 def _failed(error: BaseException) -> AgentFailed:
-    traceback.print_exception(error)
-    return AgentFailed(f"{type(error).__name__}: {error}")
+    with contextlib.suppress(Exception):  # a full disk does not keep the agent's end from being reported
+        traceback.print_exception(error)
+    return AgentFailed(error_text(error))
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
@@ -134,6 +136,8 @@ async def _in_thread(work: Callable[[], None]) -> None:
             work()
         except AgentFailed as error:
             outcome = error
+        except BaseException as error:  # noqa: BLE001 - a job that nothing settles would wait for its limit
+            outcome = AgentFailed(type(error).__name__)
         with contextlib.suppress(RuntimeError):  # the loop may have been closed meanwhile
             loop.call_soon_threadsafe(settle, outcome)
 

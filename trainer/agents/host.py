@@ -16,12 +16,14 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import psutil
 
 from local_processes.prctl import adopting_orphans, end_with_parent
 from local_processes.process_tree import end_tree
+from trainer.error_text import error_text
 from trainer.errors import AgentFailed, ConfigError
 
 from .direct import excepted_from_proxies
@@ -51,7 +53,7 @@ class AgentHost:
 
     def __init__(self, agents: _Agents, connection: socket.socket) -> None:
         self._agents = agents
-        self._jobs: dict[int, asyncio.Task[None]] = {}
+        self._jobs: dict[int, asyncio.Task[str | None]] = {}
         self._reports: queue.SimpleQueue[HostReport] = queue.SimpleQueue()
         threading.Thread(target=self._send, args=(connection,), name="reports", daemon=True).start()
 
@@ -64,24 +66,27 @@ class AgentHost:
         if order.kind == "ping":
             self.say(HostReport(kind="pong", number=order.number))
         elif order.kind == "run":
-            self._jobs[order.number] = asyncio.get_running_loop().create_task(self._run(order))
+            task = self._jobs[order.number] = asyncio.get_running_loop().create_task(self._run(order))
+            # Not a ``finally`` within: a task that is cancelled before its first step never enters it.
+            task.add_done_callback(partial(self._report_end, order.number))
         elif order.number in self._jobs:
             self._jobs[order.number].cancel()
 
-    async def _run(self, order: HostOrder) -> None:
-        error: str | None = None
+    async def _run(self, order: HostOrder) -> str | None:
+        """Return the agent's failure, or None if it ended by itself."""
         try:
             await self._agents.run(order.job)
         except AgentFailed as failed:
-            error = str(failed)
-        except asyncio.CancelledError:
-            error = "it was cancelled"
+            return str(failed)
         except Exception as failed:
             logger.exception("episode %s", order.trajectory_id)
-            error = f"{type(failed).__name__}: {failed}"
-        finally:
-            del self._jobs[order.number]
-            self.say(HostReport(kind="ended", number=order.number, error=error))
+            return error_text(failed)
+        return None
+
+    def _report_end(self, number: int, task: asyncio.Task[str | None]) -> None:
+        del self._jobs[number]
+        error = "it was cancelled" if task.cancelled() else task.result()
+        self.say(HostReport(kind="ended", number=number, error=error))
 
     def _send(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the player is gone, which the reader sees

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from trainer.error_text import error_text
 from trainer.errors import RewardFailed, RunEnded
 
 from .source import finite
@@ -70,7 +71,7 @@ class FunctionOutcome:
         return await value if isinstance(value, Awaitable) else value
 
     def _failed(self, error: BaseException) -> RewardFailed:
-        return RewardFailed(f"{self._origin} raised {type(error).__name__}: {error}")
+        return RewardFailed(f"{self._origin} raised {error_text(error)}")
 
     def _count_hung(self) -> None:
         if inspect.iscoroutinefunction(self._function):
@@ -102,7 +103,7 @@ async def _in_thread(work: Callable[[], object]) -> object:
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001 - also SystemExit of the function is its failure
-            failure = error if _can_be_sent(error) else RuntimeError(f"{type(error).__name__}: {error}")
+            failure = error if _can_be_sent(error) else RuntimeError(error_text(error))
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, failure)
 

@@ -7,11 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.fakes.wordless_error import WordlessError
 from tests.harness.episodes_played import played
 from trainer.errors import RewardFailed, TrainerError
 from trainer.outcomes.function import MOST_HUNG, FunctionOutcome
 
 EPISODE = played({})
+
+
+def raises(error):
+    raise error
 
 
 def outcomes(function, timeout_s=30.0, **options):
@@ -39,6 +44,7 @@ async def test_it_may_be_a_coroutine_function() -> None:
     ("reward", "cause"),
     [
         (lambda episode: 1 / 0, "raised ZeroDivisionError: division by zero"),
+        (lambda episode: raises(WordlessError()), "raised WordlessError"),
         (lambda episode: exit(3), "raised RuntimeError: SystemExit: 3"),
         (lambda episode: float("nan"), "returned nan, which is no finite number"),
         (lambda episode: float("inf"), "returned inf, which is no finite number"),
@@ -50,7 +56,20 @@ async def test_it_may_be_a_coroutine_function() -> None:
         (lambda episode: -1e200, r"returned -1e\+200, a number beyond 1e\+15 in magnitude"),
         (lambda episode: next(iter(())), "raised RuntimeError: StopIteration"),
     ],
-    ids=["raises", "exits", "nan", "inf", "text", "none", "array", "long", "long_array", "beyond", "stops"],
+    ids=[
+        "raises",
+        "wordless",
+        "exits",
+        "nan",
+        "inf",
+        "text",
+        "none",
+        "array",
+        "long",
+        "long_array",
+        "beyond",
+        "stops",
+    ],
 )
 async def test_anything_but_a_finite_number_is_a_failure_that_says_why(reward, cause) -> None:
     with pytest.raises(RewardFailed, match=cause) as caught:
