@@ -68,9 +68,13 @@ class CommandAgents:
                 start_new_session=True,
                 preexec_fn=_die_with_host,
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:
             os.close(output)
-            raise AgentFailed(f"the command cannot be started: {error}") from error
+            if isinstance(error, OSError | ValueError | subprocess.SubprocessError):
+                raise AgentFailed(f"the command cannot be started: {error}") from error
+            # A start that is cancelled ends the command itself, but not what that has started.
+            await asyncio.shield(asyncio.to_thread(_end_strays, None, job.api_key))
+            raise
         finally:
             os.close(their_end)
         reading = asyncio.create_task(tail.read())
@@ -128,8 +132,13 @@ def _end_all(pid: int, api_key: str) -> None:
     # The tree first, while parents' ids still say what belongs to it. Processes that lost their parent are
     # then found by their session and variables.
     end_tree(process_of(pid), None, _END_S)
+    _end_strays(pid, api_key)
+
+
+def _end_strays(session: int | None, api_key: str) -> None:
     for _ in range(3):  # one may have started another before it was killed
-        left = [each for each in psutil.Process().children(recursive=True) if _belongs(each, pid, api_key)]
+        below = psutil.Process().children(recursive=True)
+        left = [each for each in below if _belongs(each, session, api_key)]
         if not left:
             return
         for each in left:
@@ -138,7 +147,7 @@ def _end_all(pid: int, api_key: str) -> None:
                 os.waitpid(each.pid, os.WNOHANG)
 
 
-def _belongs(process: psutil.Process, session: int, api_key: str) -> bool:
+def _belongs(process: psutil.Process, session: int | None, api_key: str) -> bool:
     try:
         if is_dead(process):
             return False
