@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from local_processes.process_tree import end_tree
+from local_processes.process_tree import end_tree, processes
 from trainer.errors import AgentFailed, AgentLost, ConfigError
 
 from .host_command import host_command
 from .host_messages import HostOrder, HostReport
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
+    from typing import BinaryIO
 
     from .host_messages import HostSettings
     from .launcher import AgentJob
@@ -75,39 +77,14 @@ class HostProcess:
         python: Path | None = None,
     ) -> HostProcess:
         """Start a host and wait until it is ready. Raises ConfigError if its agent cannot be run."""
-        ours, theirs = socket.socketpair()
         marker = secrets.token_hex(8)
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         words, path = host_command(python)
         environment |= {"PYTHONPATH": path, _MARKER: marker}
-        output = None
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            output = log.open("ab")
         try:
-            # In a session of its own: Ctrl-C in a terminal goes to a whole process group, and is the
-            # driver's.
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                str(theirs.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(theirs.fileno(),),
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
-        except BaseException as error:
-            ours.close()
-            if isinstance(error, OSError):
-                raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
-            raise
-        finally:
-            # The host alone holds its end: a copy here would hide that the host has ended.
-            theirs.close()
-            if output is not None:
-                output.close()
+            process, ours = await _spawned(words, environment, folder, log)
+        except OSError as error:
+            raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
         host = cls(process, marker)
         try:
             await host._greet(settings, ours)
@@ -170,17 +147,26 @@ class HostProcess:
     async def _greet(self, settings: HostSettings, connection: socket.socket) -> None:
         reader, self._writer = await asyncio.open_connection(sock=connection, limit=_LONGEST_LINE)
         self._writer.write(settings.line())
-        line = await reader.readline()
-        report = HostReport.model_validate_json(line) if line else HostReport(kind="unusable", error=None)
+        try:
+            report = HostReport.model_validate_json(await reader.readline())
+        except (OSError, ValueError) as error:
+            # Of a process that ends before it has read its settings, the kernel says that it reset the
+            # connection.
+            raise ConfigError("the process for agents exited while it started") from error
         if report.kind == "unusable":
-            raise ConfigError(report.error or "the process for agents exited while it started")
+            raise ConfigError(report.error or "the agent cannot be run")
         self._answered = asyncio.get_running_loop().time()
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._ping())]
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while line := await reader.readline():
                 self._take_report(HostReport.model_validate_json(line))
+        except OSError:
+            pass
+        except ValueError as error:
+            # Torn where the host was killed, or too long.
+            logger.warning("agent host %d is ended: its report cannot be read: %s", self.pid, error)
         await self.end_process()
 
     def _take_report(self, report: HostReport) -> None:
@@ -216,9 +202,43 @@ class HostProcess:
                 done.set_exception(AgentLost(f"the process that ran the agent, {self.pid}, has ended"))
 
 
+async def _spawned(
+    words: list[str], environment: dict[str, str], folder: Path | None, log: Path | None
+) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """Start a host; return it and our end of its connection. Raises OSError if the machine refuses."""
+    ours, theirs = socket.socketpair()
+    try:
+        # The host alone holds its end: a copy here would hide that the host has ended.
+        with theirs, _opened(log) as output:
+            # In a session of its own: Ctrl-C in a terminal goes to a whole process group, and is the
+            # driver's.
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                str(theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(theirs.fileno(),),
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
+
+
+def _opened(log: Path | None) -> AbstractContextManager[BinaryIO | None]:
+    if log is None:
+        return contextlib.nullcontext()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log.open("ab")
+
+
 def _sweep(marker: str) -> None:
     """End processes that carry the marker of a host, which was killed before it could do so."""
-    for process in psutil.process_iter():
+    for process in processes():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and process.environ().get(_MARKER) == marker:
                 end_tree(process, None, _END_S)

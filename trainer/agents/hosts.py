@@ -68,18 +68,15 @@ class HostedAgents:
 
     async def start(self) -> None:
         """Start the hosts. Raises ConfigError if the agent cannot be run, or takes too long to import."""
-        starting = [self._started(place) for place in range(self._processes)]
-        # Every outcome is awaited: a host that started beside one that failed has to be ended.
-        outcomes = await asyncio.gather(*starting, return_exceptions=True)
-        hosts = [each for each in outcomes if isinstance(each, HostProcess)]
-        failures = [each for each in outcomes if isinstance(each, BaseException)]
-        if failures:
-            await asyncio.gather(*(host.end_process() for host in hosts))
-            if isinstance(failures[0], TimeoutError):
-                limit = f"agent.start_timeout_s, {self._start_timeout_s:g} s"
-                raise ConfigError(f"the agent took longer to import than {limit}") from None
-            raise failures[0]
-        self._hosts = dict(enumerate(hosts))
+        starting = [asyncio.create_task(self._started(place)) for place in range(self._processes)]
+        try:
+            # All have ended after it, also when it is cancelled.
+            await asyncio.gather(*starting, return_exceptions=True)
+            self._hosts = {place: task.result() for place, task in enumerate(starting)}
+        except BaseException:
+            started = [task.result() for task in starting if not task.cancelled() and not task.exception()]
+            await asyncio.gather(*(host.end_process() for host in started))
+            raise
         self._keepers = [asyncio.create_task(self._keep(place)) for place in range(self._processes)]
 
     async def run(self, job: AgentJob) -> None:
@@ -100,8 +97,12 @@ class HostedAgents:
 
     async def _started(self, place: int) -> HostProcess:
         log = self._logs / f"agents-{place}.log" if self._logs is not None else None
-        async with asyncio.timeout(self._start_timeout_s):
-            host = await HostProcess.start(self._settings, self._folder, log, self._hidden, self._python)
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                host = await HostProcess.start(self._settings, self._folder, log, self._hidden, self._python)
+        except TimeoutError:
+            limit = f"agent.start_timeout_s, {self._start_timeout_s:g} s"
+            raise ConfigError(f"the agent took longer to import than {limit}") from None
         host.cancel_s = self._cancel_s
         return host
 
@@ -131,8 +132,10 @@ class HostedAgents:
                 try:
                     self._hosts[place] = await self._started(place)
                     self._started_one.set()
-                except (ConfigError, TimeoutError) as error:
-                    logger.warning("no agent host could be started: %s", error)
+                except Exception as error:
+                    # Whatever it is: without its keeper, a place would stay empty for the rest of the run.
+                    unexpected = not isinstance(error, ConfigError)
+                    logger.warning("no agent host could be started: %s", error, exc_info=unexpected)
                     await asyncio.sleep(_AGAIN_S)
 
 

@@ -67,12 +67,8 @@ class AgentPlayer(BasePlayer):
 
     async def start(self) -> None:
         """Open the gateway, and get ready to run agents. Raises ConfigError for one that cannot be run."""
-        host = self.agent.gateway_host if self.agent.kind in ("remote", "box") else "127.0.0.1"
         try:
-            await self.gateway.start(host)
-        except OSError as error:
-            raise ConfigError(f"agent.gateway_host: the model cannot be served at {host}: {error}") from error
-        try:
+            await self._open_gateway()
             await self.launcher.start()
         except BaseException:
             await self.close()
@@ -108,6 +104,13 @@ class AgentPlayer(BasePlayer):
             prompts=PromptPolicy(self.agent.prompts),
             checks=lambda turn: checked_for_drift(spec, key.seed, turn, self.config),
         )
+
+    async def _open_gateway(self) -> None:
+        host = self.agent.gateway_host if self.agent.kind in ("remote", "box") else "127.0.0.1"
+        try:
+            await self.gateway.start(host)
+        except OSError as error:
+            raise ConfigError(f"agent.gateway_host: the model cannot be served at {host}: {error}") from error
 
     @property
     def timeout_s(self) -> float:
