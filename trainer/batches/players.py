@@ -63,6 +63,28 @@ def make_player(
     return EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
 
 
+async def start_player(
+    config: RunConfig,
+    folder: Path,
+    client: AsyncSandboxClient,
+    policy: Policy,
+    chat: ChatTokenizer,
+    watch: ProgressMonitor,
+) -> EpisodePlayer | AgentPlayer:
+    """Return a player that is ready to play. Where that fails, the client is closed.
+
+    Raises ConfigError as ``make_player`` and ``AgentPlayer.start`` do.
+    """
+    try:
+        player = make_player(config, folder, client, policy, chat, watch)
+        if isinstance(player, AgentPlayer):
+            await player.start()
+    except BaseException:
+        await client.aclose()
+        raise
+    return player
+
+
 @asynccontextmanager
 async def open_demonstrating_agent(
     config: RunConfig,

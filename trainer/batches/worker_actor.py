@@ -11,7 +11,6 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError, WorkerCrashedError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.engines.fleet import engine_handles
@@ -20,9 +19,11 @@ from trainer.errors import EngineLost, TrainerError
 from trainer.rollout.progress import EpisodePhase, ProgressMonitor
 from trainer.tracking.logs import keep_log
 
-from .players import freeze_startup_objects, make_player, open_client
+from .built_once import BuiltOnce
+from .players import freeze_startup_objects, open_client, start_player
 
 if TYPE_CHECKING:
+    from trainer.agents.player import AgentPlayer
     from trainer.config.rollout import SamplingConfig
     from trainer.rollout.episode import EpisodePlayer
     from trainer.types import GroupSpec, Trajectory
@@ -52,14 +53,13 @@ class EpisodeWorkerActor:
     def __init__(self, settings: ActorSettings, number: int) -> None:
         keep_log(settings.folder / "logs" / f"episodes-{number}.log")
         self._settings = settings
-        self._beginning = asyncio.Lock()
         self._watch = ProgressMonitor()
-        self._player: EpisodePlayer | AgentPlayer | None = None
+        self._player = BuiltOnce(self._start)
         self._pool: EnginePool | None = None
 
     async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode."""
-        player = await self._there()
+        player = await self._player.get_built()
         try:
             return await player.play_episode(spec, member, sampling)
         finally:
@@ -67,7 +67,7 @@ class EpisodeWorkerActor:
 
     async def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Create an episode's instance before it may begin."""
-        (await self._there()).prepare_instance(spec, member)
+        (await self._player.get_built()).prepare_instance(spec, member)
 
     async def phases(self) -> Sequence[EpisodePhase]:
         """Phases of all episodes under way."""
@@ -75,27 +75,22 @@ class EpisodeWorkerActor:
 
     async def close(self) -> None:
         """Release the instances of episodes that are not played."""
-        if self._player is not None:
-            await self._player.close()
-            await self._player.client.aclose()
+        player = await self._player.stop_building()
+        if player is not None:
+            await player.close()
+            await player.client.aclose()
         if self._pool is not None:
             await self._pool.close()
 
-    async def _there(self) -> EpisodePlayer | AgentPlayer:
-        # The first calls arrive together, and one of them builds the player for all.
-        async with self._beginning:
-            if self._player is None:
-                given = self._settings
-                config = RunConfig.model_validate_json(given.config)
-                self._pool = self._pool or await open_pool(config, given.namespace)
-                chat = ChatTokenizer(given.model, config.chat)
-                client = open_client(config.service, given.service_url, given.api_key)
-                player = make_player(config, given.folder, client, self._pool, chat, self._watch)
-                if isinstance(player, AgentPlayer):
-                    await player.start()
-                self._player = player
-                freeze_startup_objects()
-            return self._player
+    async def _start(self) -> EpisodePlayer | AgentPlayer:
+        given = self._settings
+        config = RunConfig.model_validate_json(given.config)
+        self._pool = self._pool or await open_pool(config, given.namespace)
+        chat = ChatTokenizer(given.model, config.chat)
+        client = open_client(config.service, given.service_url, given.api_key)
+        player = await start_player(config, given.folder, client, self._pool, chat, self._watch)
+        freeze_startup_objects()
+        return player
 
 
 class RayEpisodeWorker:
