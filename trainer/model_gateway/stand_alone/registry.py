@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -166,7 +166,7 @@ class SessionRegistry:
             with contextlib.suppress(asyncio.CancelledError):
                 await expiring
             for name in tuple(self._open):
-                await self.end_session(name, SessionState.STOPPED)
+                await self._end_if_open(name, SessionState.STOPPED)
 
     def _limits(self, request: OpenRequest) -> SessionLimits:
         limits = replace(self._defaults.limits, **request.limits.model_dump(exclude_none=True))
@@ -205,18 +205,28 @@ class SessionRegistry:
             _, forgotten = self._ended.popitem(last=False)
             kept -= len(forgotten.sequences)
 
-    def _idle(self) -> Iterator[str]:
-        oldest = self._clock() - self._retention.idle_s
-        for name, entry in self._open.items():
-            if entry.ending is None and entry.session.idle_since <= oldest:
-                yield name
-
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(min(self._retention.idle_s / 4, 30.0))
-            for name in tuple(self._idle()):
-                logger.info("session %s expired: no call for %g s", name, self._retention.idle_s)
-                await self.end_session(name, SessionState.EXPIRED)
+            for name in tuple(self._open):
+                if self._is_idle(name):
+                    logger.info("session %s expired: no call for %g s", name, self._retention.idle_s)
+                    await self._end_if_open(name, SessionState.EXPIRED)
+
+    def _is_idle(self, name: str) -> bool:
+        entry = self._open.get(name)
+        if entry is None or entry.ending is not None:
+            return False
+        return entry.session.idle_since <= self._clock() - self._retention.idle_s
+
+    async def _end_if_open(self, name: str, state: SessionState) -> None:
+        """End a session unless its owner did, while an earlier one was exported. A failure is logged."""
+        if name not in self._open:
+            return
+        try:
+            await self.end_session(name, state)
+        except Exception:
+            logger.exception("session %s could not be ended", name)
 
 
 def _summary(entry: _Open, state: SessionState = SessionState.OPEN) -> Document:
