@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from local_processes.serial_thread import SerialThread
 from trainer.errors import RewardFailed
 
 if TYPE_CHECKING:
@@ -19,15 +21,26 @@ if TYPE_CHECKING:
     Outputs: TypeAlias = list[NDArray[np.float32]]
     _Caller: TypeAlias = tuple[Sequence[ScoredRow], asyncio.Future[Outputs]]
 
+logger = logging.getLogger(__name__)
+
 _Result = TypeVar("_Result")
 MOST_ROWS = 256
 """Rows that one pass takes; a caller's rows are never divided."""
 MOST_TOKENS = 4096
 """Tokens that one pass takes of several callers, who are answered together."""
+END_S = 10.0
+"""Time for the pass in progress when the queue is closed."""
 
 
 class QueueFull(RewardFailed):
     """More rows wait than the queue takes."""
+
+
+class QueueClosed(RewardFailed):
+    """The queue was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the reward model is being closed")
 
 
 class ScoringQueue:
@@ -38,24 +51,29 @@ class ScoringQueue:
         score: Callable[[Sequence[ScoredRow]], Outputs],
         most_waiting: int,
         timeout_s: float | None = None,
+        end_s: float = END_S,
     ) -> None:
         """``score`` is called in one thread, never twice at a time.
 
         ``timeout_s`` is the deadline of a pass: waiting behind others does not count, except behind a pass
-        that is late itself.
+        that is late itself. ``end_s`` is the time that ``close`` leaves the pass in progress.
         """
         self._score = score
         self._most = most_waiting
         self._timeout_s = timeout_s
         self._waiting: deque[_Caller] = deque()
-        self._thread = ThreadPoolExecutor(1, "reward-model")
+        self._end_s = end_s
+        self._closed = False
+        self._thread = SerialThread("reward-model")
         self._running: asyncio.Task[None] | None = None
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> Outputs:
         """Return the outputs of rows.
 
-        Raises QueueFull, RewardFailed after the deadline, and what the model raises for them.
+        Raises QueueFull, QueueClosed, RewardFailed after the deadline, and what the model raises for them.
         """
+        if self._closed:
+            raise QueueClosed
         if sum(len(each) for each, _ in self._waiting) + len(rows) > self._most:
             raise QueueFull(f"{self._most} rows wait for the reward model already")
         done: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
@@ -65,17 +83,31 @@ class ScoringQueue:
         return await done
 
     async def run_between(self, work: Callable[[], _Result]) -> _Result:
-        """Run work in the thread that scores, between two passes."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Run work in the thread that scores, between two passes. Raises QueueClosed."""
+        if self._closed:
+            raise QueueClosed
+        return await asyncio.wrap_future(self._thread.submit(work))
 
     async def close(self) -> None:
-        """Cancel what waits, and wait for the pass in progress."""
-        for _, done in self._waiting:
-            done.cancel()
-        self._waiting.clear()
+        """Fail what waits with QueueClosed, and after a while also a pass that does not end. Idempotent.
+
+        The thread of such a pass is left behind.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        while self._waiting:
+            _settle(self._waiting.popleft()[1], QueueClosed())
+        ends: set[asyncio.Future[None]] = {asyncio.wrap_future(self._thread.submit(lambda: None))}
         if self._running is not None:
-            await asyncio.gather(self._running, return_exceptions=True)
-        self._thread.shutdown()
+            ends.add(self._running)
+        _, late = await asyncio.wait(ends, timeout=self._end_s)
+        if late:
+            logger.warning("a pass of the reward model did not end within %g s and is left", self._end_s)
+        for each in late:
+            each.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+        self._thread.end_thread()
 
     async def _run(self) -> None:
         while taken := self._taken():
@@ -87,6 +119,9 @@ class ScoringQueue:
                 for rows, done in taken:
                     _settle(done, found[: len(rows)])
                     found = found[len(rows) :]
+            finally:
+                for _, done in taken:
+                    _settle(done, QueueClosed())
 
     def _taken(self) -> list[_Caller]:
         """Take the callers of the next pass, and drop those that wait no longer."""
@@ -105,13 +140,16 @@ class ScoringQueue:
     async def _passed(self, taken: Sequence[_Caller]) -> Outputs:
         """Score callers in one pass; if it is late they fail, and after as long again those behind it."""
         rows = [row for own, _ in taken for row in own]
-        scoring = asyncio.get_running_loop().run_in_executor(self._thread, self._score, rows)
+        scoring = asyncio.wrap_future(self._thread.submit(partial(self._score, rows)))
         late = taken
-        while not (await asyncio.wait({scoring}, timeout=self._timeout_s))[0]:
-            for _, done in late:
-                _settle(done, RewardFailed(f"the reward model was not done within {self._timeout_s:g} s"))
-            late = tuple(self._waiting)
-        return scoring.result()
+        try:
+            while not (await asyncio.wait({scoring}, timeout=self._timeout_s))[0]:
+                for _, done in late:
+                    _settle(done, RewardFailed(f"the reward model was not done within {self._timeout_s:g} s"))
+                late = tuple(self._waiting)
+            return scoring.result()
+        finally:
+            scoring.cancel()  # a pass that ends after the event loop has no one to report to
 
     async def _settle_apart(self, taken: Sequence[_Caller], error: Exception) -> None:
         """Score callers one by one after a failure, so that rows of one do not fail those of another."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import signal
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from local_processes.stoppable import stop_signals
 from trainer.errors import ConfigError, RewardFailed
 from trainer.types import Line, StopReason, TaskRef, Trajectory
 
 from .fingerprint import folder_fingerprint
 from .model import RewardModel
-from .queue import QueueFull, ScoringQueue
+from .queue import END_S, QueueClosed, QueueFull, ScoringQueue
 from .rows import ScoredRow, TextReader
 from .wire import (
     HEALTH_PATH,
@@ -39,15 +39,18 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 4096
 """Rows that wait at a time; further ones are refused with 429."""
+_ANSWERS_S = 5.0
+"""Time for the answers that are being sent at the end, whose scores are there or given up."""
 
 
 class RewardModelServer:
     """The routes of one reward model."""
 
-    def __init__(self, model: RewardModel, api_key: str | None = None) -> None:
+    def __init__(self, model: RewardModel, api_key: str | None = None, end_s: float = END_S) -> None:
+        """``end_s`` is the time that ``close`` leaves the pass in progress."""
         self._model = model
         self._api_key = None if api_key is None else api_key.encode()
-        self._queue = ScoringQueue(model.score_rows, MOST_WAITING)
+        self._queue = ScoringQueue(model.score_rows, MOST_WAITING, end_s=end_s)
         self._note = model.note.model_copy(update={"tokenizer": folder_fingerprint(model.folder)})
         self._reader = _reader(model)
         self.application = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guarded])
@@ -61,7 +64,7 @@ class RewardModelServer:
         )
 
     async def close(self) -> None:
-        """End scoring."""
+        """End scoring: what waits is refused with 503, and so is what comes."""
         await self._queue.close()
 
     async def _scores(self, request: web.Request) -> web.Response:
@@ -115,6 +118,8 @@ class RewardModelServer:
             return _error(400, "invalid_request", f"{field}: {first['msg']}")
         except QueueFull as error:
             return _error(429, "queue_full", str(error))
+        except QueueClosed as error:
+            return _error(503, "stopping", str(error))
         except (RewardFailed, ConfigError) as error:
             return _error(422, "cannot_score", str(error))
         except web.HTTPException as error:
@@ -122,27 +127,32 @@ class RewardModelServer:
 
 
 def run_server(config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``on_ready`` is called with the URL. Raises ConfigError."""
-    asyncio.run(_run(config, on_ready))
-
-
-async def _run(config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
-    async with serve_model(config) as url:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
-        on_ready(url)
-        await stopped.wait()
-
-
-@contextlib.asynccontextmanager
-async def serve_model(config: RewardServerConfig) -> AsyncIterator[str]:
-    """Serve a model's folder and yield the URL.
+    """Serve a model's folder until SIGINT or SIGTERM; ``on_ready`` is called with the URL.
 
     Raises ConfigError for a folder without a reward model, and an address that cannot be listened on.
     """
-    server = RewardModelServer(RewardModel.load(config.folder, config.device), config.api_key)
-    runner = web.AppRunner(server.application)
+    # Outside the event loop, so that Ctrl-C ends it at once.
+    model = RewardModel.load(config.folder, config.device)
+    asyncio.run(serve_until_stopped(model, config, on_ready))
+
+
+async def serve_until_stopped(
+    model: RewardModel, config: RewardServerConfig, on_ready: Callable[[str], None], end_s: float = END_S
+) -> None:
+    """Serve a model until SIGINT or SIGTERM, and then leave the pass in progress ``end_s`` seconds."""
+    async with serve_model(model, config, end_s) as url:
+        with stop_signals() as stopped:
+            on_ready(url)
+            await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def serve_model(
+    model: RewardModel, config: RewardServerConfig, end_s: float = END_S
+) -> AsyncIterator[str]:
+    """Serve a model and yield the URL. Raises ConfigError for an address that cannot be listened on."""
+    server = RewardModelServer(model, config.api_key, end_s)
+    runner = web.AppRunner(server.application, shutdown_timeout=_ANSWERS_S)
     await runner.setup()
     try:
         site = web.TCPSite(runner, config.host, config.port)
@@ -153,8 +163,9 @@ async def serve_model(config: RewardServerConfig) -> AsyncIterator[str]:
             raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
         yield f"http://{config.host}:{runner.addresses[0][1]}"
     finally:
-        await runner.cleanup()
+        # First, since the requests that the runner waits for wait for scores.
         await server.close()
+        await runner.cleanup()
 
 
 def _reader(model: RewardModel) -> TextReader | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
+from local_processes.stoppable import stop_signals
 from trainer.chat import ChatTokenizer
 from trainer.engines.generation import Sampling
 from trainer.engines.http_policy import open_http_policy
@@ -89,7 +89,7 @@ async def _run(
         await _check_tokenizer(policy, chat, settings)
         context = min(policy.context, chat.context_tokens or policy.context)
         async with serve_sessions(policy, chat, context, settings) as url:
-            with _signals() as stopped:
+            with stop_signals() as stopped:
                 on_ready(url, _described(policy))
                 await stopped.wait()
 
@@ -107,23 +107,3 @@ async def _check_tokenizer(policy: HttpPolicy, chat: ChatTokenizer, settings: St
 def _described(policy: HttpPolicy) -> str:
     versions = "weight versions" if policy.versioned else "no weight versions"
     return f"{policy.model} over {policy.route} ({versions}, context {policy.context})"
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[asyncio.Event]:
-    """Set the event at SIGINT or SIGTERM; a second signal has its usual effect."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def stop() -> None:
-        stopped.set()
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield stopped
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

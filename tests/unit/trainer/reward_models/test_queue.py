@@ -6,8 +6,9 @@ import threading
 import numpy as np
 import pytest
 
+from tests.harness.waiting import until
 from trainer.errors import RewardFailed
-from trainer.reward_models.queue import MOST_TOKENS, ScoringQueue
+from trainer.reward_models.queue import MOST_TOKENS, QueueClosed, ScoringQueue
 from trainer.reward_models.rows import ScoredRow
 
 TIMEOUT_S = 0.3
@@ -87,3 +88,32 @@ async def test_a_caller_that_went_away_is_not_scored() -> None:
     await asyncio.gather(first, last)
     await queue.close()
     assert model.passes == [1, 1]
+
+
+async def test_at_the_end_the_pass_in_progress_is_awaited_and_what_waits_or_comes_fails() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100)
+    first, second = (asyncio.create_task(queue.score_rows([row(MOST_TOKENS)])) for _ in range(2))
+    await until(lambda: model.passes)
+    closing = asyncio.create_task(queue.close())
+    with pytest.raises(QueueClosed):
+        await second
+    for late in (queue.score_rows([row(1)]), queue.run_between(list)):
+        with pytest.raises(QueueClosed):
+            await late
+    model.let_go.set()
+    assert len(await first) == 1
+    await closing
+    assert model.passes == [1]
+
+
+async def test_at_the_end_a_pass_that_does_not_end_fails_and_is_left() -> None:
+    model = Held()
+    queue = ScoringQueue(model, 100, end_s=0.05)
+    calls = [asyncio.create_task(queue.score_rows([row(MOST_TOKENS)])) for _ in range(2)]
+    await until(lambda: model.passes)
+    async with asyncio.timeout(60):
+        await queue.close()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+    model.let_go.set()
+    assert [type(each) for each in found] == [QueueClosed] * 2

@@ -1,19 +1,27 @@
 """A served reward model over a real socket: the same scores, bounds, keys and errors."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import aiohttp
 import httpx
 import pytest
 
+from tests.harness import stuck_reward_server
 from tests.harness.reward_folders import process_folder, reward_folder
 from trainer.errors import ConfigError, RewardFailed
 from trainer.reward_models.client import MOST_AT_ONCE, ServedRewardModel
 from trainer.reward_models.fingerprint import folder_fingerprint
 from trainer.reward_models.model import RewardModel
+from trainer.reward_models.queue import MOST_TOKENS
 from trainer.reward_models.rows import ScoredRow
-from trainer.reward_models.server import serve_model
+from trainer.reward_models.server import run_server, serve_model
 from trainer.reward_models.server_config import RewardServerConfig
 
 ROWS = [ScoredRow((5, 9, 30), (3,)), ScoredRow((8, 7, 6, 5), (4,))]
@@ -24,8 +32,12 @@ def folder(tmp_path):
     return reward_folder(tmp_path / "model", mean=0.5, deviation=2.0)
 
 
+def serving(config: RewardServerConfig) -> AbstractAsyncContextManager[str]:
+    return serve_model(RewardModel.load(config.folder), config)
+
+
 async def test_scores_over_http_are_those_of_the_process(folder) -> None:
-    async with serve_model(RewardServerConfig(folder, port=0)) as url:
+    async with serving(RewardServerConfig(folder, port=0)) as url:
         client = ServedRewardModel(url, 20)
         described = await client.describe()
         found = await client.score_rows(ROWS * 200)  # more than one request takes
@@ -43,7 +55,7 @@ async def test_a_conversation_is_rendered_by_the_models_own_template(tmp_path) -
     turns = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "3"}]
     asked = {"inputs": [{"messages": [*turns, {"role": "user", "content": "no"}, turns[1]]}]}
     async with (
-        serve_model(RewardServerConfig(folder, port=0)) as url,
+        serving(RewardServerConfig(folder, port=0)) as url,
         aiohttp.ClientSession(url) as http,
         http.post("/v1/scores", json=asked) as answer,
     ):
@@ -72,7 +84,7 @@ async def test_a_request_that_cannot_be_scored_is_answered_with_its_reason(
     folder, body, status, code
 ) -> None:
     async with (
-        serve_model(RewardServerConfig(folder, port=0)) as url,
+        serving(RewardServerConfig(folder, port=0)) as url,
         aiohttp.ClientSession(url) as http,
         http.post("/v1/scores", data=body) as answer,
     ):
@@ -81,7 +93,7 @@ async def test_a_request_that_cannot_be_scored_is_answered_with_its_reason(
 
 
 async def test_a_key_is_asked_for_except_for_health(folder) -> None:
-    async with serve_model(RewardServerConfig(folder, port=0, api_key="hush")) as url:
+    async with serving(RewardServerConfig(folder, port=0, api_key="hush")) as url:
         async with aiohttp.ClientSession(url) as http, http.get("/health") as answer:
             assert answer.status == 200
         stranger, friend = (ServedRewardModel(url, 20, key) for key in (None, "hush"))
@@ -151,7 +163,33 @@ async def test_a_server_that_never_ends_its_answer_is_a_failure_of_the_reward_in
     await client.close()
 
 
-async def test_a_folder_without_a_model_is_not_served(tmp_path) -> None:
+def test_a_folder_without_a_model_is_not_served(tmp_path) -> None:
     with pytest.raises(ConfigError):
-        async with serve_model(RewardServerConfig(tmp_path, port=0)):
-            pass
+        run_server(RewardServerConfig(tmp_path, port=0), pytest.fail)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_whose_model_does_not_return_ends_at_one_signal(folder, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(Path(stuck_reward_server.__file__)), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            url = process.stdout.readline().strip()
+            with ThreadPoolExecutor(2) as callers:
+                asked = [callers.submit(_scored, url) for _ in range(2)]
+                assert process.stdout.readline() == "scoring\n"
+                process.send_signal(number)
+                answers = [each.result() for each in asked]
+            _, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(503, "stopping")] * 2
+    assert process.returncode == 0, errors
+
+
+def _scored(url: str) -> httpx.Response:
+    return httpx.post(f"{url}/v1/scores", json={"inputs": [{"token_ids": [1] * MOST_TOKENS}]}, timeout=120)
