@@ -28,6 +28,7 @@ from trainer.tasks.catalog import list_tasks
 from trainer.tasks.create_params import create_params
 
 from .baseline_check import MODEL, check_baseline
+from .player_process import run_player
 from .service import sandbox_service, service_command
 
 if TYPE_CHECKING:
@@ -122,21 +123,15 @@ def _play(
     left_s = max(1.0, config.evaluation.timeout_s - (time.monotonic() - began))
     words = ["run", "--env", source.environment, "--split", split, "--policy", policy, "--json", *where]
     try:
-        done = subprocess.run(
-            [*service_command(), *words, *_options(config, policy, source)],
-            env=_variables(config),
-            capture_output=True,
-            text=True,
-            timeout=left_s,
-            check=False,
-        )
+        command = [*service_command(), *words, *_options(config, policy, source)]
+        done = run_player(command, _variables(config), left_s)
     except subprocess.TimeoutExpired as error:
         raise Stalled(f"the policy {policy} did not play {played} in {left_s:g} s") from error
     # Some failed episodes, which the file has with their class, also end the command with 1.
-    if done.returncode == 0 or (done.returncode == _SOME_FAILED and played_all(done.stdout)):
+    if done.code == 0 or (done.code == _SOME_FAILED and played_all(done.output)):
         return
-    said = " ".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
-    kind = ConfigError if done.returncode == _WRONG_USAGE else ServiceUnavailable
+    said = " ".join(done.errors.strip().splitlines()[-_LAST_LINES:])
+    kind = ConfigError if done.code == _WRONG_USAGE else ServiceUnavailable
     raise kind(f"sandbox-service run could not play {policy} on {played}: {said}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_processes.child_process import end_process
 from local_processes.prctl import end_with_parent
 from trainer.errors import TrainerError
 from trainer.tracking.jsonl import read_metrics
@@ -70,7 +71,7 @@ def run_trial(plan: SweepPlan, trial: SweepTrial, on_step: Callable[[Mapping[str
         try:
             _follow(process, folder / "metrics.jsonl", on_step)
         finally:
-            _stop(process)
+            end_process(process, _STOP_S)
     if process.returncode:
         said = " ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-_LAST_LINES:]).strip()
         raise TrainerError(f"trial {trial.name} failed (log: {log}): {said}")
@@ -115,14 +116,3 @@ def _follow(
         if not running:
             return
         time.sleep(_POLL_S)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(_STOP_S)
