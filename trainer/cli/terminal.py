@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import typer
 from rich.console import Console
@@ -27,6 +25,8 @@ from trainer.errors import (
     TrainerError,
 )
 from trainer.finite_json import finite
+
+from .interrupts import acknowledging
 
 FAILED = 1
 """Exit code for a failure."""
@@ -88,7 +88,7 @@ def explained(
     they have.
     """
     try:
-        with _answered():
+        with acknowledging("stopping ..."):
             yield
     except TrainerError as error:
         hint = _next(error, hints)
@@ -98,26 +98,17 @@ def explained(
     except OSError as error:
         raise failed(f"{error.filename or 'a file'}: {error.strerror or error}") from error
     except KeyboardInterrupt as error:
-        notes().print(interrupted, markup=False, soft_wrap=True)
+        _say_if_read(interrupted)
         raise typer.Exit(INTERRUPTED) from error
 
 
-@contextmanager
-def _answered() -> Iterator[None]:
-    """Acknowledge Ctrl-C, then call the previous handler."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def acknowledge(number: int, frame: FrameType | None) -> None:
-        notes().print("stopping ...")
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, acknowledge)
+def _say_if_read(sentence: str) -> None:
+    """Print to standard error, where what reads it may have got the same Ctrl-C, as a tee does."""
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        notes().print(sentence, markup=False, soft_wrap=True)
+    except (OSError, SystemExit):  # rich exits at a closed pipe
+        # What is left in the buffer would fail once more at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def failed(sentence: str, hint: str = "", code: int = FAILED) -> typer.Exit:
