@@ -2,7 +2,7 @@
 
 ``asyncio.run`` cancels its work at Ctrl-C, and then awaits what the work releases, only where it finds
 Python's own handler of SIGINT. So there is no other here: Python writes the number of a signal to a pipe,
-which a thread reads. It prints to the file descriptor, since the main thread may be within a print of its own.
+which a thread reads. It prints to the file descriptor: the main thread may be within a print of its own.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ class Judge:
         self._slots = asyncio.Semaphore(config.concurrency)
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Locks of the requests that are under way, each for as long as a caller holds it or waits for it."""
+        self._reserving = asyncio.Lock()
         self._reserved_tokens = 0
 
     async def find_outcome(self, trajectory: Trajectory) -> float:
@@ -85,7 +86,7 @@ class Judge:
 
     async def close(self) -> None:
         await self._endpoint.close()
-        self._store.close()
+        await self._store.close()
 
     async def try_once(self, messages: Sequence[ChatMessage], read: Callable[[str], object]) -> None:
         """Send a request whose answer is not kept, to see that the judge can grade at all.
@@ -106,7 +107,7 @@ class Judge:
         # Equal episodes of a group are graded once: the others wait for the answer and find it in the cache.
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
-            known = self._store.find_answer(key)
+            known = await self._store.find_answer(key)
             if known is not None:
                 return read(known)
             async with self._slots:
@@ -132,26 +133,35 @@ class Judge:
 
     async def _paid(self, messages: Sequence[ChatMessage]) -> Answer:
         """Send a request within the budget. Raises BudgetSpent."""
-        config = self._config
-        estimate = sum(len(each["content"]) for each in messages) // _CHARACTERS + config.max_answer_tokens
-        spent = self._store.spent()
-        if config.max_calls is not None and spent.calls >= config.max_calls:
-            raise BudgetSpent(_spent("max_calls", config.max_calls, f"{spent.calls} requests"))
-        tokens = spent.tokens + self._reserved_tokens
-        if config.max_tokens is not None and tokens + estimate > config.max_tokens:
-            detail = f"{spent.tokens} tokens, and the next request may take {estimate}"
-            raise BudgetSpent(_spent("max_tokens", config.max_tokens, detail))
-        # Counted now, and not when the answer is there: others look at the budget meanwhile.
-        self._store.add_spent(1, 0)
-        self._reserved_tokens += estimate
+        content = sum(len(each["content"]) for each in messages)
+        estimate = content // _CHARACTERS + self._config.max_answer_tokens
+        await self._reserve(estimate)
         used = estimate
         try:
             answer = await self._endpoint.complete(messages)
             used = answer.tokens if answer.tokens is not None else estimate
         finally:
             self._reserved_tokens -= estimate
-            self._store.add_spent(0, used)
+            self._store.count_tokens(used)
         return answer
+
+    async def _reserve(self, estimate: int) -> None:
+        """Count a request now, and not when its answer is there: others look at the budget meanwhile.
+
+        Raises BudgetSpent.
+        """
+        config = self._config
+        async with self._reserving:
+            # As it is now: tokens that are counted while the file is read are not in what is read.
+            reserved = self._reserved_tokens
+            spent = await self._store.spent()
+            if config.max_calls is not None and spent.calls >= config.max_calls:
+                raise BudgetSpent(_spent("max_calls", config.max_calls, f"{spent.calls} requests"))
+            if config.max_tokens is not None and spent.tokens + reserved + estimate > config.max_tokens:
+                detail = f"{spent.tokens} tokens, and the next request may take {estimate}"
+                raise BudgetSpent(_spent("max_tokens", config.max_tokens, detail))
+            await self._store.add_spent(1, 0)
+            self._reserved_tokens += estimate
 
     def _key(self, messages: Sequence[ChatMessage]) -> str:
         config = self._config

@@ -1,6 +1,8 @@
 """A judge's score is an outcome; nonsense, timeouts and spent budgets are errors, never a reward."""
 
 import asyncio
+import contextlib
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -38,9 +40,9 @@ class ScriptedEndpoint:
         pass
 
 
-def judge(endpoint, folder, run="run", wait_s=0.0, **settings):
+def judge(endpoint, folder, run="run", wait_s=0.0, busy_s=30.0, **settings):
     config = JudgeConfig(model="grader", rubric="Is it right?", **settings)
-    store = JudgeStore(folder / "judge.sqlite", run)
+    store = JudgeStore(folder / "judge.sqlite", run, busy_s)
     return Judge(config, config.rubric, endpoint, store, RetryWaits(wait_s, wait_s)), store
 
 
@@ -84,7 +86,7 @@ async def test_a_later_attempt_may_succeed_and_only_its_answer_is_kept(tmp_path)
     assert await source.find_outcome(EPISODE) == 1.0
     assert await source.find_outcome(EPISODE) == 1.0
     assert len(endpoint.requests) == 3
-    assert store.spent().calls == 3
+    assert (await store.spent()).calls == 3
 
 
 async def test_one_that_does_not_answer_fails_at_the_deadline(tmp_path) -> None:
@@ -145,6 +147,17 @@ async def test_another_question_is_another_answer(tmp_path, change) -> None:
     assert await other.find_outcome(EPISODE) == 0.6
 
 
+async def test_a_file_that_another_process_holds_is_a_failure_of_the_judge(tmp_path) -> None:
+    endpoint = ScriptedEndpoint("SCORE: 5")
+    source, _ = judge(endpoint, tmp_path, busy_s=0.1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "judge.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(JudgeFailed, match="database is locked"):
+            await source.find_outcome(EPISODE)
+    assert endpoint.requests == []
+    await source.close()
+
+
 async def test_a_spent_budget_of_calls_ends_the_run_and_counts_over_restarts(tmp_path) -> None:
     source, _ = judge(ScriptedEndpoint("SCORE: 5"), tmp_path, max_calls=1)
     await source.find_outcome(EPISODE)
@@ -154,7 +167,7 @@ async def test_a_spent_budget_of_calls_ends_the_run_and_counts_over_restarts(tmp
     assert await again.find_outcome(EPISODE) == 0.5, "what is known costs nothing"
     with pytest.raises(BudgetSpent, match=r"judge\.max_calls=1 is spent: 1 requests; resume with"):
         await again.find_outcome(_other(1))
-    assert (endpoint.requests, store.spent()) == ([], Spent(1, 50))
+    assert (endpoint.requests, await store.spent()) == ([], Spent(1, 50))
 
 
 async def test_a_budget_of_tokens_is_never_exceeded_by_requests_at_once(tmp_path) -> None:
@@ -165,7 +178,7 @@ async def test_a_budget_of_tokens_is_never_exceeded_by_requests_at_once(tmp_path
         *(source.find_outcome(_other(each)) for each in range(9)), return_exceptions=True
     )
     assert {type(each) for each in found} == {float, BudgetSpent}
-    assert store.spent().tokens <= 3 * estimate
+    assert (await store.spent()).tokens <= 3 * estimate
 
 
 async def test_an_episode_cannot_write_its_own_grade(tmp_path) -> None:

@@ -36,7 +36,7 @@ async def test_one_grading_is_asked_for_and_counted_in_the_budget(tmp_path: Path
     await probed(server, tmp_path)
     (body,) = server.bodies
     assert "Is it right?" in body["messages"][0]["content"]
-    assert JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).spent().calls == 1
+    assert (await JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).spent()).calls == 1
 
 
 async def test_it_is_asked_again_at_each_start(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_it_is_asked_again_at_each_start(tmp_path: Path) -> None:
 
 
 async def test_with_a_spent_budget_nothing_is_sent(tmp_path: Path) -> None:
-    JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).add_spent(5, 0)
+    await JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).add_spent(5, 0)
     server = FakeChatServer([])
     await probed(server, tmp_path, max_calls=5)
     assert server.bodies == []
