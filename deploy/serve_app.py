@@ -24,6 +24,7 @@ from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_plugins import is_reference
 from sandbox_service.config import ServiceConfig
+from sandbox_service.supervisor import closing
 from sandbox_service.trajectories.condition import with_absolute_file
 from sandbox_settings import Branch
 
@@ -278,7 +279,7 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
 
 def stop_s(config: ServiceConfig) -> float:
     """Return the longest time in which a supervisor ends its operations and destroys its boxes."""
-    return config.deadline.drain_s + config.deadline.release_s + _MARGIN_S
+    return closing.stop_s(config.deadline)
 
 
 def service_url(config: ServiceConfig) -> str:

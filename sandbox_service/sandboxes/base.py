@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
 
+DESTROY_S = 45.0
+"""Longest time in which a box is destroyed; it takes more than a few seconds while an engine restarts."""
 _BESIDE_STORAGE_MIB = 256
 
 
@@ -133,5 +135,5 @@ class SandboxFactory(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release the factory's own resources."""
+        """Wait for destructions under way, DESTROY_S after their begin at most, and release own resources."""
         ...

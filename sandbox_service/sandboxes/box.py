@@ -16,6 +16,7 @@ from sandbox_service.wire.frames import Frame, Op
 from .connection import RunnerConnection
 
 if TYPE_CHECKING:
+    from .destructions import Destructions
     from .launch import RunnerSettings
 
 
@@ -65,8 +66,10 @@ class Box:
         timeout_s: float,
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
+        destructions: Destructions,
     ) -> None:
         self._body = body
+        self._destructions = destructions
         self._on_death = on_death
         self._connection = RunnerConnection(body.socket, config.body(), timeout_s, on_event, self._broken)
         self._destruction: asyncio.Task[None] | None = None
@@ -100,9 +103,9 @@ class Box:
         return answer.op is Op.REPLY and answer.meta.get("clean") is True
 
     async def destroy(self) -> None:
-        # One destruction for all callers; a caller that is cancelled does not cancel it.
+        # One destruction for all callers. It is the factory's: a caller that is cancelled does not cancel it.
         if self._destruction is None:
-            self._destruction = asyncio.create_task(self._destroy(), name=f"destroy {self.sandbox_id}")
+            self._destruction = self._destructions.begin_destruction(self.sandbox_id, self._destroy())
         await asyncio.shield(self._destruction)
 
     async def _destroy(self) -> None:

@@ -19,7 +19,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from .agent_packages import offered_packages
+from .base import DESTROY_S
 from .box import Box
+from .destructions import Destructions
 from .engine_runtimes import runs_in_gvisor
 from .hardening import (
     BOX_AGENTS,
@@ -55,9 +57,10 @@ NODE_LABEL = "sandbox-service.node"
 ENVIRONMENT_LABEL = "sandbox-service.environment"
 _NAME_PREFIX = "sandbox-"
 
-REMOVE_S = 30.0
-"""Time for which the removal of a box is tried while the engine does not answer, because it restarts."""
+_ASK_S = 5.0
 _REMOVE_TRY_S = 10.0
+REMOVE_S = DESTROY_S - _REMOVE_TRY_S - _ASK_S
+"""Time for which the removal of a box is tried while the engine does not answer, because it restarts."""
 _PIDS_OF_THE_RUNNER = 16
 """Processes that agent code cannot take, so that the runner can always kill it."""
 _MAPPED_UIDS = range(10_000, 60_000)
@@ -109,7 +112,7 @@ class ContainerBody:
 
     async def condition(self) -> str:
         try:
-            state = await self._engine.state(self.name)
+            state = await self._engine.state(self.name, _ASK_S)
         except ServiceError as error:
             return error.detail
         if state is None:
@@ -184,6 +187,7 @@ class ContainerFactory:
         self._agent_packages = choices.agent_packages
         self._task_images = TaskImages(engine, choices.task_images, choices.build_logs)
         self.uid_ranges = UidRanges(node)
+        self._destructions = Destructions()
         self._references: dict[str, str] = {}
         self._left: set[str] = set()
         """Containers that could not be removed because the engine did not answer."""
@@ -240,7 +244,7 @@ class ContainerFactory:
             filter_program(own_scheduling_only=True) if self._in_gvisor else None,
             cleanup_cpu_s=limits.cleanup_cpu_s,
         )
-        box = Box(body, config, self._start_timeout_s, on_event, on_death)
+        box = Box(body, config, self._start_timeout_s, on_event, on_death, self._destructions)
         # Opened last: ``open`` removes the box and gives back its user ids when it fails.
         await box.open(self._start_timeout_s)
         try:
@@ -297,6 +301,7 @@ class ContainerFactory:
 
     async def close(self) -> None:
         await self._task_images.close()
+        await self._destructions.finish_destructions()
         await self._engine.close()
         self._state.close()
         self.uid_ranges.close()

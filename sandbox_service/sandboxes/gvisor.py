@@ -24,6 +24,7 @@ from sandbox_service.telemetry import get_logger
 from .agent_packages import offered_packages
 from .box import Box
 from .content import box_files
+from .destructions import Destructions
 from .hardening import (
     BOX_AGENTS,
     BOX_DATA,
@@ -177,6 +178,7 @@ class GvisorFactory:
         self._start_timeout_s = start_timeout_s
         self._agent_packages = agent_packages
         self.uid_ranges = UidRanges(node)
+        self._destructions = Destructions()
         self._laid_out: dict[str, tuple[Path, Path]] = {}
 
     def protections(self) -> dict[str, bool]:
@@ -224,7 +226,7 @@ class GvisorFactory:
         # gVisor lets everybody set niceness and cores of any process: gradings could leave numbers there.
         calls = filter_program(own_scheduling_only=True)
         config = configure(spec, places, uids, bounds, calls, cleanup_cpu_s=limits.cleanup_cpu_s)
-        box = Box(body, config, self._start_timeout_s, on_event, on_death)
+        box = Box(body, config, self._start_timeout_s, on_event, on_death, self._destructions)
         await box.open(self._start_timeout_s)
         return box
 
@@ -266,5 +268,6 @@ class GvisorFactory:
         return len(names)
 
     async def close(self) -> None:
+        await self._destructions.finish_destructions()
         self._state.close()
         self.uid_ranges.close()

@@ -21,6 +21,7 @@ from .agent_packages import offered_packages
 from .box import Box
 from .content import box_files, source_folder
 from .covers import coverable
+from .destructions import Destructions
 from .hardening import SCRATCH
 from .host import detect_host
 from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
@@ -69,6 +70,7 @@ class ProcessFactory:
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
         self.uid_ranges = UidRanges(node)
+        self._destructions = Destructions()
         self._code: dict[str, Path] = {}
         self.hosts: dict[bool, Host] = {}
         """Features of the machine for boxes, by whether they have packages, once detected."""
@@ -166,7 +168,7 @@ class ProcessFactory:
             own_network=host.namespaces,
             cleanup_cpu_s=bounds.cleanup_cpu_s,
         )
-        return Box(body, config, self._start_timeout_s, on_event, on_death)
+        return Box(body, config, self._start_timeout_s, on_event, on_death, self._destructions)
 
     def _shared(self, bounds: SandboxLimits) -> SandboxLimits:
         """Return the limits of what the instances of a box share, which bound all of them together."""
@@ -193,6 +195,7 @@ class ProcessFactory:
         return await asyncio.to_thread(sweep_boxes, self._state.boxes, self.uid_ranges.all)
 
     async def close(self) -> None:
+        await self._destructions.finish_destructions()
         self._state.close()
         self.uid_ranges.close()
 

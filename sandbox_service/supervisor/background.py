@@ -40,12 +40,12 @@ class BackgroundTasks:
             return False
         return True
 
-    async def cancel(self) -> None:
-        """Cancel all tasks and wait until they have ended."""
+    async def cancel(self, clean_up_s: float | None = None) -> None:
+        """Cancel all tasks and wait until they have ended; each has ``clean_up_s`` to clean up."""
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks, timeout=clean_up_s)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

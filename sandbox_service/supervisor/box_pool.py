@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from local_processes.waiting import Deadline
 from sandbox_contract.inspection import PoolStats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import OverCapacityError, ServiceError
@@ -23,6 +24,7 @@ from sandbox_service.trajectories.records import public_id
 from sandbox_service.wire import connections
 
 from .background import BackgroundTasks
+from .closing import boxes_s
 from .pooled_box import PooledBox
 
 if TYPE_CHECKING:
@@ -189,15 +191,20 @@ class BoxPool:
         )
 
     async def close(self) -> None:
-        """Refuse all waiting creates and destroy every box."""
+        """Refuse all waiting creates and destroy every box.
+
+        Destructions that take too long are left to the factory.
+        """
         self.state.closing = True
         for waiter in self.state.queues.take_everyone():
             self._refuse(waiter, ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
-        # Before the boxes are listed: one that started later would be left behind.
-        await self._starts.cancel()
+        deadline = Deadline.after(boxes_s(self._deadlines))
+        # Before anything is waited for, so that no box waits for another. None joins them: a start that is
+        # cancelled destroys its own.
         for serial in list(self._boxes):
             self.discard(serial, "the supervisor shuts down")
-        if not await self._tasks.finish(2 * self._deadlines.release_s):
+        await self._starts.cancel(clean_up_s=self._deadlines.release_s)
+        if not await self._tasks.finish(deadline.left_s):
             await self._tasks.cancel()
 
     def _enqueue(self, tenant: str, instance_id: str, *, fresh: bool) -> Waiter:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from local_processes.waiting import Deadline
 from sandbox_contract.inspection import SupervisorStats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -20,6 +21,7 @@ from .admission import Admission
 from .background import BackgroundTasks
 from .calls import BoxCalls
 from .clock import Clock, SystemClock
+from .closing import boxes_s
 from .create_claims import CreateClaims
 from .create_keys import CreateKeys
 from .creation import Creation, InstanceCreator
@@ -118,6 +120,7 @@ class SupervisorCore:
         self._operations = self._build_operations()
         self._handlers = self._build_handlers()
         self._has_begun = False
+        self._drained_by: Deadline | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -197,9 +200,14 @@ class SupervisorCore:
         )
 
     async def drain(self) -> None:
-        """Refuse new instances, and wait until running operations finish or the deadline has passed."""
+        """Refuse new instances, and wait until running operations finish or the deadline has passed.
+
+        The deadline counts from the first call: a service that ends drains, then stops, then closes.
+        """
         self._admission.draining = True
-        await self._tasks.finish(self._config.deadline.drain_s)
+        if self._drained_by is None:
+            self._drained_by = Deadline.after(self._config.deadline.drain_s)
+        await self._tasks.finish(self._drained_by.left_s)
 
     async def begin_drain(self, *, move: bool) -> None:
         """Refuse new instances until ``cancel_drain``; with ``move`` hand over those that can be rebuilt."""
@@ -210,6 +218,7 @@ class SupervisorCore:
     async def cancel_drain(self) -> None:
         """Take new instances again."""
         self._admission.draining = False
+        self._drained_by = None
         self._handover.wanted = False
 
     async def close(self) -> None:
@@ -231,8 +240,9 @@ class SupervisorCore:
         # The instances of a fenced supervisor are another one's.
         for instance in [] if fenced else self.table.live():
             self._termination.handle_state_loss(instance.instance_id, "the supervisor shut down")
+        left_by = Deadline.after(boxes_s(self._config.deadline))
         await self.pools.close()
-        await self._tasks.finish(self._config.deadline.release_s)
+        await self._tasks.finish(left_by.left_s)
         await self._tasks.cancel()
         await self.lease.stop()
         if self._has_begun and not self.lease.is_lost():

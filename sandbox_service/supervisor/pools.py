@@ -13,6 +13,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import Sharing
 
 from .box_pool import BoxPool
+from .closing import boxes_s
 from .image_pools import ImagePools
 from .node import measure_node
 
@@ -88,7 +89,8 @@ class Pools:
 
     async def close(self) -> None:
         """Destroy all boxes."""
-        timeout_s = 3 * self._config.deadline.release_s
+        # The pools of images keep to the time of a pool themselves.
+        timeout_s = 2 * boxes_s(self._config.deadline)
         await asyncio.gather(
             *(pool.close() for pool in self._pools.values()),
             *(pools.close(timeout_s) for pools in self._of_images.values()),

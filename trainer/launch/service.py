@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STOP_S = 60.0
+_STOP_S = 90.0
+"""Time for the service to end: what its unit of systemd allows with the default settings."""
 _POLL_S = 0.25
 _ANSWER_S = 5.0
 

@@ -34,8 +34,9 @@ def _pool_of(
     lost: list[str] | None = None,
     start_s: float = 60.0,
     clock: FakeClock | None = None,
+    release_s: float = 10.0,
 ) -> BoxPool:
-    deadlines = DeadlineConfig(start_s=start_s)
+    deadlines = DeadlineConfig(start_s=start_s, release_s=release_s)
     spec = fake_registry().catalog("diary").spec
     losses = lost if lost is not None else []
     node = NodeSize(cores=2, memory_mib=8192)
@@ -202,3 +203,29 @@ async def test_a_closed_pool_refuses() -> None:
     with pytest.raises(ServiceError) as refused:
         await pool.acquire("ada", "a")
     assert refused.value.code is ErrorCode.DRAINING
+
+
+async def test_at_the_end_no_box_waits_for_a_start_that_cannot_clean_up_after_itself() -> None:
+    factory = FakeSandboxFactory()
+    pool = _pool_of(factory, PoolConfig(min_boxes=0, max_boxes=2), release_s=0.05)
+    await pool.acquire("ada", "a")
+    destroyed_meanwhile: list[bool] = []
+    stuck = asyncio.Event()
+
+    async def start_without_end(*_: object) -> object:
+        stuck.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await settle()
+            destroyed_meanwhile.append(factory.sandboxes[0].destroyed)
+            await asyncio.Event().wait()
+
+    factory.start = start_without_end
+    waiting = asyncio.create_task(pool.acquire("ada", "b"))
+    await stuck.wait()
+    async with asyncio.timeout(60):
+        await pool.close()
+    assert destroyed_meanwhile == [True]
+    with pytest.raises(ServiceError):
+        await waiting
