@@ -45,9 +45,11 @@ class SupervisorActor:
         self._core: Core | None = None
         self._server: StreamServer | None = None
         self._address: SupervisorAddress | None = None
+        self._last_address: SupervisorAddress | None = None
         self._failure = "starting"
         self._fence: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def address(self) -> SupervisorAddress | None:
@@ -81,16 +83,19 @@ class SupervisorActor:
             await self._core.cancel_drain()
 
     async def stop(self) -> None:
-        """Drain, close all connections and destroy every box; then the actor or its node can be killed."""
+        """Drain, close all connections and destroy every box; then the actor or its node can be killed.
+
+        Calls at the same time return together. A close that is under way is waited for.
+        """
         for task in (self._fence, self._starter):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-        address = self._address
-        await self._shut_down(drain=True)
+        await self._close_core(drain=True)
         self._failure = "stopped"
-        self._address = replace(address, serving=False) if address is not None else None
+        if self._last_address is not None:
+            self._address = replace(self._last_address, serving=False)
 
     async def _restart_when_fenced(self, core: Core) -> None:
         """Begin anew when another supervisor has taken over: what is left of this one's work is stale."""
@@ -158,14 +163,20 @@ class SupervisorActor:
     async def _give_up_core(self) -> None:
         """Close the core before another start; a failure is logged."""
         try:
-            await self._shut_down(drain=False)
+            await self._close_core(drain=False)
         except Exception:
             # Capture point: the store may not take its last records. They describe instances of an earlier
             # run, about which the next start writes them again, or instances that another supervisor has.
             logger.exception("supervisor_close_failed", supervisor=self._options.name)
 
+    async def _close_core(self, *, drain: bool) -> None:
+        """Close the core; all callers share one close, which none of them cancels with itself."""
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.get_running_loop().create_task(self._shut_down(drain=drain))
+        await asyncio.shield(self._closing)
+
     async def _shut_down(self, *, drain: bool) -> None:
-        self._address = None
+        self._last_address, self._address = self._address or self._last_address, None
         if self._renewal is not None:
             self._renewal.cancel()
         core, self._core = self._core, None

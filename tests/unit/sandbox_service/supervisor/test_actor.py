@@ -1,4 +1,4 @@
-"""A supervisor's process starts its core again, also when the former one cannot be closed."""
+"""A supervisor's process starts its core again, also when the former one cannot be closed, and stops once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from types import SimpleNamespace
 import pytest
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.config import DeadlineConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.supervisor import actor as actor_module
 from sandbox_service.supervisor.actor import SupervisorActor
+from sandbox_service.supervisor.closing import stop_s
 from sandbox_service.supervisor.options import SupervisorOptions
-from sandbox_service.wire.frames import Frame
-from tests.harness.waiting import until
+from sandbox_service.wire.frames import Frame, Op
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import Supervised, fake_config
+from tests.harness.waiting import settle, until
 
 
 class UnwritableCore:
@@ -48,15 +54,31 @@ class UnwritableCore:
             raise ServiceError(ErrorCode.STORAGE_FULL, "1 trajectory records could not be written")
 
 
+class SlowlyClosedCore(UnwritableCore):
+    """A core whose close waits until it may end."""
+
+    def __init__(self, *, broken: bool) -> None:
+        super().__init__(broken=broken)
+        self.writable = True
+        self.closing = asyncio.Event()
+        self.may_close = asyncio.Event()
+
+    async def close(self) -> None:
+        self.closing.set()
+        await self.may_close.wait()
+        await super().close()
+
+
 class Cores:
     """Builds the cores of one supervisor, of which the first ``broken`` do not start."""
 
-    def __init__(self, broken: int) -> None:
+    def __init__(self, broken: int, kind: type[UnwritableCore] = UnwritableCore) -> None:
         self._broken = broken
+        self._kind = kind
         self.built: list[UnwritableCore] = []
 
     def __call__(self, _: SupervisorOptions) -> UnwritableCore:
-        self.built.append(UnwritableCore(broken=len(self.built) < self._broken))
+        self.built.append(self._kind(broken=len(self.built) < self._broken))
         return self.built[-1]
 
 
@@ -98,3 +120,64 @@ async def test_a_fenced_supervisor_starts_again_when_it_cannot_be_closed() -> No
     assert not cores.built[1].closed
     cores.built[-1].writable = True
     await actor.stop()
+
+
+@pytest.mark.parametrize("broken", [0, 1], ids=["it is fenced", "it cannot start"])
+async def test_stops_wait_for_a_close_that_is_under_way_and_do_not_cancel_it(broken: int) -> None:
+    cores = Cores(broken, SlowlyClosedCore)
+    actor = SupervisorActor(SupervisorOptions("s1", "fleet"), cores)
+    async with asyncio.timeout(120):
+        if not broken:
+            await served(actor, cores, 1)
+        await until(lambda: cores.built)
+        (core,) = cores.built
+        core.fenced.set()
+        await core.closing.wait()
+        stops = [asyncio.create_task(actor.stop()) for _ in range(2)]
+        await settle()
+        assert not any(stop.done() for stop in stops)
+        core.may_close.set()
+        await asyncio.gather(*stops)
+    assert core.closed
+    assert cores.built == [core]
+    address = await actor.address()
+    assert broken or (address is not None and not address.serving)
+
+
+async def test_a_second_stop_returns_with_the_first() -> None:
+    cores = Cores(0, SlowlyClosedCore)
+    actor = SupervisorActor(SupervisorOptions("s1", "fleet"), cores)
+    async with asyncio.timeout(120):
+        await served(actor, cores, 1)
+        first = asyncio.create_task(actor.stop())
+        await cores.built[0].closing.wait()
+        second = asyncio.create_task(actor.stop())
+        await settle()
+        assert not first.done()
+        assert not second.done()
+        cores.built[0].may_close.set()
+        await asyncio.gather(first, second)
+    address = await actor.address()
+    assert address is not None
+    assert not address.serving
+
+
+async def test_boxes_are_destroyed_after_one_drain_though_an_operation_never_ends() -> None:
+    deadline = DeadlineConfig(drain_s=1.5, release_s=5)
+    config, factory = fake_config(deadline=deadline), FakeSandboxFactory()
+    service = Supervised(config, factory, MemoryTrajectoryStore(), FakeClock())
+    actor = SupervisorActor(SupervisorOptions("s1", "fleet"), lambda _: service.core)
+    async with asyncio.timeout(120):
+        await until(lambda: service.core.lease.is_held())
+        instance = await service.create("diary")
+    factory.home_of(instance).hold(Op.STEP)
+    step = asyncio.create_task(service.step(instance))
+    await factory.home_of(instance).waiting.wait()
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(stop_s(deadline)):
+        await actor.drain()
+        await actor.stop()
+    assert asyncio.get_running_loop().time() - began < 2 * deadline.drain_s
+    assert factory.alive == []
+    assert service.store.kinds(instance) == ["create", "lost"]
+    await asyncio.wait({step})
