@@ -29,6 +29,10 @@ class FakeEngine:
     silent: bool = False
     puzzled: int = 0
     """The next times that it is asked how it is, it raises what nobody thought of."""
+    tough: int = 0
+    """The next times that it is to be killed, that fails."""
+    hangs_after: int = 0
+    """After so many checks in vain it is there again, and silent."""
     asked: list = field(default_factory=list)
     deaths: int = 0
     slow: asyncio.Event | None = None
@@ -56,6 +60,10 @@ class FakeEngine:
         return (0.0,) * len(token_ids)
 
     async def check_health(self):
+        if self.dead and self.hangs_after:
+            self.hangs_after -= 1
+            self.dead, self.silent = bool(self.hangs_after), not self.hangs_after
+            raise EngineLost(f"{self.name} is restarted")
         self._alive()
         if self.puzzled:
             self.puzzled -= 1
@@ -65,6 +73,9 @@ class FakeEngine:
         return EngineStatus(self.version, str(self.deaths), 1, 1, 0, False, 0, 100)
 
     def kill(self):
+        if self.tough:
+            self.tough -= 1
+            raise RuntimeError("it cannot be killed")
         self.silent = False
         self.die()
 

@@ -8,6 +8,7 @@ which are played again by the others until it is back. Knows no Ray.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trainer.rollout.progress import EpisodePhase, ProgressMonitor
     from trainer.types import GroupSpec
 
+
+logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _HUNG_S = 60.0
@@ -156,20 +159,29 @@ class WorkerPlayer:
         begun = False
         while True:
             try:
-                async with asyncio.timeout(self._hung_s if begun else self._back_s):
-                    phases = await worker.phases()
-            except (EngineLost, TimeoutError) as error:
+                begun = await self._follow(worker, self._hung_s if begun else self._back_s)
+            except Exception:
                 begun = False
-                self._miss(worker)
-                if isinstance(error, TimeoutError):
-                    worker.kill()
-            else:
-                begun = True
-                self._lost.discard(worker.name)
-                self._someone.set()
-                for each in phases:
-                    self._watch.follow(each)
+                logger.exception("the look at %s failed; it is repeated", worker.name)
             await asyncio.sleep(self._look_s)
+
+    async def _follow(self, worker: EpisodeWorker, limit_s: float) -> bool:
+        """Ask one worker for the phases of its episodes; return whether it answered in time."""
+        try:
+            async with asyncio.timeout(limit_s):
+                phases = await worker.phases()
+        except EngineLost:
+            self._miss(worker)
+            return False
+        except TimeoutError:
+            self._miss(worker)
+            worker.kill()
+            return False
+        self._lost.discard(worker.name)
+        self._someone.set()
+        for each in phases:
+            self._watch.follow(each)
+        return True
 
     def _miss(self, worker: EpisodeWorker) -> None:
         """Give a worker nothing more to play until it answers again.

@@ -61,7 +61,9 @@ class PoolLimits:
     answer_s: float = 15.0
     """Added to a turn's limit, for an engine to return what it sampled."""
     revive_s: float = 300.0
-    """Of a lost engine's restart, after which it is given up."""
+    """Of a lost engine's restart, after which it is given up; and of its answer once it has started, after
+    which it is killed.
+    """
     health_every_s: float = 10.0
     hung_s: float = 60.0
     """Of an answer to a health check, after which the engine is killed."""
@@ -231,30 +233,37 @@ class EnginePool:
 
     async def _revive(self, place: _Member) -> None:
         """Wait for a lost engine; one that takes too long is given up until it answers all the same."""
+        late = asyncio.get_running_loop().call_later(self._limits.revive_s, self._give_up, place)
         try:
-            async with asyncio.timeout(self._limits.revive_s):
-                await self._returned(place)
-        except TimeoutError:
-            logger.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
-            place.given_up = True
-            self._changed.set()
             await self._returned(place)
+        finally:
+            late.cancel()
         place.given_up = not place.up
         self._changed.set()
 
+    def _give_up(self, place: _Member) -> None:
+        logger.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+        place.given_up = True
+        self._changed.set()
+
     async def _returned(self, place: _Member) -> None:
-        """Check an engine until it answers or is gone for good."""
+        """Check an engine until it answers or is gone for good; raises nothing."""
         gone_in_a_row = 0
         while not place.up and gone_in_a_row < GONE_LIMIT:
+            gone = False
             try:
-                await place.engine.check_health()
+                # One that still starts refuses a check; one that loads the newest weights lets it wait.
+                async with asyncio.timeout(self._limits.revive_s):
+                    await place.engine.check_health()
                 place.up = True
             except EngineGone:
-                gone_in_a_row += 1
-                await asyncio.sleep(self._limits.retry_s)
+                gone = True
+            except TimeoutError:
+                self._end_hung(place)
             except Exception as error:  # noqa: BLE001 - an engine that starts fails in many ways
-                gone_in_a_row = 0
                 logger.info("%s is not back: %s", place.engine.name, error)
+            gone_in_a_row = gone_in_a_row + 1 if gone else 0
+            if not place.up:
                 await asyncio.sleep(self._limits.retry_s)
 
     async def _watch(self) -> None:
@@ -265,12 +274,23 @@ class EnginePool:
     async def _look(self, place: _Member) -> None:
         """Check one engine; raises nothing, so that the checks go on."""
         try:
-            await asyncio.wait_for(place.engine.check_health(), self._limits.hung_s)
+            # Not ``wait_for``, whose cancellation is lost when the answer comes with it (Python 3.11).
+            async with asyncio.timeout(self._limits.hung_s):
+                await place.engine.check_health()
         except EngineLost as error:
             self._lost(place, str(error))
         except TimeoutError:
-            # A hung process keeps its GPU, and only its death makes Ray start another.
-            place.engine.kill()
+            self._end_hung(place)
             self._lost(place, f"it did not answer for {self._limits.hung_s:g} s (engine.hung_s)")
         except Exception:
             logger.exception("the health check of %s failed; it is repeated", place.engine.name)
+
+    def _end_hung(self, place: _Member) -> None:
+        """Kill an engine: a hung process keeps its GPU, and only its death makes Ray start another.
+
+        Raises nothing: one that could not be killed is checked like any lost engine, and killed later.
+        """
+        try:
+            place.engine.kill()
+        except Exception:
+            logger.exception("%s does not answer and could not be killed", place.engine.name)

@@ -26,6 +26,7 @@ class FakeWorker:
         self.go = asyncio.Event()
         self.played, self.prepared, self.reported = [], [], ()
         self.gone = False
+        self.tough = self.puzzled = 0
         self.closed = self.kills = self.asked = 0
 
     async def play_episode(self, spec, member, sampling):
@@ -44,6 +45,8 @@ class FakeWorker:
         if self.silent:
             await asyncio.Event().wait()
         self.asked += 1
+        if self.asked <= self.puzzled:
+            raise ValueError("what is it?")
         return self.reported
 
     async def close(self):
@@ -51,6 +54,8 @@ class FakeWorker:
 
     def kill(self):
         self.kills += 1
+        if self.kills <= self.tough:
+            raise RuntimeError("it cannot be killed")
 
 
 def play(player, *members):
@@ -198,6 +203,28 @@ async def test_a_worker_that_does_not_answer_is_ended():
     worker.silent = True
     await until(lambda: worker.kills)
     worker.go.set()
+    await player.close()
+
+
+async def test_a_worker_that_cannot_be_ended_is_looked_at_again():
+    worker = FakeWorker("a", silent=True)
+    worker.tough = 1
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001, hung_s=0.01, back_s=0.01)
+    play(player, 0)
+    await until(lambda: worker.kills > 1)
+    worker.silent = False
+    await until(lambda: not player.lost)
+    worker.go.set()
+    await player.close()
+
+
+async def test_a_lost_worker_comes_back_after_an_answer_that_nobody_thought_of():
+    worker = FakeWorker("a", error=EngineLost("a died"))
+    worker.puzzled = 2
+    worker.go.set()
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001)
+    await player.play_episode(SPEC, 0, None)
+    await until(lambda: worker.asked > 2 and not player.lost)
     await player.close()
 
 

@@ -144,6 +144,39 @@ async def test_health_is_watched_on_after_an_answer_that_nobody_thought_of():
     assert health.losses == 1
 
 
+async def test_health_is_watched_on_and_the_engine_is_lost_when_it_cannot_be_killed():
+    engines = [FakeEngine("hung", silent=True, tough=1), FakeEngine("other")]
+    async with EnginePool(engines, replace(LIMITS, revive_s=0.05)) as pool:
+        await until(lambda: engines[0].deaths)
+        engines[1].silent = True
+        await until(lambda: engines[1].deaths)
+        assert [health.losses for health in pool.health()] == [1, 1]
+
+
+async def test_an_engine_that_hangs_while_it_comes_back_is_killed_and_given_up_until_it_answers():
+    engine = FakeEngine(dead=True, hangs_after=3)
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.1))
+    with pytest.raises(EngineError, match="no engine is left"):
+        await pool.generate(request())
+    await until(lambda: engine.deaths)
+    assert not engine.silent
+    engine.dead = False
+    await until(lambda: all(health.up for health in pool.health()))
+    assert (await pool.generate(request())).token_ids == (4, 5, 6, 7)
+    await pool.close()
+
+
+async def test_an_engine_that_hangs_each_time_it_comes_back_is_killed_each_time():
+    engine = FakeEngine(dead=True, hangs_after=1, tough=1)
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.05))
+    with pytest.raises(EngineError, match="no engine is left"):
+        await pool.generate(request())
+    await until(lambda: engine.deaths)
+    engine.hangs_after = 1
+    await until(lambda: engine.deaths == 2)
+    await pool.close()
+
+
 async def test_scores_survive_a_death_too():
     engine = FakeEngine(dead=True)
     pool = EnginePool([engine], LIMITS)
