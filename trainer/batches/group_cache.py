@@ -55,7 +55,9 @@ class GroupCache:
 
     async def samples(self, indices: Sequence[int]) -> tuple[Sample, ...]:
         """Return the samples of cached groups."""
-        made = [await asyncio.wrap_future(future) for future in [self._samples[index] for index in indices]]
+        futures = [self._samples[index] for index in indices]
+        # Shielded: a caller that is cancelled would cancel what others find in the cache.
+        made = [await asyncio.shield(asyncio.wrap_future(future)) for future in futures]
         return tuple(sample for each in made for sample in each)
 
     def keep_only(self, indices: Collection[int]) -> None:

@@ -64,11 +64,18 @@ class _Call(Generic[T]):
             self.done.set_exception(EngineLost(why))
 
 
-class InProcessBackend:
-    """Steps vLLM's engine in a thread."""
+def _opened(options: EngineOptions) -> LLMEngine:
+    return LLMEngine.from_engine_args(EngineArgs(**options.arguments()))
 
-    def __init__(self, options: EngineOptions) -> None:
+
+class InProcessBackend:
+    """Steps vLLM's engine in a thread, which opens it."""
+
+    def __init__(
+        self, options: EngineOptions, open_engine: Callable[[EngineOptions], LLMEngine] = _opened
+    ) -> None:
         self._options = options
+        self._open_engine = open_engine
         self._keep_cache = options.keep_cache
         self._version = 0
         self._asked: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
@@ -151,18 +158,19 @@ class InProcessBackend:
         limit_s: float | None = None,
     ) -> RequestOutput:
         ended: Future[RequestOutput] = Future()
+        name = str(next(self._names))
         try:
-            name = await self._ask(lambda: self._add(token_ids, params, adapter, ended))
-        except ValueError as error:
-            raise EngineError(f"vLLM refused a request: {error}") from error
-        answer = asyncio.wrap_future(ended)
-        try:
+            await self._ask(lambda: self._add(name, token_ids, params, adapter, ended))
+            answer = asyncio.wrap_future(ended)
             # ``wait`` does not cancel at its limit, so that the request can be ended with its tokens.
             done, _ = await asyncio.wait({answer}, timeout=limit_s)
             if not done:
                 await self._ask(lambda: self._cut(name))
             return await answer
+        except ValueError as error:
+            raise EngineError(f"vLLM refused a request: {error}") from error
         except asyncio.CancelledError:
+            # Also one that comes before the answer that the request was added.
             self._put(_Call(lambda: self._forget(name)))
             raise
 
@@ -170,7 +178,7 @@ class InProcessBackend:
 
     def _live(self, ready: Future[int]) -> None:
         try:
-            self._llm = LLMEngine.from_engine_args(EngineArgs(**self._options.arguments()))
+            self._llm = self._open_engine(self._options)
             ready.set_result(self._llm.model_config.max_model_len)
         except BaseException as error:  # noqa: BLE001 - the caller of the constructor gets it
             ready.set_exception(error)
@@ -215,18 +223,17 @@ class InProcessBackend:
 
     def _add(
         self,
+        name: str,
         token_ids: tuple[int, ...],
         params: SamplingParams,
         adapter: Adapter | None,
         ended: Future[RequestOutput],
-    ) -> str:
-        name = str(next(self._names))
+    ) -> None:
         prompt = prompt_of(token_ids, self._version if self._keep_cache else None)
         lora = lora_request(adapter) if adapter else None
         internal = self._llm.add_request(name, prompt, params, lora_request=lora)
         self._waiting[name] = (internal, ended)
         self._arrivals.came()
-        return name
 
     def _forget(self, name: str) -> None:
         internal, _ = self._waiting.pop(name, (None, None))
