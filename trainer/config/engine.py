@@ -64,7 +64,9 @@ class EngineConfig(Branch):
     ``{"kv_cache_dtype": "fp8"}``, ``{"speculative_config": {...}}``, ``{"enable_expert_parallel": true}``,
     ``{"hf_overrides": {...}}`` or ``{"max_num_batched_tokens": 16384}``."""
     start_timeout_s: Seconds = 300.0
-    """Time limit for the start of an engine, and for its return after a failure."""
+    """Time limit for the start of an engine, for its return after a failure, and for the learner's workers to
+    find room in the cluster.
+    """
     health_every_s: Seconds = 10.0
     """Seconds between health checks."""
     hung_s: Seconds = 60.0

@@ -129,7 +129,8 @@ def _positive(resources: dict[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in resources.items() if amount > 0}
 
 
-def _missing_now(bundles: list[dict[str, float]]) -> str | None:
+def missing_now(bundles: Sequence[Mapping[str, float]]) -> str | None:
+    """Return what no node of the connected cluster has, as ``missing_node`` says it."""
     nodes: list[Mapping[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return missing_node(bundles, [node["Resources"] for node in nodes if node["Alive"]])
 
@@ -138,7 +139,7 @@ def _ready(bundles: list[dict[str, float]], what: str, timeout_s: float) -> Plac
     group: PlacementGroup = placement_group(bundles, strategy="PACK")
     ready = group.ready()
     done, _ = ray.wait([ready], timeout=min(_JOIN_S, timeout_s))
-    missing = _missing_now(bundles)
+    missing = missing_now(bundles)
     if not done and missing is not None:
         # Not an error yet: a node may be starting, by an autoscaler or by hand.
         logger.warning("%s; waiting up to %g s for one (engine.start_timeout_s)", missing, timeout_s)
@@ -147,7 +148,7 @@ def _ready(bundles: list[dict[str, float]], what: str, timeout_s: float) -> Plac
     except GetTimeoutError as error:
         # Otherwise it would take the resources as soon as they are free.
         remove_placement_group(group)
-        missing = _missing_now(bundles)  # others may have joined meanwhile
+        missing = missing_now(bundles)  # others may have joined meanwhile
         reason = "free resources" if missing is None else f"{missing}; start one"
         raise EngineError(
             f"the cluster has no room for {what}: {reason}, or lower engine.count or their size"

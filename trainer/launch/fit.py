@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,17 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from local_processes.threads import run_in_thread
 from trainer.config.nodes import part_of
 from trainer.errors import TrainerError
+from trainer.loop.checkpoints import LONGEST_WAIT_S
 from trainer.loop.entry import WorkerSettings, train_worker
 from trainer.loop.final import final_error, forget_final
 
 from .cluster import ray_logs
+from .learner_room import LimitedWait, RoomDeadline, warned_of_missing_room
 from .shared_workers import InGroup, SharedScaling, check_ray_train
 
 if TYPE_CHECKING:
     from trainer.config import CheckpointConfig, LearnerConfig
     from trainer.engines.placement import Reservation
-
-
-_COLLECTIVE_TIMEOUT_S = 1800
 
 
 def fit(
@@ -31,6 +31,8 @@ def fit(
     settings: WorkerSettings,
     checkpoints: Path,
     reserved: Reservation | None = None,
+    *,
+    room_s: float,
 ) -> None:
     """Train to the last step, over restarts of the workers. Raises TrainerError with the cause.
 
@@ -40,29 +42,35 @@ def fit(
         settings: the workers' settings.
         checkpoints: the folder of checkpoints.
         reserved: the engines' reservation; workers that share GPUs with engines are placed in it.
+        room_s: limit of each wait for room in the cluster, at the start and after a failure.
     """
     shared = reserved is not None and reserved.shared
     if shared:
         check_ray_train()
     folder = Path(settings.folder)
     forget_final(folder)
+    # Ray Train passes it on to its controller.
+    os.environ.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(LONGEST_WAIT_S))
+    worker = _worker_resources(learner)
+    limited = LimitedWait(RoomDeadline(worker, room_s))
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"settings": settings},
         scaling_config=scaling(learner, reserved),
-        torch_config=TorchConfig(backend="nccl" if learner.gpus else "gloo", timeout_s=_COLLECTIVE_TIMEOUT_S),
+        torch_config=TorchConfig(backend="nccl" if learner.gpus else "gloo", timeout_s=int(LONGEST_WAIT_S)),
         run_config=ray.train.RunConfig(  # type: ignore[call-arg]  # typed as it was before Train v2
             name=checkpoints.name,
             storage_path=str(checkpoints.parent),
             failure_config=ray.train.FailureConfig(max_failures=learner.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=checkpoint.keep),
             worker_runtime_env={"env_vars": _variables(learner, checkpoint)},
-            callbacks=[InGroup()] if shared else None,  # type: ignore[list-item]  # as above
+            callbacks=[limited, InGroup()] if shared else [limited],  # type: ignore[list-item]  # as above
         ),
     )
     try:
         # In the main thread, Ray Train would install its own handler for Ctrl-C, which exits with status 0.
-        result = run_in_thread(trainer.fit, name="ray train")
+        with warned_of_missing_room(worker, room_s):
+            result = run_in_thread(trainer.fit, name="ray train")
     except ray.train.TrainingFailedError as error:
         raise _failure(folder, error) from error
     if result.error is not None:
@@ -78,15 +86,19 @@ def _failure(folder: Path, error: BaseException) -> TrainerError:
 
 def scaling(learner: LearnerConfig, reserved: Reservation | None) -> ray.train.ScalingConfig:
     """Return the number of workers, and what each reserves or takes from the reservation."""
-    resources = {"CPU": learner.cpus, **part_of(learner.node_resource)}
-    if learner.gpus:
-        resources["GPU"] = learner.gpus
     return SharedScaling(
         num_workers=learner.workers,  # type: ignore[arg-type]  # typed as it was before Train v2
         use_gpu=learner.gpus > 0,
-        resources_per_worker=resources,
+        resources_per_worker=_worker_resources(learner),
         group=reserved.group if reserved is not None and reserved.shared else None,
     )
+
+
+def _worker_resources(learner: LearnerConfig) -> dict[str, float]:
+    resources = {"CPU": learner.cpus, **part_of(learner.node_resource)}
+    if learner.gpus:
+        resources["GPU"] = learner.gpus
+    return resources
 
 
 def _variables(learner: LearnerConfig, checkpoint: CheckpointConfig) -> dict[str, str]:

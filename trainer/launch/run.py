@@ -132,7 +132,14 @@ def train(
             if config.engine.sleep:
                 sleep_engines(started.engines, config.sync.timeout_s)
             settings = _worker_settings(config, folder, started)
-            fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
+            fit(
+                config.learner,
+                config.checkpoint,
+                settings,
+                folder.checkpoints,
+                started.reserved,
+                room_s=config.engine.start_timeout_s,
+            )
         delete_earlier()
     if config.tracking.report:
         _write_report(folder.path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import ray.train
+import ray.train.collective
 from ray.train import CheckpointUploadMode
 
 from trainer.durable_files import write_durably
@@ -18,6 +19,9 @@ from .progress_note import check_resumable, read_progress
 if TYPE_CHECKING:
     from .plan import StagePlan
 
+
+LONGEST_WAIT_S = 1800.0
+"""Limit of a rank's wait for the others, and for the file system to take a checkpoint."""
 
 _POSITION = "position.json"
 
@@ -55,6 +59,10 @@ class CheckpointRegistry(Protocol):
         """Return the folder of the checkpoint after so many steps, whether it exists or not."""
         ...
 
+    def wait_for_ranks(self) -> None:
+        """Return when all ranks have called it; an error when one has not for ``LONGEST_WAIT_S``."""
+        ...
+
     def register(self, step: int, folder: Path) -> None:
         """Register a complete checkpoint, some time after this returns."""
         ...
@@ -70,6 +78,9 @@ class RayCheckpoints:
     def folder_of(self, step: int) -> Path:
         storage = ray.train.get_context().get_storage()
         return Path(storage.build_checkpoint_path_from_name(f"step-{step:07d}"))
+
+    def wait_for_ranks(self) -> None:
+        ray.train.collective.barrier()
 
     def register(self, step: int, folder: Path) -> None:
         ray.train.report(

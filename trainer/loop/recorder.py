@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import ray.train.collective
+from trainer.errors import Stalled
 
-from .checkpoints import Position
+from .checkpoints import LONGEST_WAIT_S, Position
 from .progress_note import write_progress
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class RunRecorder:
     registry: CheckpointRegistry
     advantages: AdvantageRecord | None = None
     """The file of advantages, if this rank keeps one."""
+    write_s: float = LONGEST_WAIT_S
+    """Limit of the wait for a checkpoint in progress."""
     _writing: _Writing | None = field(default=None, init=False)
 
     def export_reward_model(self, name: str, note: RewardModelNote) -> None:
@@ -79,13 +82,16 @@ class RunRecorder:
         folder = self.registry.folder_of(step)
         if self.rank == 0:  # an incomplete checkpoint of an interrupted run
             shutil.rmtree(folder, ignore_errors=True)
-        ray.train.collective.barrier()
+        self.registry.wait_for_ranks()
         self._writing = _Writing(Position(step, stage), folder, self.saver.save(folder))
 
     def settle(self) -> None:
         writing, self._writing = self._writing, None
         if writing is None:
             return
+        wait([writing.done], self.write_s)
+        if not writing.done.done():
+            raise Stalled(f"the checkpoint in {writing.folder} was not written within {self.write_s:g} s")
         writing.done.result()
         if self.rank == 0:
             writing.position.write(writing.folder)
