@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from .takeover import Takeover
 
+
+END_S = 5.0
+"""Time for the store to end a claim, so that a store that hangs does not keep a supervisor from ending."""
 
 logger = get_logger(__name__)
 
@@ -60,9 +64,10 @@ class CreateClaims:
         A claim that is left is harmless: the record is found before it, and a create without one comes here.
         """
         try:
-            await self._store.end_create_claim(tenant, key)
+            async with asyncio.timeout(END_S):
+                await self._store.end_create_claim(tenant, key)
         except Exception as error:  # noqa: BLE001  # capture point: the create has its answer already
-            logger.warning("create_claim_left", reason=str(error))
+            logger.warning("create_claim_left", reason=str(error) or "the store is late")
 
     async def _claim_from(self, tenant: str, key: str, owners: Sequence[str]) -> None:
         """Fence the owners one after the other, and claim the create; leave no claim behind a failure."""

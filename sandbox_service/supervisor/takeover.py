@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,9 @@ class Takeover:
         self._admission = admission
         self._tasks = tasks
         self._held_until: dict[str, float] = {}
-        """Times until which owners' leases are known to hold, by owner: no claim is tried before."""
+        """Times until which owners cannot be fenced, as far as is known: no claim is tried before."""
+        self._claiming: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By owner: a claim may wait for its row, and those that wait for the same one share the outcome."""
 
     async def take_over_earlier_run(self) -> None:
         """Take over the instances of an earlier run of this supervisor.
@@ -111,20 +114,30 @@ class Takeover:
         Raises ServiceError: SUPERVISOR_UNAVAILABLE while the owner's lease holds, DRAINING, STORAGE_FULL.
         """
         self._admission.check_open()
-        self._check_lease(owner)
-        now = self._clock.monotonic()
-        claim = await make_claim()
-        if claim.held_s > 0:
-            self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
-            raise _held_error(owner, claim.held_s)
+        async with self._claiming[owner]:
+            claim = await self._claim_unless_held(owner, make_claim)
         self._held_until.pop(owner, None)
         if claim.fenced:
             logger.warning("supervisor_taken_over", supervisor=owner, by=self._name)
             self._tasks.spawn(self._write_off_of(owner))
         return claim
 
+    async def _claim_unless_held(self, owner: str, make_claim: Callable[[], Awaitable[Claim]]) -> Claim:
+        self._check_lease(owner)
+        now = self._clock.monotonic()
+        try:
+            claim = await make_claim()
+        except ServiceError as error:
+            if error.code is ErrorCode.SUPERVISOR_UNAVAILABLE:
+                self._held_until[owner] = self._clock.monotonic() + _HELD_CHECK_S
+            raise
+        if claim.held_s > 0:
+            self._held_until[owner] = now + min(claim.held_s, _HELD_CHECK_S)
+            raise _held_error(owner, claim.held_s)
+        return claim
+
     def _check_lease(self, owner: str) -> None:
-        """Raise ServiceError(SUPERVISOR_UNAVAILABLE) while the owner's lease is known to hold."""
+        """Raise ServiceError(SUPERVISOR_UNAVAILABLE) while the owner is known to have its lease."""
         rest_s = self._held_until.get(owner, 0.0) - self._clock.monotonic()
         if rest_s > 0:
             raise _held_error(owner, rest_s)
@@ -246,7 +259,7 @@ class Takeover:
 
 
 def _held_error(owner: str, seconds: float) -> ServiceError:
-    detail = f"supervisor {owner} does not answer and has its lease for another {seconds:.1f} s"
+    detail = f"supervisor {owner} does not answer and cannot be replaced for another {seconds:.1f} s"
     return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=seconds)
 
 

@@ -97,7 +97,7 @@ def examine_store(url: str) -> StoreCondition:
     file = store_file(url)
     if file is not None:
         return _examine_file(file, kind, name)
-    return _examine(connect(url), kind, name)
+    return _examine(connect(url, serving=True), kind, name)
 
 
 def _examine_file(file: Path, kind: str, name: str) -> StoreCondition:

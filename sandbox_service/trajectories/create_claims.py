@@ -34,7 +34,7 @@ def claim_create(
     """Claim a create of ``owner``.
 
     Refused while the owner's lease holds, if it has none, and while another supervisor has claimed it.
-    Raises FencedError if the claimant is fenced itself.
+    Raises FencedError if the claimant is fenced itself, and LockedError.
     """
     claim = fence_owner(connection, claimant, owner, lease_s)
     if claim.held_s > 0 or not claim.known:

@@ -5,29 +5,21 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Engine
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.exc import SQLAlchemyError
 
 
-# Without the first, a database of the encoding SQL_ASCII answers bytes in place of texts. Without the others,
-# a node that vanishes during a transaction blocks the writer for the kernel's two hours.
-_POSTGRES_PROMPT = {
-    "client_encoding": "utf8",
-    "connect_timeout": "5",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "15000",
-    "application_name": "sandbox-service",
-}
+LOCK_NOT_AVAILABLE = "55P03"
+"""PostgreSQL's code for a lock that was not granted in time."""
 
 _PASSWORDS = ("password", "sslpassword")
 _SECRETS = (
@@ -47,18 +39,40 @@ _SQLITE_PRAGMAS = (
 )
 
 
-def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
+def connect(url: str, *, create: bool = True, fsync: bool = False, serving: bool = False) -> Engine:
     """Return the engine of a store's URL; creates the folder of an SQLite file unless ``create`` is off.
 
-    ``fsync`` makes each commit to an SQLite file wait for the disk.
+    ``fsync`` makes each commit to an SQLite file wait for the disk. ``serving`` has statements fail that wait
+    for long for a server or for its locks.
 
     Raises ValueError for a URL of another kind, and FileNotFoundError for a missing file.
     """
     parsed = store_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed, create=create, fsync=fsync)
-    query = {**_POSTGRES_PROMPT, **parsed.query}
-    return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=5, max_overflow=0)
+    # Imported here, since a store in a file needs no driver, which takes a while to import.
+    from .postgres import open_postgres
+
+    return open_postgres(parsed, serving=serving)
+
+
+def unhurried(connection: Connection) -> AbstractContextManager[None]:
+    """Let the statements of a transaction take minutes."""
+    if connection.dialect.name == "sqlite":
+        return nullcontext()
+    from .postgres import patient
+
+    return patient(connection)
+
+
+def is_late(error: SQLAlchemyError) -> bool:
+    """Return whether a statement failed since it, or its connection, took too long."""
+    cause = getattr(error, "orig", None)
+    if not isinstance(error, DBAPIError) or not hasattr(cause, "sqlstate"):
+        return False
+    from .postgres import LATE
+
+    return isinstance(cause, LATE)
 
 
 def shown_url(url: str | URL) -> str:

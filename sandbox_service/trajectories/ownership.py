@@ -20,10 +20,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .engine import LOCK_NOT_AVAILABLE
 from .schema import create_claims, instances, lives
 
 if TYPE_CHECKING:
@@ -34,10 +36,17 @@ NOBODY = ""
 """Owner of an instance that its supervisor has handed over and no other has claimed."""
 _GIVEN_UP = 0.0
 """End of a lease that was returned or fenced."""
+_LOCK_S = 2
+"""Seconds that a claim or pruning waits for the row of a supervisor. A supervisor's own transactions wait for
+longer (``postgres``), so they outlast one that holds up theirs."""
 
 
 class FencedError(Exception):
     """The supervisor's epoch is over: another process has its name, or has claimed its instances."""
+
+
+class LockedError(Exception):
+    """A transaction holds a supervisor's row and does not end, as that of a node which has vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,14 @@ def fenced_error() -> ServiceError:
     return ServiceError(
         ErrorCode.SUPERVISOR_UNAVAILABLE, "another supervisor has taken over from this one", retry_after_s=1.0
     )
+
+
+def locked_error() -> ServiceError:
+    """Return the error of a claim from a supervisor whose row is locked."""
+    detail = (
+        "the supervisor does not answer, and a transaction that has not ended has its row in the database"
+    )
+    return ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
 
 
 def acquire_epoch(connection: Connection, supervisor: str, lease_s: float) -> Epoch:
@@ -116,7 +133,7 @@ def claim_instance(
 ) -> Claim:
     """Make an instance of ``owner`` the claimant's, unless the owner's lease holds or it has another owner.
 
-    Raises FencedError if the claimant is fenced itself.
+    Raises FencedError if the claimant is fenced itself, and LockedError.
     """
     claim = fence_owner(connection, claimant, owner, lease_s)
     if claim.held_s > 0:
@@ -132,8 +149,9 @@ def claim_instance(
 def fence_owner(connection: Connection, claimant: Epoch, owner: str, lease_s: float) -> Claim:
     """Fence a supervisor unless its lease holds; this alone claims nothing.
 
-    Raises FencedError if the claimant is fenced itself.
+    Raises FencedError if the claimant is fenced itself, and LockedError.
     """
+    _wait_for(connection, owner)
     lock_supervisors(connection, {claimant.supervisor, owner})
     renew_lease(connection, claimant, lease_s)
     if owner == NOBODY:
@@ -166,16 +184,37 @@ def lock_supervisors(connection: Connection, supervisors: Collection[str]) -> No
 
     Their rows are locked in one order, so that two that claim from each other do not deadlock. For SQLite a
     write takes the lock of the whole file: after it, what is read stays true.
+
+    Raises LockedError; then the transaction has to be rolled back, if only to a savepoint.
     """
-    if connection.dialect.name != "sqlite":
-        query = sa.select(lives.c.supervisor).where(lives.c.supervisor.in_(list(supervisors)))
+    if connection.dialect.name == "sqlite":
+        return
+    query = sa.select(lives.c.supervisor).where(lives.c.supervisor.in_(list(supervisors)))
+    try:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
         connection.execute(query.order_by(lives.c.supervisor).with_for_update())
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise LockedError(supervisors) from error
 
 
 def owned_by(supervisor: str) -> sa.ColumnElement[bool]:
     """Return the condition that an instance belongs to a supervisor."""
     created = sa.and_(instances.c.owner.is_(None), instances.c.supervisor == supervisor)
     return sa.or_(instances.c.owner == supervisor, created)
+
+
+def _wait_for(connection: Connection, supervisor: str) -> None:
+    """Wait until a supervisor's row can be locked, and leave it. Raises LockedError.
+
+    A claim that waits for it while it holds the row of its own supervisor would keep that one from renewing
+    its lease and from writing.
+    """
+    if connection.dialect.name != "sqlite" and supervisor != NOBODY:
+        attempt = connection.begin_nested()
+        lock_supervisors(connection, {supervisor})
+        attempt.rollback()
 
 
 def _is(epoch: Epoch) -> tuple[sa.ColumnElement[bool], ...]:

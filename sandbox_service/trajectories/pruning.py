@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import sqlalchemy as sa
 
 from .families import IDS_AT_ONCE, count_families, find_changed, list_families
-from .ownership import living_supervisors, lock_supervisors
+from .ownership import LockedError, living_supervisors, lock_supervisors
 from .reader import InstanceFilter
 from .schema import events, instances
 
@@ -293,8 +293,13 @@ def _revived(connection: Connection, families: Mapping[str, Family]) -> set[str]
     unended = {first_id: family.unended for first_id, family in families.items() if not family.is_ended}
     if not unended:
         return set()
-    # In the order in which a claim locks: supervisors, then instances.
-    lock_supervisors(connection, {member.owner for members in unended.values() for member in members})
+    try:
+        # In the order in which a claim locks: supervisors, then instances.
+        with connection.begin_nested():
+            lock_supervisors(connection, {each.owner for members in unended.values() for each in members})
+    except LockedError:
+        # Something still writes for one of them; another run removes what is left then.
+        return set(unended)
     living = living_supervisors(connection)
     changed = find_changed(
         connection,

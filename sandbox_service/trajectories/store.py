@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,17 +25,19 @@ from .commits import Commits, unwritable
 from .condition import unreachable
 from .create_claims import claim_create, create_under, end_create_claim
 from .documents import DocumentPart, is_small, page_document, part_of_page
-from .engine import connect
+from .engine import connect, is_late, unhurried
 from .histories import Histories
 from .lives import begin_life, end_life, is_complete, is_shared
 from .ownership import (
     Claim,
     FencedError,
+    LockedError,
     acquire_epoch,
     claim_instance,
     disown_instances,
     fenced_error,
     living_supervisors,
+    locked_error,
     renew_lease,
     return_lease,
 )
@@ -73,7 +75,9 @@ class SqlTrajectoryStore:
         self._writer = Writer(engine, config)
         self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
+        # Threads of their own: no read keeps a renewal waiting, and no claim, which waits for locks, a read.
         self._renewals = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lease-renewal")
+        self._claims = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
         self._histories = Histories(config.url)
         self._closed = False
 
@@ -159,7 +163,6 @@ class SqlTrajectoryStore:
 
     async def renew_lease(self) -> None:
         epoch, lease_s = self._epoch(), self._config.lease_s
-        # On a thread of its own, which no read keeps waiting.
         await self._change(lambda connection: renew_lease(connection, epoch, lease_s), self._renewals)
 
     def is_fenced(self) -> bool:
@@ -168,13 +171,13 @@ class SqlTrajectoryStore:
     async def claim(self, instance_id: str, owner: str) -> Claim:
         epoch, lease_s = self._epoch(), self._config.lease_s
         return await self._change(
-            lambda connection: claim_instance(connection, epoch, instance_id, owner, lease_s)
+            lambda connection: claim_instance(connection, epoch, instance_id, owner, lease_s), self._claims
         )
 
     async def claim_create(self, tenant: str, key: str, owner: str) -> Claim:
         epoch, lease_s = self._epoch(), self._config.lease_s
         return await self._change(
-            lambda connection: claim_create(connection, epoch, tenant, key, owner, lease_s)
+            lambda connection: claim_create(connection, epoch, tenant, key, owner, lease_s), self._claims
         )
 
     async def end_create_claim(self, tenant: str, key: str) -> None:
@@ -187,7 +190,10 @@ class SqlTrajectoryStore:
         # Whoever claims them reads their history, so that has to be complete.
         await self.flush()
         epoch = self._epoch()
-        await self._change(lambda connection: disown_instances(connection, epoch, instance_ids))
+        # One that was given up may still be committed, and the supervisor would go on with what others have.
+        await self._change(
+            lambda connection: disown_instances(connection, epoch, instance_ids), hurried=False
+        )
 
     async def begin_life(self, supervisor: str) -> None:
         await self._change(lambda connection: begin_life(connection, supervisor, self._config))
@@ -210,12 +216,15 @@ class SqlTrajectoryStore:
             return None
         await self.flush()
         keys = await self._read(
-            lambda connection: None if is_shared(connection) else reader.create_keys(connection, most + 1)
+            lambda connection: None if is_shared(connection) else reader.create_keys(connection, most + 1),
+            hurried=False,
         )
         return keys if keys is not None and len(keys) <= most else None
 
     async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
-        return await self._read(lambda connection: recorded_bytes(connection, supervisor, since, until))
+        return await self._read(
+            lambda connection: recorded_bytes(connection, supervisor, since, until), hurried=False
+        )
 
     def stats(self) -> WriterStats:
         """Return the writer's statistics."""
@@ -226,8 +235,8 @@ class SqlTrajectoryStore:
             return
         self._closed = True
         left = await asyncio.to_thread(self._writer.stop, self._config.max_failing_s)
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._renewals.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._readers, self._renewals, self._claims):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._histories.close()
         self._engine.dispose()
         if left:
@@ -239,17 +248,33 @@ class SqlTrajectoryStore:
         assert epoch is not None, "acquire_lease comes first"
         return epoch
 
+    @contextmanager
+    def _connected(self, *, hurried: bool) -> Iterator[Connection]:
+        with (
+            self._engine.connect() as connection,
+            nullcontext() if hurried else unhurried(connection),
+        ):
+            yield connection
+
     async def _change(
-        self, change: Callable[[Connection], _T], threads: ThreadPoolExecutor | None = None
+        self,
+        change: Callable[[Connection], _T],
+        threads: ThreadPoolExecutor | None = None,
+        *,
+        hurried: bool = True,
     ) -> _T:
         def run() -> _T:
-            with self._engine.begin() as connection:
-                return change(connection)
+            with self._connected(hurried=hurried) as connection:
+                result = change(connection)
+                connection.commit()
+                return result
 
         try:
             return await asyncio.get_running_loop().run_in_executor(threads or self._readers, run)
         except FencedError as error:
             raise fenced_error() from error
+        except LockedError as error:
+            raise locked_error() from error
         except SQLAlchemyError as error:
             logger.error("trajectory_write_failed", reason=str(getattr(error, "orig", None) or error))
             raise unwritable() from error
@@ -269,15 +294,16 @@ class SqlTrajectoryStore:
         except OSError as error:
             raise _unreadable(str(error)) from error
 
-    async def _read(self, query: Callable[[Connection], _T]) -> _T:
+    async def _read(self, query: Callable[[Connection], _T], *, hurried: bool = True) -> _T:
         def run() -> _T:
-            with self._engine.connect() as connection:
+            with self._connected(hurried=hurried) as connection:
                 return query(connection)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, run)
         except SQLAlchemyError as error:
-            raise _unreadable(str(getattr(error, "orig", None) or type(error).__name__)) from error
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            raise _unreadable(reason, late=is_late(error)) from error
 
 
 def _small_page(
@@ -291,8 +317,10 @@ def _small_page(
     return (None, None) if document is None else (plan, DocumentPart(document, len(document)))
 
 
-def _unreadable(reason: str) -> ServiceError:
+def _unreadable(reason: str, *, late: bool = False) -> ServiceError:
     logger.error("trajectory_read_failed", reason=reason.splitlines()[0] if reason else "unknown")
+    if late:
+        return ServiceError(ErrorCode.DEADLINE_EXCEEDED, "the trajectory store did not answer in time")
     return ServiceError(ErrorCode.INTERNAL, "the trajectory store cannot be read")
 
 
@@ -302,22 +330,24 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
     Raises ValueError for a URL of another kind of database, StoreSchemaError for a database of another
     version, StoreUnreachableError when there is no connection, and SQLAlchemyError when the database fails.
     """
-    engine = connect(config.url, fsync=config.fsync)
+    # With an engine of its own, since an upgrade may take longer than a store that serves waits.
+    engine = connect(config.url)
     try:
         prepare(engine)
-    except BaseException as error:
-        engine.dispose()
+    except DatabaseError as error:
         # Without a statement it is the connection that failed.
-        if isinstance(error, DatabaseError) and error.statement is None:
+        if error.statement is None:
             raise unreachable(engine.url, error) from error
         raise
-    return SqlTrajectoryStore(engine, config)
+    finally:
+        engine.dispose()
+    return SqlTrajectoryStore(connect(config.url, fsync=config.fsync, serving=True), config)
 
 
 def supervisors_with_lease(url: str) -> frozenset[str]:
     """Return the supervisors, of all clusters, that hold leases in a database. Raises SQLAlchemyError."""
     # Without a look at the schema: a later release of the service may have upgraded it by now.
-    engine = connect(url, create=False)
+    engine = connect(url, create=False, serving=True)
     try:
         with engine.connect() as connection:
             return living_supervisors(connection)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DatabaseError
 
 from sandbox_service.telemetry import get_logger
 
-from .engine import shown_url
+from .engine import LOCK_NOT_AVAILABLE, shown_url
 from .schema import REVISION, events, instances, metadata, revision
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ WAIT_S = 120.0
 """Time for a store that others use to become free."""
 LOCK_S = 2
 """Seconds that an upgrade waits for a lock at a time, and between two times."""
-_NOT_AVAILABLE = "55P03"
-"""PostgreSQL's code for a lock that was not granted in time."""
 _NO_TABLE = "42P01"
 """PostgreSQL's code for a table that does not exist."""
 
@@ -99,7 +97,7 @@ def _is_current(engine: Engine, name: str) -> bool:
 
 
 def _is_locked(error: DatabaseError) -> bool:
-    return getattr(error.orig, "sqlstate", None) == _NOT_AVAILABLE or "is locked" in str(error.orig)
+    return getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE or "is locked" in str(error.orig)
 
 
 def found_revision(connection: Connection, name: str) -> str | None:

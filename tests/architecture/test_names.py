@@ -32,6 +32,8 @@ ONE_WORD = {
     "request",
     "send",
     "write",
+    # asyncio, subprocess and threading name it so, and psycopg, whose connection a store extends.
+    "wait",
     # A constructor from another object: ``Problem.of(code)``.
     "of",
     # Methods of one protocol with many implementations: catalogues of environments, also of other packages,

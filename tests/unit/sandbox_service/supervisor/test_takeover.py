@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
+from sandbox_service.trajectories.ownership import Claim, locked_error
 from sandbox_service.trajectories.records import EventRecord
 from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, fake_config, killed, supervised
-from tests.harness.waiting import settle
+from tests.harness.waiting import settle, until
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:
@@ -102,6 +103,42 @@ async def test_a_loss_is_recorded_once_though_a_call_finds_it_while_all_are_writ
         store.may_go_on.set()
         await settle()
         assert [store.kinds(each) for each in (called, last)] == [["create", "lost"]] * 2
+
+
+class _LockedSupervisors(MemoryTrajectoryStore):
+    """Keeps claims waiting for a lock, and then refuses them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims, self.may_fail = 0, asyncio.Event()
+
+    async def claim(self, instance_id: str, owner: str) -> Claim:
+        self.claims += 1
+        await self.may_fail.wait()
+        raise locked_error()
+
+
+async def test_calls_that_wait_for_the_lock_of_one_supervisor_are_refused_together() -> None:
+    store = _LockedSupervisors()
+    pool = PoolConfig(min_boxes=0, max_boxes=3)
+    dead = Supervised(fake_config(pool), FakeSandboxFactory(), store, FakeClock())
+    await dead.core.start()
+    instances = [await dead.create() for _ in range(3)]
+    async with supervised(store=store, name="s2", pool=pool) as service:
+        calls = [
+            asyncio.create_task(service.refusal(Op.EVALUATE, each, take_over_from="s1")) for each in instances
+        ]
+        await until(lambda: store.claims)
+        await settle()
+        store.may_fail.set()
+        assert set(await asyncio.gather(*calls)) == {ErrorCode.SUPERVISOR_UNAVAILABLE}
+        assert store.claims == 1
+        service.clock.advance(1)
+        assert await service.refusal(Op.EVALUATE, instances[0], take_over_from="s1") is (
+            ErrorCode.SUPERVISOR_UNAVAILABLE
+        )
+        assert store.claims == 2
+    await dead.core.close()
 
 
 async def test_two_tenants_instances_of_one_chosen_id_outlive_the_supervisor() -> None:
