@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _RENEWALS = 4
 """Renewals within the duration of a lease."""
+_FAILED_S = 1.0
+"""Time after a failed renewal for which none is tried for a request: its outcome would be the same."""
 
 logger = get_logger(__name__)
 
@@ -36,7 +38,9 @@ class SupervisorLease:
         self._clock = clock
         self._duration_s = duration_s
         self._held_until = -math.inf
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[ServiceError | None] | None = None
+        self._failure: tuple[float, ServiceError] | None = None
+        """The time at which the latest renewal failed, and its error; None if it succeeded."""
         self._loop: asyncio.Task[None] | None = None
         self.fenced = asyncio.Event()
         """Set when another process has taken over; this one cannot get the lease back."""
@@ -58,9 +62,15 @@ class SupervisorLease:
 
     async def require(self) -> None:
         """Renew a lease that has run out. Raises ServiceError: SUPERVISOR_UNAVAILABLE or STORAGE_FULL."""
-        async with self._renewing:
-            if not self.is_held():
-                await self._renew()
+        if self.is_held():
+            return
+        if self._failure is not None and self._clock.monotonic() - self._failure[0] < _FAILED_S:
+            error: ServiceError | None = self._failure[1]
+        else:
+            error = await self._join_renewal()
+        if error is not None:
+            # One of its own for each caller, since all of them add to its traceback.
+            raise ServiceError(error.code, error.detail, error.retry_after_s)
 
     def start(self) -> None:
         """Start to renew the lease."""
@@ -68,18 +78,37 @@ class SupervisorLease:
 
     async def stop(self) -> None:
         """Stop renewing it."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait({self._loop})
+        tasks = {task for task in (self._loop, self._renewal) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _renew_forever(self) -> None:
         while not self.fenced.is_set():
             await asyncio.sleep(self._duration_s / _RENEWALS)
-            try:
-                async with self._renewing:
-                    await self._renew()
-            except ServiceError as error:
+            if (error := await self._join_renewal()) is not None:
                 logger.warning("supervisor_lease_not_renewed", supervisor=self._name, reason=error.detail)
+
+    async def _join_renewal(self) -> ServiceError | None:
+        """Return the outcome of the renewal that runs, or of one that begins now."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._try_to_renew())
+        renewal = self._renewal
+        # Whoever is cancelled meanwhile cancels it for none of the others.
+        await asyncio.wait({renewal})
+        if renewal.cancelled():
+            return ServiceError(ErrorCode.DRAINING, "the supervisor shuts down")
+        return renewal.result()
+
+    async def _try_to_renew(self) -> ServiceError | None:
+        try:
+            await self._renew()
+        except ServiceError as error:
+            self._failure = (self._clock.monotonic(), error)
+            return error
+        self._failure = None
+        return None
 
     async def _renew(self) -> None:
         began = self._clock.monotonic()
