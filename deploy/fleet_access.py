@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.inspection import SupervisorStats
 from sandbox_service.fleet.draining import PlacedSupervisor
+from sandbox_service.supervisor.closing import stop_s
 
-from .serve_app import fleet_name, stop_s
+from .serve_app import fleet_name
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -28,9 +29,9 @@ class FleetUnreachableError(Exception):
 class RayFleet:
     """A fleet through Ray's control plane."""
 
-    def __init__(self, roster: Roster, stop_s: float = 60.0) -> None:
+    def __init__(self, roster: Roster, longest_stop_s: float = 60.0) -> None:
         self._roster = roster
-        self._stop_s = stop_s
+        self._longest_stop_s = longest_stop_s
         """Longest time in which a supervisor stops."""
 
     def placed(self) -> Sequence[PlacedSupervisor]:
@@ -63,11 +64,11 @@ class RayFleet:
             self._ask([handle.cancel_drain.remote()])
 
     def stop(self, name: str) -> bool:
-        answers = [self._ask([handle.stop.remote()], self._stop_s) for handle in self._named(name)]
+        answers = [self._ask([handle.stop.remote()], self._longest_stop_s) for handle in self._named(name)]
         return None not in answers
 
     def remove(self, name: str) -> bool:
-        return self._roster.end_all(self._named(name), self._stop_s)
+        return self._roster.end_all(self._named(name), self._longest_stop_s)
 
     def _named(self, name: str) -> list[Any]:
         """Return the handle of a supervisor; nothing of one that has left the fleet meanwhile."""
@@ -119,6 +120,6 @@ def running_fleet(config: ServiceConfig, address: str | None = None) -> Iterator
             f"`sandbox-service node-env` prints, or set fleet.address ({error})"
         ) from error
     try:
-        yield RayFleet(Roster(fleet_name(config), core_builder(config), tcp=True), stop_s(config))
+        yield RayFleet(Roster(fleet_name(config), core_builder(config), tcp=True), stop_s(config.deadline))
     finally:
         ray.shutdown()

@@ -24,7 +24,7 @@ from local_processes.wait_report import WaitReport
 from local_processes.waiting import Deadline
 from sandbox_plugins import is_reference
 from sandbox_service.config import ServiceConfig
-from sandbox_service.supervisor import closing
+from sandbox_service.supervisor.closing import stop_s
 from sandbox_service.trajectories.condition import with_absolute_file
 from sandbox_settings import Branch
 
@@ -273,13 +273,8 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
         lambda: end_scaler(roster, _MARGIN_S),
         lambda: roster.drain_all(roster.find().values(), config.deadline.drain_s + _MARGIN_S),
         serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
-        lambda: roster.end_all(roster.find().values(), stop_s(config)),
+        lambda: roster.end_all(roster.find().values(), stop_s(config.deadline)),
     ]
-
-
-def stop_s(config: ServiceConfig) -> float:
-    """Return the longest time in which a supervisor ends its operations and destroys its boxes."""
-    return closing.stop_s(config.deadline)
 
 
 def service_url(config: ServiceConfig) -> str:

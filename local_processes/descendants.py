@@ -102,7 +102,7 @@ class Descendants:
         return found
 
     def end_all(self, timeout_s: float, kill_s: float = _KILL_S) -> list[Process]:
-        """Wait for all to exit by themselves, kill the rest, and return those that were killed.
+        """Wait for all to exit by themselves, send the rest SIGKILL, and return those that got it.
 
         Those that are left ``kill_s`` seconds later, as in an uninterruptible sleep, are logged and left.
         """
@@ -111,7 +111,7 @@ class Descendants:
         deadline = Deadline.after(kill_s)
         # Again and again, because a process may have started another before the signal arrived.
         while left := self.alive():
-            if killed and deadline.passed:
+            if deadline.passed and killed.issuperset(left):
                 names = ", ".join(f"{process.name} ({process.pid})" for process in sorted(left))
                 logger.error("still there %g s after SIGKILL, and left: %s", kill_s, names)
                 break

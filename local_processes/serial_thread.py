@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from .threads import settle
+
 T = TypeVar("T")
 
 
@@ -21,27 +23,33 @@ class SerialThread:
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._starting = threading.Lock()
+        self._ended = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Make a call after those before it, unless its future is cancelled by then."""
+        """Make a call after those before it, unless its future is cancelled by then.
+
+        Raises RuntimeError after the end, as a ThreadPoolExecutor does.
+        """
         done: Future[T] = Future()
 
         def call() -> None:
-            if not done.set_running_or_notify_cancel():
-                return
-            try:
-                done.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
-                done.set_exception(error)
+            if done.set_running_or_notify_cancel():
+                settle(done, work)
 
-        self._calls.put(call)
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._starting:
+            if self._ended:
+                raise RuntimeError(f"{self._thread.name}: the thread has been ended")
+            self._calls.put(call)
+            if self._thread.ident is None:
+                self._thread.start()
         return done
 
     def end_thread(self) -> None:
-        """End the thread after the calls that were submitted, without waiting for it."""
-        self._calls.put(None)
+        """End the thread after the calls that were submitted, without waiting for it. Idempotent."""
+        with self._starting:
+            self._ended = True
+            self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

@@ -60,12 +60,14 @@ def _started(work: Callable[[], T], name: str) -> tuple[threading.Thread, Future
     # It cannot be cancelled from now on, so that the thread can always say how it ended.
     done.set_running_or_notify_cancel()
 
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=settle, args=(done, work), name=name, daemon=True)
     thread.start()
     return thread, done
+
+
+def settle(done: Future[T], work: Callable[[], T]) -> None:
+    """Do the work, and give its outcome to the future."""
+    try:
+        done.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
+        done.set_exception(error)

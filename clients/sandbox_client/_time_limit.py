@@ -16,8 +16,8 @@ ResultT = TypeVar("ResultT")
 async def within(limit_s: float, work: Awaitable[ResultT]) -> ResultT:
     """Return the result of the work, which is cancelled at the limit or with the caller.
 
-    Before Python 3.12, asyncio.wait_for returns a result that comes in the moment of the caller's
-    cancellation, which is lost then. Raises asyncio.TimeoutError.
+    Before Python 3.12, asyncio.wait_for returns a result that arrives together with the caller's
+    cancellation, which is then lost. Raises asyncio.TimeoutError.
     """
     task = asyncio.ensure_future(work)
     try:

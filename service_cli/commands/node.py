@@ -12,11 +12,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cluster_address import ClusterAddress
 from deploy.fleet_access import FleetUnreachableError, running_fleet
-from deploy.serve_app import stop_s
 from local_processes.foreground import run_until_stopped
 from local_processes.threads import AbandonedError, run_in_thread
 from sandbox_service.config.reading import read_config
 from sandbox_service.fleet.draining import UnknownNodeError, drain_node, stop_supervisors
+from sandbox_service.supervisor.closing import stop_s
 from sandbox_service.trajectories.store import supervisors_with_lease
 
 from .options import ConfigOption
@@ -60,7 +60,7 @@ def node(
 
 def _empty(config: ServiceConfig, cluster: ClusterAddress) -> None:
     """Drain this machine and stop its supervisors. A failure is reported, since the node ends in any case."""
-    longest_s = _CONNECT_S + config.deadline.node_drain_s + stop_s(config)
+    longest_s = _CONNECT_S + config.deadline.node_drain_s + stop_s(config.deadline)
     try:
         # In a thread, since Ray may wait for ever for a cluster that is gone.
         drain = partial(_drain_and_stop, config, cluster)

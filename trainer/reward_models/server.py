@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from local_processes.stoppable import stop_signals
+from local_processes.loop_signals import stop_signals
 from trainer.errors import ConfigError, RewardFailed
 from trainer.types import Line, StopReason, TaskRef, Trajectory
 

@@ -150,3 +150,23 @@ def test_what_survives_its_kill_is_named_and_left(caplog: pytest.LogCaptureFixtu
     assert child.wait() == -signal.SIGKILL
     child.communicate()
     assert f"still there 0.2 s after SIGKILL, and left: sleep ({child.pid})" in caplog.text
+
+
+class FoundLate(Descendants):
+    """Finds a second process only after the first was killed, as if the first had just started it."""
+
+    def __init__(self, *found: Process):
+        super().__init__(NAME, "10")
+        self.found = [[each] for each in found]
+
+    def alive(self) -> list[Process]:
+        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
+
+def test_a_process_that_is_found_after_the_deadline_is_killed_too():
+    children = [start("10", "sleep", "600") for _ in range(2)]
+    first, second = (Process(child.pid, 0, "sleep") for child in children)
+    assert FoundLate(first, first, second).end_all(0.0, kill_s=0.0) == sorted([first, second])
+    assert [child.wait() for child in children] == [-signal.SIGKILL] * 2
+    for child in children:
+        child.communicate()

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from local_processes.serial_thread import SerialThread
 
 _LEAVING = """
@@ -31,6 +33,14 @@ def test_calls_are_made_in_their_order_in_one_thread_and_their_outcomes_are_thei
     assert first.result()
     assert [each for each, _ in made] == [0, 2]
     assert len({ident for _, ident in made} | {threading.get_ident()}) == 2
+
+
+def test_a_call_after_the_end_is_refused() -> None:
+    thread = SerialThread("work")
+    thread.end_thread()
+    thread.end_thread()
+    with pytest.raises(RuntimeError, match="work: the thread has been ended"):
+        thread.submit(list)
 
 
 def test_a_call_that_never_returns_does_not_keep_the_process() -> None:

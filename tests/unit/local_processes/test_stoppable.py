@@ -1,11 +1,9 @@
 import asyncio
-import os
-import signal
 
 import pytest
 
 from local_processes.signals import StopRequest
-from local_processes.stoppable import stop_signals, until_stopped
+from local_processes.stoppable import until_stopped
 
 
 async def test_work_that_ends_gives_its_result() -> None:
@@ -34,15 +32,3 @@ async def test_work_is_cancelled_when_the_process_is_to_end() -> None:
     with pytest.raises(asyncio.CancelledError):
         await until_stopped(work(), stopping)
     assert ended == [True]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_server_is_stopped_by_one_signal_and_a_second_has_its_usual_effect(
-    number: signal.Signals,
-) -> None:
-    with stop_signals() as stopped:
-        os.kill(os.getpid(), number)
-        async with asyncio.timeout(60):
-            await stopped.wait()
-        left = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    assert left == [signal.default_int_handler, signal.SIG_DFL]

@@ -8,7 +8,7 @@ import gc
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from local_processes.stoppable import stop_signals
+from local_processes.loop_signals import stop_signals
 from trainer.chat import ChatTokenizer
 from trainer.engines.generation import Sampling
 from trainer.engines.http_policy import open_http_policy
