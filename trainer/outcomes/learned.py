@@ -94,8 +94,7 @@ class LearnedRewards:
         """Close the models, also those that are being opened."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
-        for model in self._models:
-            await model.scorer.close()
+        await asyncio.gather(*(model.scorer.close() for model in self._models))
 
     async def check_models(self) -> None:
         """Open and close the models that exist before the run. Raises ConfigError, RewardFailed."""

@@ -22,6 +22,7 @@ from trainer.advantage.step_estimation import traced_back
 from trainer.durable_files import write_durably
 from trainer.errors import ConfigError
 from trainer.reward_models.opening import LocalScorer, MemberModel
+from trainer.reward_models.queue import END_S
 from trainer.reward_models.refreshing import LabelledRow, ModelRefresher, write_refreshed
 
 from .learned import LearnedRewards
@@ -105,6 +106,7 @@ class RefreshedRewards:
         refresh: RefreshConfig,
         folder: Path,
         open_model: Callable[[str], MemberModel],
+        end_s: float = END_S,
     ) -> None:
         """
         Args:
@@ -112,7 +114,9 @@ class RefreshedRewards:
             refresh: its refresh.
             folder: for refreshed models; those that are there are used in place of the given ones.
             open_model: opens a model; may raise ConfigError.
+            end_s: the time that ``close`` leaves an update in progress.
         """
+        self._end_s = end_s
         self._refresh = refresh
         self._folder = folder
         self._open_given = open_model
@@ -136,10 +140,19 @@ class RefreshedRewards:
         return rewarded
 
     async def close(self) -> None:
-        """Close the models, after the update that is under way."""
-        if self._refreshing is not None:
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        """Close the models, after the update that is under way; one that takes longer fails.
+
+        It may never end, as behind a pass that hangs. A resumed run has the models of the update before it.
+        """
+        under_way = set() if self._refreshing is None else {self._refreshing}
+        if under_way and (await asyncio.wait(under_way, timeout=self._end_s))[1]:
+            logger.warning("the refresh of the process reward models is not done after %g s", self._end_s)
         await self._rewards.close()
+        if under_way:
+            await asyncio.wait(under_way, timeout=self._end_s)  # it fails, since its models are closed
+        for each in under_way:
+            each.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     async def check_models(self) -> None:
         """Open and close the models that exist before the run. Raises ConfigError, RewardFailed."""

@@ -13,7 +13,7 @@ from trainer.errors import ConfigError
 
 from .client import ServedRewardModel
 from .fingerprint import folder_fingerprint
-from .queue import ScoringQueue
+from .queue import END_S, ScoringQueue
 from .rows import TextReader, TokenReader
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class MemberModel:
 class LocalScorer:
     """Scores in this process."""
 
-    def __init__(self, model: RewardModel, timeout_s: float) -> None:
-        """``timeout_s``: deadline of one pass."""
+    def __init__(self, model: RewardModel, timeout_s: float, end_s: float = END_S) -> None:
+        """``timeout_s`` is the deadline of a pass, ``end_s`` the time of the one in progress at the end."""
         self.model = model
-        self._queue = ScoringQueue(model.score_rows, _MOST_WAITING, timeout_s)
+        self._queue = ScoringQueue(model.score_rows, _MOST_WAITING, timeout_s, end_s)
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> list[NDArray[np.float32]]:
         return await self._queue.score_rows(rows)

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from local_processes.serial_thread import SerialThread
 from trainer.errors import RewardFailed
@@ -66,6 +66,8 @@ class ScoringQueue:
         self._closed = False
         self._thread = SerialThread("reward-model")
         self._running: asyncio.Task[None] | None = None
+        self._between: set[asyncio.Future[Any]] = set()
+        """Work of ``run_between`` that waits or is in progress."""
 
     async def score_rows(self, rows: Sequence[ScoredRow]) -> Outputs:
         """Return the outputs of rows.
@@ -86,24 +88,34 @@ class ScoringQueue:
         """Run work in the thread that scores, between two passes. Raises QueueClosed."""
         if self._closed:
             raise QueueClosed
-        return await asyncio.wrap_future(self._thread.submit(work))
+        working = asyncio.wrap_future(self._thread.submit(work))
+        self._between.add(working)
+        try:
+            await asyncio.wait({working})
+            if working.cancelled():  # by ``close``
+                raise QueueClosed
+            return working.result()
+        finally:
+            self._between.discard(working)
+            working.cancel()
 
     async def close(self) -> None:
-        """Fail what waits with QueueClosed, and after a while also a pass that does not end. Idempotent.
+        """Fail what waits with QueueClosed, and after a while also what does not end. Idempotent.
 
-        The thread of such a pass is left behind.
+        That is a pass, or work between passes, whose thread is left behind.
         """
         if self._closed:
             return
         self._closed = True
         while self._waiting:
             _settle(self._waiting.popleft()[1], QueueClosed())
-        ends: set[asyncio.Future[None]] = {asyncio.wrap_future(self._thread.submit(lambda: None))}
+        last = asyncio.wrap_future(self._thread.submit(lambda: None))
+        ends: set[asyncio.Future[Any]] = {last, *self._between}
         if self._running is not None:
             ends.add(self._running)
         _, late = await asyncio.wait(ends, timeout=self._end_s)
         if late:
-            logger.warning("a pass of the reward model did not end within %g s and is left", self._end_s)
+            logger.warning("a call of the reward model did not end within %g s and is left", self._end_s)
         for each in late:
             each.cancel()
         await asyncio.gather(*ends, return_exceptions=True)

@@ -1,6 +1,7 @@
 """Process reward models are trained on fresh episodes while the policy moves, and a resumed run has them."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
@@ -11,15 +12,18 @@ from pydantic import ValidationError
 from tests.harness.episodes_played import played
 from tests.harness.reward_folders import process_folder
 from tests.harness.tiny_chat import tiny_folder
+from tests.harness.waiting import settle, until
 from trainer.batches.agreement import fresh_quality
 from trainer.chat.folder import FURTHER_TEMPLATES
 from trainer.config import RewardConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, RewardFailed
 from trainer.outcomes.opening import check_reward_models, open_learned
 from trainer.outcomes.refreshed import RefreshedRewards
 from trainer.reward_models.model import RewardModel
-from trainer.reward_models.opening import LocalScorer, ModelOpener
+from trainer.reward_models.opening import LocalScorer, MemberModel, ModelOpener
+from trainer.reward_models.queue import QueueClosed
 from trainer.reward_models.refreshing import write_refreshed
+from trainer.reward_models.rows import TokenReader
 from trainer.types import VersionSpan
 
 GOOD, BAD = 7, 9
@@ -178,6 +182,39 @@ async def test_a_refresh_is_completed_when_its_episode_is_cancelled(tmp_path) ->
     held.release.set()
     await held.rewards.close()
     assert held.written() == WRITTEN
+
+
+async def test_at_the_end_a_refresh_behind_a_pass_that_hangs_fails(tmp_path) -> None:
+    passes, go = [], (threading.Event(), threading.Event())
+
+    class HeldModel(RewardModel):
+        """The test lets each pass go that begins when there are enough episodes for a refresh."""
+
+        def score_rows(self, rows):
+            passes.append(rows)
+            if len(passes) >= FRESH:
+                go[len(passes) - FRESH].wait()
+            return super().score_rows(rows)
+
+    model = HeldModel.load(process_folder(tmp_path / "steps"))
+    opened = MemberModel("steps", model.note, LocalScorer(model, TIMEOUT_S, end_s=0.05), TokenReader())
+    process = config(model.folder).process
+    rewards = RefreshedRewards(process, process.refresh, tmp_path / "refreshed", lambda _: opened, end_s=0.05)
+    for number in range(FRESH - 1):
+        await rewards.add_reward(episode(number, EVERY))
+    refreshing = asyncio.create_task(rewards.add_reward(episode(FRESH - 1, EVERY)))
+    await until(lambda: len(passes) == FRESH)
+    hung = asyncio.create_task(rewards.add_reward(episode(FRESH, EVERY)))
+    await settle()
+    go[0].set()
+    await asyncio.wait({hung})  # now the refresh begins
+    await settle()
+    async with asyncio.timeout(60):
+        await rewards.close()
+        found = await asyncio.gather(refreshing, hung, return_exceptions=True)
+    go[1].set()
+    assert [type(each) for each in found] == [QueueClosed, RewardFailed]
+    assert not (tmp_path / "refreshed").exists()
 
 
 WORK = ["train 1", "train 2", "write 1", "write 2"]

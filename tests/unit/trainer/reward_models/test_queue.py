@@ -107,13 +107,41 @@ async def test_at_the_end_the_pass_in_progress_is_awaited_and_what_waits_or_come
     assert model.passes == [1]
 
 
+async def test_work_between_passes_returns_or_raises_what_it_does() -> None:
+    queue = ScoringQueue(lengths, 100)
+    assert await queue.run_between(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        await queue.run_between(lambda: 1 // 0)
+    await queue.close()
+
+
 async def test_at_the_end_a_pass_that_does_not_end_fails_and_is_left() -> None:
     model = Held()
     queue = ScoringQueue(model, 100, end_s=0.05)
     calls = [asyncio.create_task(queue.score_rows([row(MOST_TOKENS)])) for _ in range(2)]
     await until(lambda: model.passes)
+    calls.append(asyncio.create_task(queue.run_between(list)))
+    await asyncio.sleep(0)
     async with asyncio.timeout(60):
         await queue.close()
         found = await asyncio.gather(*calls, return_exceptions=True)
     model.let_go.set()
-    assert [type(each) for each in found] == [QueueClosed] * 2
+    assert [type(each) for each in found] == [QueueClosed] * 3
+
+
+async def test_at_the_end_work_between_passes_that_does_not_end_fails_and_is_left() -> None:
+    let_go, begun = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work():
+        loop.call_soon_threadsafe(begun.set)
+        let_go.wait()
+
+    queue = ScoringQueue(lengths, 100, end_s=0.05)
+    working = asyncio.create_task(queue.run_between(work))
+    await begun.wait()
+    async with asyncio.timeout(60):
+        await queue.close()
+        with pytest.raises(QueueClosed):
+            await working
+    let_go.set()
