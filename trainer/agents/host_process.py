@@ -52,7 +52,7 @@ class HostProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self.cancel_s = CANCEL_S
         self.leaving = asyncio.Event()
-        """It gets no more jobs: it has ended, or an agent in it cannot be ended."""
+        """It gets no more jobs: it has ended or is being ended, or an agent in it cannot be ended."""
         self.idle = asyncio.Event()
         """It has no jobs."""
         self.idle.set()
@@ -104,7 +104,8 @@ class HostProcess:
             # Shielded, so that a cancelled caller still sees below whether the agent has ended.
             await asyncio.shield(done)
         except asyncio.CancelledError:
-            self._send(HostOrder(kind="cancel", number=number))
+            with contextlib.suppress(AgentLost):
+                self._send(HostOrder(kind="cancel", number=number))
             await asyncio.wait({done}, timeout=self.cancel_s)
             if not done.done():
                 logger.warning(
@@ -122,6 +123,7 @@ class HostProcess:
 
     async def end_process(self) -> None:
         """End the process and all that its agents have started. Idempotent."""
+        self.leaving.set()  # first, since it refuses jobs from now on, and would have the fewest
         own = asyncio.current_task()
         for task in self._tasks:
             # The reading task calls this at the end of the connection, and must not cancel itself.
@@ -196,7 +198,6 @@ class HostProcess:
         self._writer.write(order.line())
 
     def _lose(self) -> None:
-        self.leaving.set()
         for done in self._jobs.values():
             if not done.done():
                 done.set_exception(AgentLost(f"the process that ran the agent, {self.pid}, has ended"))

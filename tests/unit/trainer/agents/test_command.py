@@ -9,14 +9,8 @@ from pathlib import Path
 import psutil
 
 from local_processes.prctl import adopting_orphans
-from sandbox_contract.agents import AgentTask
+from tests.harness.agent_jobs import JOB
 from trainer.agents.command import CommandAgents
-from trainer.agents.launcher import AgentJob
-
-TASK = AgentTask(
-    base_url="http://127.0.0.1:9/v1", model="policy", episode_url="http://127.0.0.1:9/episode", messages=()
-)
-JOB = AgentJob("t", TASK, "the key of this episode", "instance", 9.0)
 
 
 def pipes():

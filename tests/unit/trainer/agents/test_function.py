@@ -8,16 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_contract.agents import AgentTask
 from tests.fakes.wordless_error import WordlessError
+from tests.harness.agent_jobs import JOB
 from trainer.agents.function import FunctionAgents
-from trainer.agents.launcher import AgentJob
 from trainer.errors import AgentFailed
 
-TASK = AgentTask(
-    base_url="http://127.0.0.1:9/v1", model="policy", episode_url="http://127.0.0.1:9/episode", messages=()
-)
-JOB = AgentJob("t", TASK, "key", "instance", 9.0)
 played = []
 
 

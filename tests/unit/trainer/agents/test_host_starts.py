@@ -10,25 +10,20 @@ import sys
 import psutil
 import pytest
 
-from sandbox_contract.agents import AgentTask
 from tests.fakes.told_service import ToldService
 from tests.harness.agent_episodes import agent_player, spec_of
+from tests.harness.agent_jobs import JOB
 from tests.harness.agent_processes import functions, gone
 from tests.harness.scripted_episodes import END, SUBMIT
 from tests.harness.tiny_chat import tiny_chat
 from tests.harness.waiting import until
 from trainer.agents.host_messages import HostSettings
 from trainer.agents.hosts import HostedAgents
-from trainer.agents.launcher import AgentJob
 from trainer.config.rollout import SamplingConfig
 from trainer.errors import AgentLost, ConfigError
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import StopReason
 
-TASK = AgentTask(
-    base_url="http://127.0.0.1:9/v1", model="policy", episode_url="http://127.0.0.1:9/episode", messages=()
-)
-JOB = AgentJob("t", TASK, "key", "instance", 9.0)
 SETTINGS = HostSettings(function="json:loads")
 FAILS_ONCE = f"""#!/bin/sh
 echo start >> "$0.starts"
@@ -47,6 +42,24 @@ connection.sendall(b'{{"kind":')
 os._exit(1)
 """
 """A host that dies within a report, after its first job."""
+RAMBLES_ONCE = f"""#!{sys.executable}
+import json, os, pathlib, socket, sys, time
+connection = socket.socket(fileno=int(sys.argv[-1]))
+lines = connection.makefile("rb")
+lines.readline()
+connection.sendall(b'{{"kind": "ready"}}\\n')
+first = not pathlib.Path("rambled").exists()
+while line := lines.readline():
+    order = json.loads(line)
+    if order["kind"] == "run" and not first:
+        connection.sendall(json.dumps({{"kind": "ended", "number": order["number"]}}).encode() + b"\\n")
+    elif order["kind"] == "run" and order["number"] == 2:
+        pathlib.Path("rambled").touch()
+        connection.sendall(b"and so on\\n")
+while first and not pathlib.Path("go").exists():
+    time.sleep(0.01)
+"""
+"""A host that sends nonsense after its second job and does not end at once; the next one works."""
 UNEVEN = """
 import asyncio, os, pathlib, time
 
@@ -106,6 +119,25 @@ async def test_a_host_that_dies_within_a_report_loses_its_jobs_and_is_replaced(t
             with pytest.raises(AgentLost, match=f"{first}, has ended"):
                 await launcher.run(JOB)
         await until(lambda: launcher.pids != (first,))
+    finally:
+        await launcher.close()
+
+
+async def test_a_host_that_is_being_ended_gets_no_jobs_and_leaves_a_cancellation_as_it_is(tmp_path, caplog):
+    launcher = HostedAgents(SETTINGS, 1, folder=tmp_path, python=python_that(tmp_path, RAMBLES_ONCE))
+    await launcher.start()
+    try:
+        (first,) = launcher.pids
+        lost, cancelled = (asyncio.create_task(launcher.run(JOB)) for _ in range(2))
+        await until(lambda: "its report cannot be read" in caplog.text)
+        cancelled.cancel()
+        async with asyncio.timeout(60):
+            await launcher.run(JOB)
+        assert psutil.pid_exists(first)
+        (tmp_path / "go").touch()
+        await asyncio.wait({lost, cancelled})
+        assert isinstance(lost.exception(), AgentLost)
+        assert cancelled.cancelled()
     finally:
         await launcher.close()
 
