@@ -28,9 +28,11 @@ class FakeEngine:
     buried: bool = False
     silent: bool = False
     puzzled: int = 0
-    """The next times that it is asked how it is, it raises what nobody thought of."""
+    """The next checks raise an unexpected error."""
     tough: int = 0
     """The next times that it is to be killed, that fails."""
+    loading: asyncio.Event | None = None
+    """Checks wait for it."""
     hangs_after: int = 0
     """After so many checks in vain it is there again, and silent."""
     asked: list = field(default_factory=list)
@@ -70,6 +72,8 @@ class FakeEngine:
             raise EngineError("what is it?")
         if self.silent:
             await asyncio.Event().wait()
+        if self.loading is not None:
+            await self.loading.wait()
         return EngineStatus(self.version, str(self.deaths), 1, 1, 0, False, 0, 100)
 
     def kill(self):

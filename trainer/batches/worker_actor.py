@@ -37,14 +37,8 @@ _CLOSE_S = 30.0
 
 async def open_pool(config: RunConfig, namespace: str) -> EnginePool:
     """Return the run's engines as one policy; their health is watched until it is closed."""
-    limits = PoolLimits(
-        generate_s=config.rollout.generate_timeout_s,
-        revive_s=config.engine.start_timeout_s,
-        health_every_s=config.engine.health_every_s,
-        hung_s=config.engine.hung_s,
-    )
     engines = engine_handles(config.engine_settings, namespace) if config.steps else ()
-    return await EnginePool(engines, limits).__aenter__()
+    return await EnginePool(engines, PoolLimits.of(config)).__aenter__()
 
 
 class EpisodeWorkerActor:

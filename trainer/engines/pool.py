@@ -17,6 +17,7 @@ from .generation import Finish
 from .routing import choose_engine
 
 if TYPE_CHECKING:
+    from trainer.config import RunConfig
     from trainer.weight_sync.engines import EngineStatus
 
     from .generation import Generation, GenerationRequest
@@ -61,13 +62,26 @@ class PoolLimits:
     answer_s: float = 15.0
     """Added to a turn's limit, for an engine to return what it sampled."""
     revive_s: float = 300.0
-    """Of a lost engine's restart, after which it is given up; and of its answer once it has started, after
-    which it is killed.
+    """Of a lost engine's return, after which it is given up."""
+    load_s: float = 300.0
+    """Of the answer of an engine that has restarted, after which it is killed; it loads the newest weights
+    before it answers.
     """
     health_every_s: float = 10.0
     hung_s: float = 60.0
     """Of an answer to a health check, after which the engine is killed."""
     retry_s: float = 0.5
+
+    @classmethod
+    def of(cls, config: RunConfig) -> PoolLimits:
+        """Return the limits of a run."""
+        return cls(
+            generate_s=config.rollout.generate_timeout_s,
+            revive_s=config.engine.start_timeout_s,
+            load_s=max(config.engine.start_timeout_s, config.sync.timeout_s),
+            health_every_s=config.engine.health_every_s,
+            hung_s=config.engine.hung_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +267,7 @@ class EnginePool:
             gone = False
             try:
                 # One that still starts refuses a check; one that loads the newest weights lets it wait.
-                async with asyncio.timeout(self._limits.revive_s):
+                async with asyncio.timeout(self._limits.load_s):
                     await place.engine.check_health()
                 place.up = True
             except EngineGone:

@@ -1,4 +1,4 @@
-"""Samples of cached groups are made once, whoever stops waiting for them."""
+"""Samples of cached groups are made once, even if a caller is cancelled."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ async def test_a_worker_that_cannot_be_ended_is_looked_at_again():
     await player.close()
 
 
-async def test_a_lost_worker_comes_back_after_an_answer_that_nobody_thought_of():
+async def test_a_lost_worker_comes_back_after_an_unexpected_error():
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.puzzled = 2
     worker.go.set()

@@ -5,13 +5,14 @@ import pytest
 
 from tests.fakes.rollout_engines import FakeEngine
 from tests.harness.waiting import settle, until
+from trainer.config import RunConfig
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineError, Stalled
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
 
 LIMITS = PoolLimits(
-    generate_s=20, revive_s=20, health_every_s=0.01, hung_s=0.05, retry_s=0.001, answer_s=0.05
+    generate_s=20, revive_s=20, load_s=20, health_every_s=0.01, hung_s=0.05, retry_s=0.001, answer_s=0.05
 )
 
 
@@ -134,7 +135,7 @@ async def test_an_engine_that_does_not_answer_is_killed_and_its_request_goes_on_
     assert engine.deaths == 1
 
 
-async def test_health_is_watched_on_after_an_answer_that_nobody_thought_of():
+async def test_health_is_watched_on_after_an_unexpected_error():
     engine = FakeEngine(puzzled=2)
     async with EnginePool([engine], LIMITS) as pool:
         await until(lambda: not engine.puzzled)
@@ -146,7 +147,7 @@ async def test_health_is_watched_on_after_an_answer_that_nobody_thought_of():
 
 async def test_health_is_watched_on_and_the_engine_is_lost_when_it_cannot_be_killed():
     engines = [FakeEngine("hung", silent=True, tough=1), FakeEngine("other")]
-    async with EnginePool(engines, replace(LIMITS, revive_s=0.05)) as pool:
+    async with EnginePool(engines, replace(LIMITS, load_s=0.05)) as pool:
         await until(lambda: engines[0].deaths)
         engines[1].silent = True
         await until(lambda: engines[1].deaths)
@@ -155,7 +156,7 @@ async def test_health_is_watched_on_and_the_engine_is_lost_when_it_cannot_be_kil
 
 async def test_an_engine_that_hangs_while_it_comes_back_is_killed_and_given_up_until_it_answers():
     engine = FakeEngine(dead=True, hangs_after=3)
-    pool = EnginePool([engine], replace(LIMITS, revive_s=0.1))
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.1, load_s=0.1))
     with pytest.raises(EngineError, match="no engine is left"):
         await pool.generate(request())
     await until(lambda: engine.deaths)
@@ -168,13 +169,36 @@ async def test_an_engine_that_hangs_while_it_comes_back_is_killed_and_given_up_u
 
 async def test_an_engine_that_hangs_each_time_it_comes_back_is_killed_each_time():
     engine = FakeEngine(dead=True, hangs_after=1, tough=1)
-    pool = EnginePool([engine], replace(LIMITS, revive_s=0.05))
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.05, load_s=0.05))
     with pytest.raises(EngineError, match="no engine is left"):
         await pool.generate(request())
     await until(lambda: engine.deaths)
     engine.hangs_after = 1
     await until(lambda: engine.deaths == 2)
     await pool.close()
+
+
+async def test_an_engine_that_loads_longer_than_it_may_be_away_is_given_up_and_not_killed():
+    engine = FakeEngine(loading=asyncio.Event())
+    pool = EnginePool([engine], replace(LIMITS, revive_s=0.05, load_s=60))
+    engine.die()
+    turn = asyncio.create_task(pool.generate(request()))
+    await settle()
+    engine.dead = False
+    with pytest.raises(EngineError, match="no engine is left"):
+        await turn
+    await asyncio.sleep(0.1)
+    assert engine.deaths == 1
+    engine.loading.set()
+    await until(lambda: all(health.up for health in pool.health()))
+    await pool.close()
+
+
+@pytest.mark.parametrize(("sync_s", "load_s"), [(40, 90), (200, 200)])
+def test_an_engine_that_returns_may_take_as_long_as_a_start_or_a_weight_sync(sync_s, load_s):
+    config = RunConfig.model_validate({"engine": {"start_timeout_s": 90}, "sync": {"timeout_s": sync_s}})
+    limits = PoolLimits.of(config)
+    assert (limits.revive_s, limits.load_s) == (90, load_s)
 
 
 async def test_scores_survive_a_death_too():
