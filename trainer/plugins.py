@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sandbox_plugins import PluginError, PluginGroup, call_options, find_plugin, load_plugin
+from trainer.error_text import error_text
 from trainer.errors import ConfigError, PluginRejected
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def call_plugin(
     except Exception as error:
         if isinstance(error, (MemoryError, *passed_on)):
             raise
-        raise rejected(group, name, f"it raised {type(error).__name__}: {error}") from error
+        raise rejected(group, name, f"it raised {error_text(error)}") from error
 
 
 def rejected(group: PluginGroup, name: str, cause: str) -> PluginRejected:

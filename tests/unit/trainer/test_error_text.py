@@ -11,7 +11,7 @@ from trainer.error_text import error_text
     [
         (KeyError("name"), "KeyError: 'name'"),
         (SystemExit(3), "SystemExit: 3"),
-        (WordlessError(), "WordlessError (its message cannot be had: str() raised ValueError)"),
+        (WordlessError(), "WordlessError (its message is unavailable: str() raised ValueError)"),
     ],
     ids=["usual", "exit", "wordless"],
 )

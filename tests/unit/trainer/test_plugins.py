@@ -26,6 +26,7 @@ SOURCE = (
 import numpy as np
 import torch
 from sandbox_contract.messages import Message
+from tests.fakes.wordless_error import WordlessError
 from trainer.advantage.algorithms import Credit, by_group
 from trainer.update.objective.policy_losses import PolicyLoss
 
@@ -56,6 +57,9 @@ def lists(episodes):
 def failing(argument):
     raise KeyError("my_term")
 
+def wordless(argument):
+    raise WordlessError
+
 def exhausted(argument):
     raise torch.OutOfMemoryError("no memory")
 
@@ -79,6 +83,14 @@ class Shout:
         return 7
     def describe_tools(self, tools):
         raise LookupError("no words")
+
+class Mute(Shout):
+    def parse(self, text, first=0, tools=()):
+        raise WordlessError
+
+class Unmade(Shout):
+    def __init__(self):
+        raise WordlessError
 
 class Lines:
     def __init__(self, setup, *, ending=".txt"):
@@ -164,6 +176,16 @@ def test_a_tool_format_is_used_and_its_mistakes_name_it(packages) -> None:
         form.render(Message(role="assistant", content="x"))
     with pytest.raises(ConfigError, match="describe_tools raised LookupError: no words"):
         form.describe_tools([])
+
+
+def test_an_error_that_fails_to_give_its_message_is_named_by_its_class(packages) -> None:
+    for call in (
+        lambda: credit(batch(*outcomes(0.0, 1.0)), algorithm(advantage={"kind": "own_parts:wordless"})),
+        lambda: tool_format("own_parts:Mute").parse("hello"),
+        lambda: tool_format("own_parts:Unmade"),
+    ):
+        with pytest.raises(PluginRejected, match=r"WordlessError \(its message is unavailable"):
+            call()
 
 
 def test_a_tracker_of_a_package_gets_the_metrics(packages, tmp_path) -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from sandbox_plugins import PluginGroup, missing_methods
+from trainer.error_text import error_text
 from trainer.plugins import plugin_object, rejected
 
 from .base import ToolFormat
@@ -64,7 +65,7 @@ def tool_format(name: str) -> ToolFormat:
     try:
         made = found() if isinstance(found, type) else found
     except Exception as error:
-        cause = f"it cannot be made without arguments: {type(error).__name__}: {error}"
+        cause = f"it cannot be made without arguments: {error_text(error)}"
         raise rejected(PluginGroup.TOOL_FORMATS, name, cause) from error
     if problem := missing_methods(made, TOOL_FORMAT_METHODS):
         raise rejected(PluginGroup.TOOL_FORMATS, name, f"{problem}, and so no ToolFormat")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_contract.messages import Message
 from sandbox_plugins import PluginGroup
+from trainer.error_text import error_text
 from trainer.plugins import rejected
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class PluginFormat:
         try:
             found = call()
         except Exception as error:
-            cause = f"{method} raised {type(error).__name__}: {error}; what it cannot read must stay text"
+            cause = f"{method} raised {error_text(error)}; what it cannot read must stay text"
             raise rejected(PluginGroup.TOOL_FORMATS, self._name, cause) from error
         if not isinstance(found, kind):
             cause = f"{method} returned {type(found).__name__}, not {kind.__name__}"

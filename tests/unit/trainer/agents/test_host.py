@@ -6,16 +6,12 @@ import socket
 
 import pytest
 
-from sandbox_contract.agents import AgentTask
 from tests.fakes.wordless_error import WordlessError
+from tests.harness.agent_jobs import JOB
 from trainer.agents.host import AgentHost
 from trainer.agents.host_messages import HostOrder, HostReport
-from trainer.agents.launcher import AgentJob
 
-TASK = AgentTask(
-    base_url="http://127.0.0.1:9/v1", model="policy", episode_url="http://127.0.0.1:9/episode", messages=()
-)
-ORDER = HostOrder.run(7, AgentJob("t", TASK, "key", "instance", 9.0))
+ORDER = HostOrder.run(7, JOB)
 CANCEL = HostOrder(kind="cancel", number=7)
 
 
@@ -57,7 +53,7 @@ async def test_a_job_that_fails_without_words_has_failed() -> None:
         host.obey(ORDER)
         report = await asyncio.to_thread(next_report)
         assert (report.kind, report.number) == ("ended", 7)
-        assert report.error == "WordlessError (its message cannot be had: str() raised ValueError)"
+        assert report.error == "WordlessError (its message is unavailable: str() raised ValueError)"
 
 
 async def test_a_cancellation_of_a_job_that_has_ended_does_nothing() -> None:
