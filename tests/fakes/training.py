@@ -94,13 +94,15 @@ class FakeDriver:
         if self.wrong_name is not None:
             raise self.wrong_name
 
-    def serve_gateway(self, settings, on_ready):
+    def serve_gateway(self, settings, on_ready, on_stop):
         self._asked("serve_gateway", settings)
         on_ready("http://127.0.0.1:8600", "m over /v1/completions")
+        on_stop()
 
-    def serve_reward_model(self, config, on_ready):
+    def serve_reward_model(self, config, on_ready, on_stop):
         self._asked("serve_reward_model", config)
         on_ready("http://127.0.0.1:8700")
+        on_stop()
 
     def evaluate(self, config, model, on_warning):
         self._asked("evaluate", config, model)

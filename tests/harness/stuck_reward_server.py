@@ -30,4 +30,5 @@ def announce(line: str) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     model = StuckModel.load(folder)
-    asyncio.run(serve_until_stopped(model, RewardServerConfig(folder, port=0), announce, end_s=1.0))
+    config = RewardServerConfig(folder, port=0)
+    asyncio.run(serve_until_stopped(model, config, announce, lambda: announce("stopping"), end_s=1.0))

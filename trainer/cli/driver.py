@@ -119,17 +119,27 @@ class Driver:
 
         make_tiny(config, folder)
 
-    def serve_gateway(self, settings: StandAloneSettings, on_ready: Callable[[str, str], None]) -> None:
-        """Serve a model to agents until the process gets a signal to stop.
+    def serve_gateway(
+        self,
+        settings: StandAloneSettings,
+        on_ready: Callable[[str, str], None],
+        on_stop: Callable[[], None],
+    ) -> None:
+        """Serve a model to agents until the process gets a signal to stop, which calls ``on_stop``.
 
         ``on_ready`` gets the gateway's URL and a line about its engine.
         """
         from trainer.model_gateway.stand_alone.service import run_gateway
 
-        run_gateway(settings, on_ready)
+        run_gateway(settings, on_ready, on_stop)
 
-    def serve_reward_model(self, config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
-        """Serve a reward model until the process gets a signal to stop; ``on_ready`` gets its URL."""
+    def serve_reward_model(
+        self, config: RewardServerConfig, on_ready: Callable[[str], None], on_stop: Callable[[], None]
+    ) -> None:
+        """Serve a reward model until the process gets a signal to stop, which calls ``on_stop``.
+
+        ``on_ready`` gets its URL.
+        """
         from trainer.reward_models.server import run_server
 
-        run_server(config, on_ready)
+        run_server(config, on_ready, on_stop)

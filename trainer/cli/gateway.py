@@ -17,7 +17,7 @@ from trainer.model_gateway.stand_alone.settings import Retention, StandAloneSett
 
 from .options import driver_of
 from .output_files import check_named
-from .terminal import explained, notes, results
+from .terminal import explained, note_stop, notes, results
 
 _HINT = "Check the server: curl {engine}/v1/models. Routes that it needs: docs/trainer/model_gateway.md"
 _MOST_PORT = 65_535
@@ -131,7 +131,7 @@ def gateway(
 
 def _serve(context: typer.Context, settings: StandAloneSettings, *, new_key: bool) -> None:
     notes().print(f"connecting to {settings.engine} ...", markup=False, soft_wrap=True)
-    driver_of(context).serve_gateway(settings, partial(_show_ready, settings, new_key))
+    driver_of(context).serve_gateway(settings, partial(_show_ready, settings, new_key), note_stop)
     notes().print("stopped")
 
 

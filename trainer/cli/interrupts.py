@@ -23,8 +23,9 @@ _STANDARD_ERROR = 2
 def acknowledging(line: str) -> Iterator[None]:
     """Print a line on standard error at each Ctrl-C in the block.
 
-    An end for want of a reader, which may have got the same Ctrl-C, is an interruption as well. Does nothing
-    outside the main thread, which alone is interrupted.
+    Not where an event loop handles SIGINT, since ``loop.add_signal_handler`` replaces the pipe of signals.
+    A broken pipe after Ctrl-C counts as the interruption, since its reader may have got the same signal.
+    Does nothing outside the main thread, which alone is interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -58,10 +59,8 @@ def _watched(line: bytes, interrupted: threading.Event) -> Iterator[None]:
 
 
 def _watch(reading: int, line: bytes, interrupted: threading.Event) -> None:
-    numbers = b""
     with open(reading, "rb", buffering=0) as signals:
-        while _END not in numbers:
-            numbers = signals.read(1)
+        while (numbers := signals.read(1)) and _END not in numbers:
             if signal.SIGINT in numbers:
                 interrupted.set()
                 with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from trainer.config.stage_selection import only_stages
 from trainer.reward_models.server_config import RewardServerConfig
 
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
-from .terminal import explained, notes, results
+from .terminal import explained, note_stop, notes, results
 from .train import DataOption, ResumeOption, run_training
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def serve(
     """
     with explained():
         config = RewardServerConfig(folder, host, port, device, api_key)
-        driver_of(context).serve_reward_model(config, _show_ready)
+        driver_of(context).serve_reward_model(config, _show_ready, note_stop)
     notes().print("stopped")
 
 

@@ -35,6 +35,7 @@ WRONG = 2
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
+_STOPPING = "stopping ..."
 _NEXT: Mapping[type[TrainerError], str] = {
     InvalidSettings: "See all settings with: sandbox-trainer config --settings",
     DataError: "Correct the file, or choose another one.",
@@ -88,7 +89,7 @@ def explained(
     they have.
     """
     try:
-        with acknowledging("stopping ..."):
+        with acknowledging(_STOPPING):
             yield
     except TrainerError as error:
         hint = _next(error, hints)
@@ -100,6 +101,11 @@ def explained(
     except KeyboardInterrupt as error:
         _say_if_read(interrupted)
         raise typer.Exit(INTERRUPTED) from error
+
+
+def note_stop() -> None:
+    """Acknowledge a signal in a command whose event loop handles it, which ``explained`` does not see."""
+    _say_if_read(_STOPPING)
 
 
 def _say_if_read(sentence: str) -> None:

@@ -126,24 +126,34 @@ class RewardModelServer:
             return _error(error.status, "http_error", error.text or error.reason)
 
 
-def run_server(config: RewardServerConfig, on_ready: Callable[[str], None]) -> None:
-    """Serve a model's folder until SIGINT or SIGTERM; ``on_ready`` is called with the URL.
+def run_server(
+    config: RewardServerConfig, on_ready: Callable[[str], None], on_stop: Callable[[], None]
+) -> None:
+    """Serve a model's folder until SIGINT or SIGTERM; the callbacks are those of ``serve_until_stopped``.
 
     Raises ConfigError for a folder without a reward model, and an address that cannot be listened on.
     """
     # Outside the event loop, so that Ctrl-C ends it at once.
     model = RewardModel.load(config.folder, config.device)
-    asyncio.run(serve_until_stopped(model, config, on_ready))
+    asyncio.run(serve_until_stopped(model, config, on_ready, on_stop))
 
 
 async def serve_until_stopped(
-    model: RewardModel, config: RewardServerConfig, on_ready: Callable[[str], None], end_s: float = END_S
+    model: RewardModel,
+    config: RewardServerConfig,
+    on_ready: Callable[[str], None],
+    on_stop: Callable[[], None],
+    end_s: float = END_S,
 ) -> None:
-    """Serve a model until SIGINT or SIGTERM, and then leave the pass in progress ``end_s`` seconds."""
+    """Serve a model until SIGINT or SIGTERM; call ``on_ready`` with the URL, and ``on_stop`` at the signal.
+
+    ``end_s`` is the time that is then left to the pass in progress.
+    """
     async with serve_model(model, config, end_s) as url:
         with stop_signals() as stopped:
             on_ready(url)
             await stopped.wait()
+            on_stop()
 
 
 @contextlib.asynccontextmanager

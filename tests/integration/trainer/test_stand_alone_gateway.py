@@ -67,7 +67,7 @@ async def test_the_command_serves_agents_and_ends_and_exports_all_sessions_when_
         process.send_signal(number)
         _, told = await asyncio.wait_for(process.communicate(), STOP_S)
         assert process.returncode == 0, told
-        assert b"stopped" in told
+        assert b"stopping ...\nstopped\n" in told
         assert b"hush" not in told
     (line,) = export.read_text().splitlines()
     recording = json.loads(line)

@@ -65,8 +65,12 @@ async def serve_sessions(
         await gateway.close()
 
 
-def run_gateway(settings: StandAloneSettings, on_ready: Callable[[str, str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``on_ready`` is called with the URL and a line about the engine.
+def run_gateway(
+    settings: StandAloneSettings, on_ready: Callable[[str, str], None], on_stop: Callable[[], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM, and call ``on_stop`` then.
+
+    ``on_ready`` is called with the URL and a line about the engine.
 
     Raises:
         ConfigError: the model's folder, its chat settings or the address cannot be used.
@@ -77,11 +81,14 @@ def run_gateway(settings: StandAloneSettings, on_ready: Callable[[str, str], Non
     # A full collection would go through all that was imported, in the middle of somebody's call.
     gc.collect()
     gc.freeze()
-    asyncio.run(_run(settings, chat, on_ready))
+    asyncio.run(_run(settings, chat, on_ready, on_stop))
 
 
 async def _run(
-    settings: StandAloneSettings, chat: ChatTokenizer, on_ready: Callable[[str, str], None]
+    settings: StandAloneSettings,
+    chat: ChatTokenizer,
+    on_ready: Callable[[str, str], None],
+    on_stop: Callable[[], None],
 ) -> None:
     async with open_http_policy(
         settings.engine, api_key=settings.engine_key, model=settings.engine_model
@@ -92,6 +99,7 @@ async def _run(
             with stop_signals() as stopped:
                 on_ready(url, _described(policy))
                 await stopped.wait()
+                on_stop()
 
 
 async def _check_tokenizer(policy: HttpPolicy, chat: ChatTokenizer, settings: StandAloneSettings) -> None:

@@ -329,6 +329,7 @@ def test_gateway_hands_over_its_options_and_says_where_it_listens(tmp_path):
     done = run("gateway", tmp_path, *words, "--port", 0, "--admin-key", "hush", driver=driver)
     assert done.exit_code == 0
     assert "ready: http://127.0.0.1:8600" in done.stdout
+    assert done.stderr.endswith("stopping ...\nstopped\n")
     assert "hush" not in done.output
     ((verb, settings),) = driver.calls
     assert verb == "serve_gateway"
@@ -364,7 +365,8 @@ def test_a_reward_model_is_served_with_its_options(tmp_path):
     driver = FakeDriver()
     done = run("reward-model", "serve", tmp_path, "--port", 0, "--api-key", "hush", driver=driver)
     assert driver.calls == [("serve_reward_model", RewardServerConfig(tmp_path, port=0, api_key="hush"))]
-    assert "ready: http://127.0.0.1:8700" in done.output
+    assert "ready: http://127.0.0.1:8700" in done.stdout
+    assert done.stderr.endswith("stopping ...\nstopped\n")
 
 
 def test_only_errors_of_reading_settings_point_to_the_settings(run_file):

@@ -164,7 +164,7 @@ async def test_a_server_that_never_ends_its_answer_is_a_failure_of_the_reward_in
 
 def test_a_folder_without_a_model_is_not_served(tmp_path) -> None:
     with pytest.raises(ConfigError):
-        run_server(RewardServerConfig(tmp_path, port=0), pytest.fail)
+        run_server(RewardServerConfig(tmp_path, port=0), pytest.fail, pytest.fail)
 
 
 def test_a_server_whose_model_does_not_return_ends_at_one_signal(folder) -> None:
@@ -177,15 +177,16 @@ def test_a_server_whose_model_does_not_return_ends_at_one_signal(folder) -> None
     with process:
         try:
             url = process.stdout.readline().strip()
-            with ThreadPoolExecutor(2) as callers:
-                asked = [callers.submit(_scored, url) for _ in range(2)]
+            with ThreadPoolExecutor(1) as callers:
+                asked = callers.submit(_scored, url)
                 assert process.stdout.readline() == "scoring\n"
                 process.terminate()
-                answers = [each.result() for each in asked]
+                assert process.stdout.readline() == "stopping\n"
+                answer = asked.result()
             _, errors = process.communicate(timeout=120)
         finally:
             process.kill()
-    assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(503, "stopping")] * 2
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
     assert process.returncode == 0, errors
 
 
