@@ -11,8 +11,9 @@ from local_processes.child_process import end_process
 from local_processes.prctl import end_with_parent
 
 _RELEASE_S = 60.0
-"""Time for a player that is stopped to release its instances, which a service keeps else until their leases
-end."""
+"""Time for a player that is stopped to release its instances, which the service would otherwise keep until
+their leases end.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_S = 90.0
-"""Time for the service to end: what its unit of systemd allows with the default settings."""
+"""Time for the service to end: the ``TimeoutStopSec`` of its systemd unit."""
 _POLL_S = 0.25
 _ANSWER_S = 5.0
 

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.harness.waiting import wait_until
 from trainer.cli.interrupts import acknowledging
 
 _COMMAND = """
@@ -22,7 +23,8 @@ noted = sys.argv[2:] == ["noted"]
 
 async def release():
     (folder / "releasing").touch()
-    await asyncio.sleep(0.5)
+    while not (folder / "go").exists():
+        await asyncio.sleep(0.01)
     (folder / "released").touch()
 
 async def work():
@@ -42,21 +44,25 @@ except typer.Exit as left:
 """
 
 
-def interrupt(folder: Path, stderr: int, *words: str) -> subprocess.Popen[bytes]:
-    """Run a command, and interrupt it while it releases something."""
+def interrupt(
+    folder: Path, stderr: int, *words: str, answered: Callable[[], object] = lambda: True
+) -> subprocess.Popen[bytes]:
+    """Run a command, and interrupt it while it releases something, which ends once it has answered."""
     process = subprocess.Popen([sys.executable, "-c", _COMMAND, str(folder), *words], stderr=stderr)
     with process:
-        while not (folder / "releasing").exists() and process.poll() is None:
-            time.sleep(0.01)
+        wait_until(lambda: (folder / "releasing").exists() or process.poll() is not None)
         process.send_signal(signal.SIGINT)
+        wait_until(lambda: answered() or process.poll() is not None)
+        (folder / "go").touch()
     return process
 
 
 def test_a_release_that_is_under_way_is_awaited(tmp_path: Path) -> None:
-    with (tmp_path / "stderr").open("wb") as stderr:
-        left = interrupt(tmp_path, stderr.fileno())
+    said = tmp_path / "stderr"
+    with said.open("wb") as stderr:
+        left = interrupt(tmp_path, stderr.fileno(), answered=said.read_bytes)
     assert (left.returncode, (tmp_path / "released").exists()) == (130, True)
-    assert (tmp_path / "stderr").read_text() == "stopping ...\ninterrupted\n"
+    assert said.read_text() == "stopping ...\ninterrupted\n"
 
 
 @pytest.mark.parametrize("words", [(), ("noted",)], ids=["silent", "with a notice"])

@@ -13,22 +13,15 @@ from tests.harness.waiting import wait_until
 from trainer.launch.player_process import PlayerEnd, run_player
 
 _PLAYER = """
-import pathlib, signal, sys, time
-folder = pathlib.Path(sys.argv[1])
-
-def release(number, frame):
-    time.sleep(0.5)
-    (folder / "released").touch()
-    sys.exit(130)
-
-signal.signal(signal.SIGTERM, release)
-(folder / "playing").touch()
-time.sleep(3600)
+trap 'sleep 0.5; touch "$0/released"; kill $!; exit 130' TERM
+sleep 3600 &
+touch "$0/playing"
+wait
 """
 
 
 def played(folder: Path, timeout_s: float) -> PlayerEnd:
-    return run_player([sys.executable, "-c", _PLAYER, str(folder)], os.environ, timeout_s)
+    return run_player(["sh", "-c", _PLAYER, str(folder)], os.environ, timeout_s)
 
 
 def test_a_player_releases_its_instances_after_ctrl_c(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A judge is asked for one grade before anything starts; one that gives none is an error that says why."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +33,22 @@ async def probed(server: FakeChatServer, folder: Path, **changes: object) -> Non
         await probe_judge(config, "reward.judge", folder)
 
 
+@contextlib.asynccontextmanager
+async def store_of(folder: Path) -> AsyncIterator[JudgeStore]:
+    store = JudgeStore(folder / "judge.sqlite", str(folder))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 async def test_one_grading_is_asked_for_and_counted_in_the_budget(tmp_path: Path) -> None:
     server = FakeChatServer([says("SCORE: 4")])
     await probed(server, tmp_path)
     (body,) = server.bodies
     assert "Is it right?" in body["messages"][0]["content"]
-    assert (await JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).spent()).calls == 1
+    async with store_of(tmp_path) as store:
+        assert (await store.spent()).calls == 1
 
 
 async def test_it_is_asked_again_at_each_start(tmp_path: Path) -> None:
@@ -47,7 +59,8 @@ async def test_it_is_asked_again_at_each_start(tmp_path: Path) -> None:
 
 
 async def test_with_a_spent_budget_nothing_is_sent(tmp_path: Path) -> None:
-    await JudgeStore(tmp_path / "judge.sqlite", str(tmp_path)).add_spent(5, 0)
+    async with store_of(tmp_path) as store:
+        await store.add_spent(5, 0)
     server = FakeChatServer([])
     await probed(server, tmp_path, max_calls=5)
     assert server.bodies == []
