@@ -153,18 +153,13 @@ class DockerEngine:
         return await self._call("describe itself", ask, timeout_s)
 
     async def use(
-        self,
-        what: str,
-        function: Callable[[docker.APIClient], T],
-        timeout_s: float,
-        *,
-        left_at_exit: bool = False,
+        self, what: str, function: Callable[[docker.APIClient], T], timeout_s: float, *, daemon: bool = False
     ) -> T:
         """Call a function with the SDK's client in a thread; the SDK's errors become ServiceErrors.
 
-        With ``left_at_exit`` the process ends without waiting for a call that was abandoned.
+        The end of the process does not wait for a ``daemon`` call, as it does not for a daemon thread.
         """
-        return await self._call(what, lambda: function(self._client), timeout_s, left_at_exit=left_at_exit)
+        return await self._call(what, lambda: function(self._client), timeout_s, daemon=daemon)
 
     async def run(self, name: str, config: Mapping[str, Json], timeout_s: float) -> None:
         """Create and start a container; when that fails or takes too long, nothing of it is left."""
@@ -262,7 +257,7 @@ class DockerEngine:
                 )
                 _read_progress(lines, f"build {tag}", write)
 
-        await self._call(f"build {tag}", build, timeout_s, left_at_exit=True)
+        await self._call(f"build {tag}", build, timeout_s, daemon=True)
 
     async def pull(self, repository: str, tag: str, first_byte_s: float, timeout_s: float) -> None:
         """Fetch an image from a registry, which must start to send within ``first_byte_s``."""
@@ -272,7 +267,7 @@ class DockerEngine:
             lines = self._client.pull(repository, tag=tag, stream=True, decode=True)
             _read_progress(_noting(lines, begun), f"pull {repository}:{tag}")
 
-        call = self._call(f"pull {repository}:{tag}", pull, timeout_s, left_at_exit=True)
+        call = self._call(f"pull {repository}:{tag}", pull, timeout_s, daemon=True)
         pulling = asyncio.ensure_future(call)
         await asyncio.wait({pulling}, timeout=first_byte_s)
         if not pulling.done() and not begun.is_set():
@@ -288,7 +283,7 @@ class DockerEngine:
             if "error" in str(answer).lower():
                 raise _failed(f"the Docker engine cannot import {tarball}: {answer}")
 
-        await self._call(f"import {repository}:{tag}", load, timeout_s, left_at_exit=True)
+        await self._call(f"import {repository}:{tag}", load, timeout_s, daemon=True)
 
     async def export(self, reference: str, tarball: Path, timeout_s: float) -> None:
         """Write the file system of an image to a tar; when that fails, nothing of the tar is left."""
@@ -314,13 +309,13 @@ class DockerEngine:
         self._client.close()
 
     async def _call(
-        self, what: str, function: Callable[[], T], timeout_s: float, *, left_at_exit: bool = False
+        self, what: str, function: Callable[[], T], timeout_s: float, *, daemon: bool = False
     ) -> T:
         if self.closed:
             raise _failed("the connection to the Docker engine is closed")
         try:
             async with asyncio.timeout(timeout_s):
-                if left_at_exit:
+                if daemon:
                     return await await_in_thread(function, name=f"docker: {what}")
                 return await asyncio.get_running_loop().run_in_executor(self._threads, function)
         except TimeoutError:

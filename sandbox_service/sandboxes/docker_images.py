@@ -113,7 +113,7 @@ class DockerImages:
                         raise ServiceError(ErrorCode.TASK_INVALID, str(error.explanation)) from error
 
         try:
-            await self._engine.use(f"build {build.tag}", run, timeout_s, left_at_exit=True)
+            await self._engine.use(f"build {build.tag}", run, timeout_s, daemon=True)
         finally:
             abandoned.set()
 
