@@ -85,24 +85,27 @@ class SupervisorActor:
     async def stop(self) -> None:
         """Drain, close all connections and destroy every box; then the actor or its node can be killed.
 
-        Calls at the same time return together. A close that is under way is waited for.
+        Calls at the same time return together, with the error of their close. A close that is under way is
+        waited for. The actor counts as stopped also if it could not release all it had.
         """
         for task in (self._fence, self._starter):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-        await self._close_core(drain=True)
-        self._failure = "stopped"
-        if self._last_address is not None:
-            self._address = replace(self._last_address, serving=False)
+        try:
+            await self._close_core(drain=True)
+        finally:
+            self._failure = "stopped"
+            if self._last_address is not None:
+                self._address = replace(self._last_address, serving=False)
 
     async def _restart_when_fenced(self, core: Core) -> None:
         """Begin anew when another supervisor has taken over: what is left of this one's work is stale."""
         await core.wait_fenced()
         logger.error("supervisor_fenced", supervisor=self._options.name)
         self._failure = "another supervisor took over its instances; starting again"
-        await self._give_up_core()
+        await self._close_core(drain=False)
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def _start_with_retries(self) -> None:
@@ -117,7 +120,7 @@ class SupervisorActor:
                 # Capture point: whatever keeps the core from starting is reported, and the start is retried.
                 self._failure = f"{type(error).__name__}: {error}"
                 logger.exception("supervisor_start_failed", supervisor=self._options.name)
-                await self._give_up_core()
+                await self._close_core(drain=False)
             else:
                 return
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
@@ -160,22 +163,26 @@ class SupervisorActor:
         self._renewal = asyncio.get_running_loop().create_task(certificates.keep_renewed())
         return await server.listen_tcp(host, 0, certificates.context)
 
-    async def _give_up_core(self) -> None:
-        """Close the core before another start; a failure is logged."""
-        try:
-            await self._close_core(drain=False)
-        except Exception:
-            # Capture point: the store may not take its last records. They describe instances of an earlier
-            # run, about which the next start writes them again, or instances that another supervisor has.
-            logger.exception("supervisor_close_failed", supervisor=self._options.name)
-
     async def _close_core(self, *, drain: bool) -> None:
         """Close the core; all callers share one close, which none of them cancels with itself."""
-        if self._closing is None or self._closing.done():
+        # Once closed, another stop has the outcome of the one that closed it.
+        if self._closing is None or (self._closing.done() and self._core is not None):
             self._closing = asyncio.get_running_loop().create_task(self._shut_down(drain=drain))
         await asyncio.shield(self._closing)
 
     async def _shut_down(self, *, drain: bool) -> None:
+        """Release the core with its server; only the end of a core that drains raises."""
+        try:
+            await self._release_core(drain=drain)
+        except Exception:
+            # Capture point: the store may not take its last records. Those of a core that does not drain
+            # describe instances of an earlier run, about which the next start writes them again, or
+            # instances that another supervisor has. Logged here, since callers may be gone.
+            logger.exception("supervisor_close_failed", supervisor=self._options.name)
+            if drain:
+                raise
+
+    async def _release_core(self, *, drain: bool) -> None:
         self._last_address, self._address = self._address or self._last_address, None
         if self._renewal is not None:
             self._renewal.cancel()
