@@ -264,6 +264,7 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
     """Return the steps of the shutdown: end the scaler, drain, end the gateway, end the supervisors.
 
     Supervisors drain while the gateway still answers, so that clients get the results of running operations.
+    They begin to stop before the gateway ends, which would wait for operations that outlive the drain.
     """
     from ray import serve
 
@@ -272,6 +273,7 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
     return [
         lambda: end_scaler(roster, _MARGIN_S),
         lambda: roster.drain_all(roster.find().values(), config.deadline.drain_s + _MARGIN_S),
+        lambda: roster.begin_stop(roster.find().values()),
         serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
         lambda: roster.end_all(roster.find().values(), stop_s(config.deadline)),
     ]

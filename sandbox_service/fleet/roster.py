@@ -141,6 +141,11 @@ class Roster:
         """Have supervisors refuse new instances, and wait until running operations finish."""
         _wait([handle.drain.remote() for handle in handles], timeout_s)
 
+    def begin_stop(self, handles: Iterable[ActorHandle[SupervisorActor]]) -> None:
+        """Have supervisors stop, and wait for none: ``end_all`` does. Until then no other one is started."""
+        for handle in handles:
+            handle.stop.remote()
+
     def end_all(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> bool:
         """Drain supervisors, have them destroy their boxes, kill them; return whether all did so in time."""
         handles = list(handles)

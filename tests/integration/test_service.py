@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+CONFLICT = 409
 SAY = Message(role="assistant", content="hello")
 
 
@@ -201,6 +202,28 @@ def zombies() -> list[str]:
 def test_a_second_service_runs_in_the_same_process_and_without_haproxy(tmp_path: Path):
     with run_service(config_in(tmp_path, haproxy=False)) as service, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(play, [service.url] * 16)) == [1.0] * 16
+
+
+def test_the_client_of_an_operation_that_outlives_the_drain_gets_an_answer(tmp_path: Path):
+    """The operation ends before the gateway, which would wait for it once more, and then be killed."""
+    config = config_in(tmp_path, haproxy=False)
+    config = config.model_copy(update={"deadline": config.deadline.model_copy(update={"drain_s": 8.0})})
+    with ThreadPoolExecutor(1) as pool:
+        with run_service(config) as service, SandboxClient(service.url) as client:
+            instance = client.create_instance("code", "maths_power_digits").instance_id
+            content = "```python\nimport time\ntime.sleep(28)\n```"
+            body = {"instance_id": instance, "message": {"role": "assistant", "content": content}}
+
+            def play_long() -> httpx.Response:
+                while True:
+                    answer = httpx.post(f"{service.url}/v1/step", json=body, timeout=120)
+                    if answer.status_code != CONFLICT:
+                        return answer
+
+            step = pool.submit(play_long)
+            files = f"{service.url}/v1/instances/{instance}/files"
+            wait_until(lambda: step.done() or httpx.get(files, timeout=60).status_code == CONFLICT)
+        assert step.result().json()["code"] == "outcome_unknown"
 
 
 def test_process_boxes_are_not_served_to_other_machines_and_nothing_is_started(tmp_path: Path):
