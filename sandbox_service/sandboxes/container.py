@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +58,8 @@ _NAME_PREFIX = "sandbox-"
 
 _ASK_S = 5.0
 _REMOVE_TRY_S = 10.0
-REMOVE_S = DESTROY_S - _REMOVE_TRY_S - _ASK_S
+_LONGEST_PAUSE_S = 2.0
+REMOVE_S = DESTROY_S - _LONGEST_PAUSE_S - _REMOVE_TRY_S - _ASK_S
 """Time for which the removal of a box is tried while the engine does not answer, because it restarts."""
 _PIDS_OF_THE_RUNNER = 16
 """Processes that agent code cannot take, so that the runner can always kill it."""
@@ -123,7 +123,8 @@ class ContainerBody:
         return f"exit code {state.exit_code}{memory}{f', {state.error}' if state.error else ''}"
 
     async def remove(self) -> None:
-        deadline = time.monotonic() + REMOVE_S
+        now = asyncio.get_running_loop().time
+        deadline = now() + REMOVE_S
         pause = 0.1
         while True:
             try:
@@ -131,12 +132,12 @@ class ContainerBody:
                 break
             except ServiceError as error:
                 # A container that did not start was removed by the engine's own call; one more try is enough.
-                if not self._started or self._engine.closed or time.monotonic() > deadline:
+                if not self._started or self._engine.closed or now() > deadline:
                     logger.warning("container_removal_failed", container=self.name, reason=error.detail)
                     self._on_left(self.name)
                     break
             await asyncio.sleep(pause)
-            pause = min(2.0, pause * 2)
+            pause = min(_LONGEST_PAUSE_S, pause * 2)
         await asyncio.to_thread(shutil.rmtree, self.socket.parent, ignore_errors=True)
         self._on_removed()
 
@@ -300,8 +301,8 @@ class ContainerFactory:
         return len(names)
 
     async def close(self) -> None:
-        await self._task_images.close()
-        await self._destructions.finish_destructions()
+        # At once, since both wait for the engine.
+        await asyncio.gather(self._task_images.close(), self._destructions.finish_destructions())
         await self._engine.close()
         self._state.close()
         self.uid_ranges.close()

@@ -38,6 +38,8 @@ _DOCKERFILE = "task.Dockerfile"
 _SCRIPTS = ("bundle_python.sh", "take_over.sh")
 LAYER_S = 300.0
 """Time that our own layer may take."""
+_REMOVE_STAGE_S = 10.0
+"""Time for removing an author's image: short, since the end of a supervisor waits for it, too."""
 _FAILED_S = 600.0
 """Time for which a build that failed is not tried again."""
 _MIB = 1024 * 1024
@@ -157,7 +159,7 @@ class TaskImages:
     async def _remove_stage(self, stage: str) -> None:
         """Remove the author's image: its layers are those of the finished one, with which they go."""
         try:
-            await self._images.remove(stage)
+            await self._images.remove(stage, _REMOVE_STAGE_S)
         except ServiceError as error:
             # Why a build failed says more.
             logger.warning("task_stage_not_removed", image=stage, reason=error.detail)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sandbox_service.config import DeadlineConfig
-from sandbox_service.sandboxes import container
 from sandbox_service.sandboxes.base import DESTROY_S
 from sandbox_service.supervisor.closing import boxes_s, stop_s
 
@@ -22,7 +21,3 @@ def test_the_sum_of_the_settings_and_a_minute_is_enough(release_s: float) -> Non
     """It is what pages and manifests ask for before SIGKILL."""
     deadlines = DeadlineConfig(release_s=release_s)
     assert stop_s(deadlines) <= deadlines.drain_s + deadlines.release_s + 60
-
-
-def test_a_box_is_given_up_only_after_its_engine_had_time_to_restart() -> None:
-    assert container.REMOVE_S < DESTROY_S
