@@ -88,7 +88,7 @@ class Sandbox(Protocol):
         ...
 
     async def destroy(self) -> None:
-        """Kill the box and remove everything of it. Idempotent; never raises for a box that is gone."""
+        """Kill the box and remove everything of it. Idempotent; a failure is logged and does not raise."""
         ...
 
 

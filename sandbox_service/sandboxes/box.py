@@ -106,7 +106,7 @@ class Box:
         # One destruction for all callers. It is the factory's: a caller that is cancelled does not cancel it.
         if self._destruction is None:
             self._destruction = self._destructions.begin_destruction(self.sandbox_id, self._destroy())
-        await asyncio.shield(self._destruction)
+        await asyncio.wait({self._destruction})
 
     async def _destroy(self) -> None:
         # The connection first, so that the end of the body is not reported as a death.

@@ -20,7 +20,8 @@ logger = get_logger(__name__)
 class Destructions:
     """The destructions under way, by the ids of their boxes."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_s: float = DESTROY_S) -> None:
+        self._longest_s = longest_s
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._until = 0.0
 
@@ -28,7 +29,7 @@ class Destructions:
         """Start the destruction of a box."""
         task = asyncio.create_task(work, name=f"destroy {sandbox_id}")
         self._tasks[sandbox_id] = task
-        self._until = asyncio.get_running_loop().time() + DESTROY_S
+        self._until = asyncio.get_running_loop().time() + self._longest_s
         task.add_done_callback(lambda ended: self._end(sandbox_id, ended))
         return task
 
@@ -43,6 +44,6 @@ class Destructions:
 
     def _end(self, sandbox_id: str, task: asyncio.Task[None]) -> None:
         del self._tasks[sandbox_id]
-        # Logged here, since there may be no caller left that sees it.
+        # Logged here alone: there may be no caller left that sees it.
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("box_destruction_failed", sandbox_id=sandbox_id, exc_info=error)

@@ -199,8 +199,8 @@ class BoxPool:
         for waiter in self.state.queues.take_everyone():
             self._refuse(waiter, ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
         deadline = Deadline.after(boxes_s(self._deadlines))
-        # Before anything is waited for, so that no box waits for another. None joins them: a start that is
-        # cancelled destroys its own.
+        # Before anything is waited for, so that no box waits for another. No box is added meanwhile: a
+        # cancelled start destroys its own box.
         for serial in list(self._boxes):
             self.discard(serial, "the supervisor shuts down")
         await self._starts.cancel(clean_up_s=self._deadlines.release_s)

@@ -13,7 +13,6 @@ from sandbox_service.config import DeadlineConfig, PoolConfig
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import NodeSize
-from sandbox_service.sandboxes import destructions as destructions_module
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.container import ContainerFactory
 from sandbox_service.sandboxes.destructions import Destructions
@@ -89,11 +88,8 @@ async def test_the_box_of_a_start_that_is_interrupted_twice_is_removed(state: St
     assert engine.running == {}
 
 
-async def test_the_end_waits_for_a_destruction_no_longer_than_it_may_take(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(destructions_module, "DESTROY_S", 0.05)
-    destructions = Destructions()
+async def test_the_end_waits_for_a_destruction_no_longer_than_it_may_take() -> None:
+    destructions = Destructions(longest_s=0.05)
     stuck = destructions.begin_destruction("box", _without_end())
     async with asyncio.timeout(60):
         await destructions.finish_destructions()
@@ -116,6 +112,27 @@ async def test_a_destruction_that_fails_does_not_keep_the_others() -> None:
     destructions.begin_destruction("box", remove())
     await destructions.finish_destructions()
     assert removed == ["box"]
+
+
+async def test_a_destruction_that_fails_is_logged_once_and_its_pool_goes_on(
+    state: StateDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = RestartingEngine(away=0)
+    factory = ContainerFactory(engine, FACTS, state, "n1", SandboxLimits())
+    pool = _pool(factory, start_s=60.0)
+    pool.decide()
+    await until(lambda: pool.stats().idle)
+
+    async def fail(name: str, timeout_s: float) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(engine, "remove", fail)
+    await pool.close()
+    await factory.close()
+    assert pool.stats().destroyed_total == 1
+    failures = [record.msg["event"] for record in caplog.records if record.levelname == "ERROR"]
+    assert failures == ["box_destruction_failed"]
+    engine.runner.die()
 
 
 async def _without_end() -> None:
