@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,23 @@ RESOURCE = "sandbox_node"
 SUPERVISOR = "ray::SupervisorActor"
 GATEWAY = "ray::ServeReplica"
 WAIT_S = 180.0
+GIVEN_UP = "timed out during startup"
+"""Ray allows a node's start 30 s, too few beside other tests."""
 
 
 class ClusterNode:
     """A node, and the command that runs it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]], log: Path) -> None:
+        self._start, self._log = start, log
+        self._begin = log.stat().st_size if log.exists() else 0
+        self.process = start()
+
+    def start_again_if_given_up(self) -> None:
+        """Start it again, as systemd does, if Ray gave its start up."""
+        if self.process.poll() and GIVEN_UP in self._log.read_text()[self._begin :]:
+            self._begin = self._log.stat().st_size
+            self.process = self._start()
 
     def pids(self) -> list[int]:
         """Return the processes of the node, the command first."""
@@ -182,7 +192,9 @@ class DeployedCluster:
         """Wait until the service takes instances on so many nodes."""
         deadline = Deadline.after(WAIT_S)
         while (found := self._supervisors()) != supervisors:
-            assert not deadline.passed, f"{found} supervisors, readyz: {answer(f'{self.url}/readyz')}"
+            for node in self.nodes:
+                node.start_again_if_given_up()
+            assert not deadline.passed, f"{found} supervisors, {self._get('/readyz')}{self._last_words()}"
             time.sleep(0.2)
 
     def gateways(self) -> set[int]:
@@ -203,6 +215,13 @@ class DeployedCluster:
         while not any(line.startswith(name) for line in self._get("/metrics").splitlines()):
             assert not deadline.passed, name
             time.sleep(0.5)
+
+    def _last_words(self) -> str:
+        """Return how the nodes' processes are, and the last lines of their logs and of their raylets'."""
+        codes = [node.process.poll() for node in self.nodes]
+        logs = [*self._folder.glob("*.log"), *self._folder.glob("ray/session_2*/logs/raylet*.out")]
+        tails = ("\n".join([f"-- {log.name}", *log.read_text().splitlines()[-8:]]) for log in logs)
+        return "\n".join([f", exit codes of the nodes: {codes}", *tails])
 
     def _get(self, path: str) -> str:
         """Return the body of a successful answer, else nothing."""
@@ -234,9 +253,13 @@ class DeployedCluster:
         command += ["--object-store-memory=83886080", f"--resources={json.dumps(resources)}"]
         command += [f"--dashboard-agent-listen-port={free_port()}", "--num-cpus=1"]
         named = ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh", *command]
-        with (self._folder / f"{host}.log").open("a") as log:
-            process = subprocess.Popen(named, env=dict(environment), stdout=log, stderr=log)
-        self.nodes.append(ClusterNode(process))
+        file = self._folder / f"{host}.log"
+
+        def start() -> subprocess.Popen[bytes]:
+            with file.open("a") as log:
+                return subprocess.Popen(named, env=dict(environment), stdout=log, stderr=log)
+
+        self.nodes.append(ClusterNode(start, file))
         return self.nodes[-1]
 
 

@@ -38,7 +38,8 @@ _CLOSE_S = 30.0
 async def open_pool(config: RunConfig, namespace: str) -> EnginePool:
     """Return the run's engines as one policy; their health is watched until it is closed."""
     engines = engine_handles(config.engine_settings, namespace) if config.steps else ()
-    return await EnginePool(engines, PoolLimits.of(config)).__aenter__()
+    limits = PoolLimits.of(config.engine, config.sync, config.rollout)
+    return await EnginePool(engines, limits).__aenter__()
 
 
 class EpisodeWorkerActor:

@@ -17,7 +17,8 @@ from .generation import Finish
 from .routing import choose_engine
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config.engine import EngineConfig, SyncConfig
+    from trainer.config.rollout import RolloutConfig
     from trainer.weight_sync.engines import EngineStatus
 
     from .generation import Generation, GenerationRequest
@@ -73,14 +74,14 @@ class PoolLimits:
     retry_s: float = 0.5
 
     @classmethod
-    def of(cls, config: RunConfig) -> PoolLimits:
+    def of(cls, engine: EngineConfig, sync: SyncConfig, rollout: RolloutConfig) -> PoolLimits:
         """Return the limits of a run."""
         return cls(
-            generate_s=config.rollout.generate_timeout_s,
-            revive_s=config.engine.start_timeout_s,
-            load_s=max(config.engine.start_timeout_s, config.sync.timeout_s),
-            health_every_s=config.engine.health_every_s,
-            hung_s=config.engine.hung_s,
+            generate_s=rollout.generate_timeout_s,
+            revive_s=engine.start_timeout_s,
+            load_s=max(engine.start_timeout_s, sync.timeout_s),
+            health_every_s=engine.health_every_s,
+            hung_s=engine.hung_s,
         )
 
 

@@ -197,7 +197,7 @@ async def test_an_engine_that_loads_longer_than_it_may_be_away_is_given_up_and_n
 @pytest.mark.parametrize(("sync_s", "load_s"), [(40, 90), (200, 200)])
 def test_an_engine_that_returns_may_take_as_long_as_a_start_or_a_weight_sync(sync_s, load_s):
     config = RunConfig.model_validate({"engine": {"start_timeout_s": 90}, "sync": {"timeout_s": sync_s}})
-    limits = PoolLimits.of(config)
+    limits = PoolLimits.of(config.engine, config.sync, config.rollout)
     assert (limits.revive_s, limits.load_s) == (90, load_s)
 
 
