@@ -95,7 +95,7 @@ class SupervisorLease:
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.get_running_loop().create_task(self._try_to_renew())
         renewal = self._renewal
-        # Whoever is cancelled meanwhile cancels it for none of the others.
+        # A caller that is cancelled meanwhile does not cancel it for the others.
         await asyncio.wait({renewal})
         if renewal.cancelled():
             return ServiceError(ErrorCode.DRAINING, "the supervisor shuts down")

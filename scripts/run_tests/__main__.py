@@ -12,7 +12,7 @@ that run, with the clean-up of their fixtures, and remove their folders.
 
 Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
 up before the tests; those that are missing are listed at the end, after the times of the groups and of the
-slowest tests. The exit status is 0 only if every group passed.
+slowest tests and of those that compute most. The exit status is 0 only if every group passed.
 """
 
 from __future__ import annotations

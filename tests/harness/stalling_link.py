@@ -11,7 +11,7 @@ __all__ = ["StallingLink", "stalling_link"]
 
 
 class StallingLink:
-    """Forwards connections to a port of loopback until it is told to stall."""
+    """Forwards connections to a port of loopback until it is made to stall."""
 
     def __init__(self, target: int) -> None:
         self._target = target

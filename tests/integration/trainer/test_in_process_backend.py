@@ -1,4 +1,4 @@
-"""Requests of vLLM's engine in a thread: what nobody waits for is not sampled to its end."""
+"""Requests of vLLM's engine in a thread: what no caller waits for is not sampled to its end."""
 
 from __future__ import annotations
 
