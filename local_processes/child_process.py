@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 
-logger = logging.getLogger(__name__)
-
-_KILL_S = 10.0
-"""Time for the process to end after SIGKILL."""
+from .survivors import KILL_S, log_survivors
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Ask a process that still runs to end, and kill it if it does not in time, or at a second Ctrl-C.
-
-    One that is left after that, as in an uninterruptible sleep, is logged and left.
-    """
+    """Ask a process that still runs to end, and kill it if it does not in time, or at a second Ctrl-C."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -24,8 +17,13 @@ def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
     except subprocess.TimeoutExpired:
         pass
     finally:
-        process.kill()
-        try:
-            process.wait(_KILL_S)
-        except subprocess.TimeoutExpired:
-            logger.error("still there %g s after SIGKILL, and left: process %d", _KILL_S, process.pid)
+        kill_process(process)
+
+
+def kill_process(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and reap it; one that survives that is logged and left."""
+    process.kill()
+    try:
+        process.wait(KILL_S)
+    except subprocess.TimeoutExpired:
+        log_survivors([f"process {process.pid}"])

@@ -9,7 +9,6 @@ are reaped when they exit, as init would do. Other children of this process are 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -21,14 +20,11 @@ import psutil
 
 from .prctl import adopting_orphans
 from .process_tree import is_dead, started_ticks
+from .survivors import KILL_S, log_survivors
 from .waiting import Deadline, wait_until
-
-logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _REAP_S = 2.0
-_KILL_S = 10.0
-"""Time for processes to end after SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,7 +97,7 @@ class Descendants:
         self._known.update(found)
         return found
 
-    def end_all(self, timeout_s: float, kill_s: float = _KILL_S) -> list[Process]:
+    def end_all(self, timeout_s: float, kill_s: float = KILL_S) -> list[Process]:
         """Wait for all to exit by themselves, send the rest SIGKILL, and return those that got it.
 
         Those that are left ``kill_s`` seconds later, as in an uninterruptible sleep, are logged and left.
@@ -112,8 +108,7 @@ class Descendants:
         # Again and again, because a process may have started another before the signal arrived.
         while left := self.alive():
             if deadline.passed and killed.issuperset(left):
-                names = ", ".join(f"{process.name} ({process.pid})" for process in sorted(left))
-                logger.error("still there %g s after SIGKILL, and left: %s", kill_s, names)
+                log_survivors((f"{process.name} ({process.pid})" for process in sorted(left)), kill_s)
                 break
             for process in left:
                 killed.add(process)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import subprocess
@@ -13,15 +12,12 @@ import psutil
 
 from .process_tree import is_dead, processes
 from .signals import Phase, SignalHandlers
+from .survivors import KILL_S, log_survivors
 from .waiting import Deadline, wait_until
-
-logger = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 _END_S = 20.0
 """Time for the command to end after SIGTERM."""
-_KILL_S = 10.0
-"""Time for what is left to end after SIGKILL."""
 
 
 def run_until_stopped(command: Sequence[str], before_end: Callable[[], None]) -> int:
@@ -62,7 +58,7 @@ def end_session(
     send: Callable[[int, int], bool] = signal_group,
     *,
     end_s: float = _END_S,
-    kill_s: float = _KILL_S,
+    kill_s: float = KILL_S,
 ) -> None:
     """Have all processes of a session end with SIGTERM, and those that are left after ``end_s`` with SIGKILL.
 
@@ -79,7 +75,7 @@ def end_session(
         return
     send(child.pid, signal.SIGKILL)
     if not wait_until(is_over, Deadline.after(kill_s)) and (left := list(_names_in(child.pid))):
-        logger.error("still there %g s after SIGKILL, and left: %s", kill_s, ", ".join(left))
+        log_survivors(left, kill_s)
 
 
 def _names_in(group: int) -> Iterator[str]:

@@ -8,7 +8,6 @@ that does not answer in time is killed, and the next piece of work starts anothe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import subprocess
@@ -19,14 +18,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from .child_process import kill_process
 from .work_messages import WorkMessage, receive, send
 
 _T = TypeVar("_T")
 
 _TRIES = 2
 """A process may have been killed while it was idle; work that ends two processes is at fault itself."""
-_KILL_S = 10.0
-"""Time for the process to end after SIGKILL."""
 
 
 class NotBegunError(TimeoutError):
@@ -149,7 +147,4 @@ class _Child:
 
 def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
     connection.close()
-    process.kill()
-    # One in an uninterruptible sleep is left, and reaped by a later start.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_S)
+    kill_process(process)

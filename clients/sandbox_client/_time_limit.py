@@ -23,9 +23,10 @@ async def within(limit_s: float, work: Awaitable[ResultT]) -> ResultT:
     try:
         await asyncio.wait({task}, timeout=limit_s)
     finally:
-        late = task.cancel()
-        # Also fetches an error that is not raised, which would be logged otherwise.
-        await asyncio.gather(task, return_exceptions=True)
+        if late := task.cancel():
+            await asyncio.gather(task, return_exceptions=True)
+        elif not task.cancelled():
+            task.exception()  # fetched, since one that is not raised would be logged
     if late and task.cancelled():
         raise asyncio.TimeoutError
     return task.result()

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from local_processes.file_locks import lock_now
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -72,9 +74,6 @@ def reserved(path: Path) -> Iterator[Use]:
 
 def _locked_use(descriptor: int) -> Use:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return Use.MARKED
+        return Use.NONE if lock_now(descriptor) else Use.MARKED
     except OSError:
         return Use.UNKNOWN
-    return Use.NONE

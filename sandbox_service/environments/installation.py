@@ -6,7 +6,6 @@ environment at once wait for each other.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from local_processes.file_locks import lock_now
 from local_processes.prctl import end_with_parent
 from local_processes.waiting import Deadline, wait_until
 from sandbox_contract.problems import ErrorCode
@@ -249,19 +249,11 @@ def locked(
     except OSError as error:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"cannot set up {name} in {root}: {error}") from error
     try:
-        if not _taken(lock):
+        if not lock_now(lock):
             report(f"{name}: waiting for another set-up or clean-up of it, which has locked {path}")
-            if not wait_until(lambda: _taken(lock), Deadline.after(timeout_s), poll_s=_LOCK_POLL_S):
+            if not wait_until(lambda: lock_now(lock), Deadline.after(timeout_s), poll_s=_LOCK_POLL_S):
                 detail = f"another set-up or clean-up of {name} has locked {path} for {timeout_s:g} s; end it"
                 raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         yield
     finally:
         os.close(lock)
-
-
-def _taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import compileall
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
+from local_processes.file_locks import lock_now
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.kernel.removal import remove_tree
@@ -188,11 +188,9 @@ def _check_private(folder: Path) -> None:
 
 def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not lock_now(descriptor):
         os.close(descriptor)
-        raise _refused(f"{path.parent} is in use by another service; set sandbox.state_dir") from None
+        raise _refused(f"{path.parent} is in use by another service; set sandbox.state_dir")
     return descriptor
 
 

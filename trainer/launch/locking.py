@@ -7,13 +7,13 @@ ends, and other containers and machines that mount the folder see the lock.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from local_processes.file_locks import lock_now
 from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import PREFIX, clear_snapshots
 
@@ -31,7 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     with (folder / _LOCK).open("a") as lock:
         try:
-            taken = _taken(lock.fileno())
+            taken = lock_now(lock.fileno())
         except OSError as error:
             logger.warning("cannot lock %s, so a second driver would not be detected: %s", folder, error)
             taken = True
@@ -44,7 +44,7 @@ def is_locked(folder: Path) -> bool:
     """Return whether a living process holds the folder. Raises OSError where that cannot be determined."""
     try:
         with (folder / _LOCK).open() as lock:
-            return not _taken(lock.fileno())
+            return not lock_now(lock.fileno())
     except FileNotFoundError:
         return False
 
@@ -90,13 +90,3 @@ def _sweep(base: Path) -> None:
         with contextlib.suppress(OSError):
             if lock.stat().st_uid == os.geteuid() and not is_locked(folder):
                 clear_snapshots(folder)
-
-
-def _taken(lock: int) -> bool:
-    # Not lockf: a record lock ends when this process closes any descriptor of the file, and does not keep a
-    # second run of the same process out. This one lasts until the description that took it is closed.
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -65,10 +65,10 @@ async def test_the_command_serves_agents_and_ends_and_exports_all_sessions_when_
             called = await http.post("/v1/chat/completions", json=body, headers=key)
             assert called.status_code == 200, called.text
         process.send_signal(number)
-        _, told = await asyncio.wait_for(process.communicate(), STOP_S)
-        assert process.returncode == 0, told
-        assert b"stopping ...\nstopped\n" in told
-        assert b"hush" not in told
+        _, printed = await asyncio.wait_for(process.communicate(), STOP_S)
+        assert process.returncode == 0, printed
+        assert b"stopping ...\nstopped\n" in printed
+        assert b"hush" not in printed
     (line,) = export.read_text().splitlines()
     recording = json.loads(line)
     assert (recording["id"], recording["state"]) == (session["id"], "stopped")
@@ -80,6 +80,6 @@ async def test_the_command_serves_agents_and_ends_and_exports_all_sessions_when_
 async def test_a_server_with_another_tokenizer_is_refused() -> None:
     fake = FakeVllmServer(tokenizer=lambda text: [1, 2, 3])
     async with fake.serving() as engine, gateway(engine) as process:
-        _, told = await asyncio.wait_for(process.communicate(), START_S)
+        _, printed = await asyncio.wait_for(process.communicate(), START_S)
         assert process.returncode == 2
-        assert b"the tokenizer of" in told
+        assert b"the tokenizer of" in printed

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from local_processes.child_process import end_process
 
 _DEAF = """
@@ -33,3 +35,17 @@ def test_a_process_that_has_ended_is_left_alone() -> None:
         process.wait()
         end_process(process, 60)
     assert process.returncode == 0
+
+
+class Unkillable(subprocess.Popen[bytes]):
+    """Outlives SIGKILL, as if it were in an uninterruptible sleep."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        raise subprocess.TimeoutExpired("sleep", timeout or 0.0)
+
+
+def test_a_process_that_outlives_its_kill_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    process = Unkillable(["sleep", "3600"])
+    end_process(process, 0.0)
+    assert f"and left: process {process.pid}" in caplog.text
+    subprocess.Popen.wait(process)
